@@ -11,8 +11,9 @@ import hashlib
 import logging
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from rss_rl.errors import CheckpointError, RssError
@@ -24,6 +25,22 @@ def file_sha256(path: Path) -> str:
     """The SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def plain_bytes(path: Path, most: int) -> bytes:
+    """The content of a regular file; opening a pipe blocks, reading a device never ends.
+
+    Raises:
+        ValueError: it is not a regular file, or has more than `most` bytes. OSError: see `open`.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("not a plain file")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"larger than {most} bytes")
+    return content
 
 
 def is_same_file(one: Path, other: Path) -> bool:
@@ -68,7 +85,11 @@ def disk_errors(
 
 
 @contextmanager
-def file_lock(path: Path, busy: RssError | Callable[[], None]) -> Iterator[None]:
+def file_lock(
+    path: Path,
+    busy: RssError | Callable[[], None],
+    opening: AbstractContextManager[None] | None = None,
+) -> Iterator[None]:
     """Hold an exclusive lock on a file; does nothing on a filesystem without locks.
 
     The file is created if missing. The kernel releases the lock when the process ends in any way.
@@ -76,11 +97,13 @@ def file_lock(path: Path, busy: RssError | Callable[[], None]) -> Iterator[None]
     Args:
         busy: an error to raise if another process holds the lock, or a function to call before
             waiting for it.
+        opening: the context in which the file is opened, such as `disk_errors`.
 
     Raises:
         OSError: the file cannot be created.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    with opening or nullcontext():
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import stat
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
+from rss_rl.durable import plain_bytes
 from rss_rl.errors import CheckpointError
 
 MAX_JSON_BYTES = 64 * 2**20
@@ -88,12 +88,7 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
         CheckpointError: missing, unreadable, too large or not such an object; with `remedy`.
     """
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):  # opening a pipe blocks, reading a device never ends
-            raise ValueError("not a plain file")
-        if found.st_size > MAX_JSON_BYTES:
-            raise ValueError(f"larger than {MAX_JSON_BYTES} bytes")
-        value = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+        value = json.loads(plain_bytes(path, MAX_JSON_BYTES), parse_constant=_refuse_constant)
         if not isinstance(value, dict):
             raise ValueError("not a JSON object")
     except FileNotFoundError as error:

@@ -6,13 +6,12 @@ they expand to: a few lines of them can expand to more values than fit into memo
 
 from __future__ import annotations
 
-import os
-import stat
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from rss_rl.durable import plain_bytes
 from rss_rl.errors import ConfigError
 
 _MOST_BYTES = 2**20
@@ -39,7 +38,7 @@ def _read(path: Path, readers: tuple[Path, ...]) -> dict[str, Any]:
             raise ConfigError("extends itself", where=str(path))
         if len(readers) > _LONGEST_CHAIN:
             raise ConfigError(f"more than {_LONGEST_CHAIN} files in a chain", where=str(path))
-        text = _text(path)
+        text = plain_bytes(path, _MOST_BYTES).decode()
         own = path.resolve()
     except (OSError, ValueError, RuntimeError) as error:  # also: cyclic links, a NUL, not UTF-8
         raise ConfigError(
@@ -57,18 +56,6 @@ def _read(path: Path, readers: tuple[Path, ...]) -> dict[str, Any]:
     if not named or Path(base).suffix not in (".yaml", ".yml"):
         raise ConfigError(f"extends: names no YAML file (got {base!r:.200})", where=str(path))
     return _merged(_read(path.parent / base, (*readers, own)), loaded)
-
-
-def _text(path: Path) -> str:
-    """The text of a regular file; opening a pipe blocks, reading a device never ends."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError("not a plain file")
-        content = file.read(_MOST_BYTES + 1)
-    if len(content) > _MOST_BYTES:
-        raise ValueError(f"larger than {_MOST_BYTES} bytes")
-    return content.decode("utf-8")
 
 
 def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rss_rl.data.sources import BadRow, RawExample
+from rss_rl.data.sources import MOST_ANNOTATORS, BadRow, RawExample
 from rss_rl.data.tokens import Tokens
 from rss_rl.errors import DataError, nearest
 from rss_rl.types import LabelSpec
@@ -166,6 +166,9 @@ def example_fault(
     people = example.annotations
     if people is not None and (len(people) != len(tokens[0].words) or min(people) < 0):
         return "not every token says which annotators marked it", "Give a map for every token"
+    if people is not None and max(people) >> MOST_ANNOTATORS:
+        most = f"the {MOST_ANNOTATORS} annotators that can be stored"
+        return f"a token is marked by others than {most}", "Leave their maps out"
     return _marks_fault(example, len(tokens[0].words), labels)
 
 

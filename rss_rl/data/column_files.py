@@ -15,7 +15,7 @@ from typing import Any
 
 from rss_rl.data.corpora.cuts import drawn_split
 from rss_rl.data.records import Record, column_names, read_records, require_columns
-from rss_rl.data.sources import BadRow, RawExample, ReaderSource, Text
+from rss_rl.data.sources import BadRow, ReaderSource, Row, Text
 from rss_rl.errors import DataError
 from rss_rl.seeding import stream_key
 from rss_rl.types import LabelSpec
@@ -41,7 +41,7 @@ class Columns:
 
 def _read(
     split: str, *paths: Path, columns: Columns, shares: Mapping[str, float], seed: int
-) -> Iterator[RawExample | BadRow]:
+) -> Iterator[Row]:
     """Stream one split.
 
     Args:
@@ -55,7 +55,7 @@ def _read(
             yield record if isinstance(record, BadRow) else _example(record, columns)
 
 
-def _example(record: Record, columns: Columns) -> RawExample | BadRow:
+def _example(record: Record, columns: Columns) -> Row:
     values = record.values
     # A missing label is reported by `LabelChecker`, as for any other source.
     wanted = [name for name in columns.all() if name != columns.label]
@@ -69,13 +69,11 @@ def _example(record: Record, columns: Columns) -> RawExample | BadRow:
         return record.bad(f"column '{name}' is neither text nor a list of words")
     if None in bits or (bits and any(isinstance(text, str) for text in texts)):
         return record.bad("a rationale is a list of 0 and 1 beside a list of words")
-    return RawExample(
-        id=str(values[columns.id]) if columns.id else f"{Path(record.file).stem}-{record.row}",
-        texts=tuple(text for text in texts if text is not None),
-        label=_label(values.get(columns.label)),
+    return record.example(
+        str(values[columns.id]) if columns.id else f"{Path(record.file).stem}-{record.row}",
+        tuple(text for text in texts if text is not None),
+        _label(values.get(columns.label)),
         rationale=tuple(b for b in bits if b is not None) if bits else None,
-        file=record.file,
-        row=record.row,
         columns=(*columns.texts, columns.label),
     )
 

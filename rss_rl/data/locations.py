@@ -18,10 +18,9 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 from rss_rl.cache import cache_root
 from rss_rl.data.manifest import (
@@ -43,38 +42,6 @@ _sound: set[tuple[int, int, int, int, str]] = set()
 """Files that this process has verified: device, inode, time of change, size, SHA-256."""
 
 
-class Files(Protocol):
-    """The files of one prepared dataset."""
-
-    @property
-    def location(self) -> str:
-        """Address for reopening it in any process: an absolute path or a URI."""
-
-    @property
-    def folder(self) -> Path:
-        """The local directory of fetched files."""
-
-    def manifest(self) -> Manifest:
-        """The dataset's manifest."""
-
-    def fetch(self, name: str, size: int) -> Path:
-        """The local path of a file of `size` bytes.
-
-        Raises:
-            DataError, StorageError: it is missing, of another size, or cannot be fetched.
-        """
-
-    def check(self, sizes: Mapping[str, int]) -> None:
-        """Check that files exist with these sizes, without fetching them.
-
-        Raises:
-            DataError, StorageError: one does not, or there is no answer.
-        """
-
-    def damaged(self, name: str, what: str) -> DataError:
-        """The error to raise for a file with bad content."""
-
-
 class LocalFiles:
     """A prepared directory, read in place."""
 
@@ -83,15 +50,19 @@ class LocalFiles:
 
     @property
     def location(self) -> str:
-        """The absolute path."""
+        """Address for reopening it in any process: the absolute path."""
         return str(self.folder.resolve())
 
     def manifest(self) -> Manifest:
-        """See `Files`."""
+        """The dataset's manifest."""
         return Manifest.load(self.folder)
 
     def fetch(self, name: str, size: int) -> Path:
-        """See `Files`."""
+        """The local path of a file of `size` bytes.
+
+        Raises:
+            DataError: it is missing, or of another size.
+        """
         path = self.folder / name
         try:
             found = path.stat().st_size
@@ -104,12 +75,16 @@ class LocalFiles:
         return path
 
     def check(self, sizes: Mapping[str, int]) -> None:
-        """See `Files`."""
+        """Check that files exist with these sizes.
+
+        Raises:
+            DataError: one does not.
+        """
         for name, size in sizes.items():
             self.fetch(name, size)
 
     def damaged(self, name: str, what: str) -> DataError:
-        """See `Files`."""
+        """The error to raise for a file with bad content."""
         return DataError(what, where=str(self.folder / name), remedy=_AGAIN)
 
 
@@ -137,7 +112,11 @@ class CachedFiles:
         return Manifest.load(self.folder)
 
     def fetch(self, name: str, size: int) -> Path:
-        """See `Files`; a cached file is marked as used."""
+        """See `LocalFiles`; a cached file is marked as used.
+
+        Raises:
+            DataError, StorageError: it is missing, of another size, or cannot be fetched.
+        """
         path = self.folder / name
         if not _touch(path, size):
             with cache_errors(path):
@@ -148,15 +127,20 @@ class CachedFiles:
         return path
 
     def _download(self, name: str, path: Path, size: int) -> None:
+        limit = _limit()
         try:
             self._storage.download(name, path, size)
         except StorageError as error:
             remedy = f"{error.remedy}; or upload the data again, with --force"
             raise StorageError(error.what, where=error.where, remedy=remedy) from error
-        _evict(path)
+        _evict(path, limit)
 
     def check(self, sizes: Mapping[str, int]) -> None:
-        """See `Files`."""
+        """See `LocalFiles`; nothing is fetched.
+
+        Raises:
+            DataError, StorageError: one does not, or there is no answer.
+        """
         found = self._storage.files()
         for name, size in sizes.items():
             where = f"{self.location.rstrip('/')}/{name}"
@@ -167,13 +151,17 @@ class CachedFiles:
                 raise DataError(what, where=where, remedy="Upload the data again, with --force")
 
     def damaged(self, name: str, what: str) -> DataError:
-        """See `Files`; the bad copy is deleted, so that it is not read again."""
+        """See `LocalFiles`; the bad copy is deleted, so that it is not read again."""
         (self.folder / name).unlink(missing_ok=True)
         return DataError(
             what,
             where=f"{self.location.rstrip('/')}/{name}",
             remedy="The copy was deleted: try once more, then upload the data again, with --force",
         )
+
+
+Files = LocalFiles | CachedFiles
+"""The files of one prepared dataset; `folder`: the local directory of fetched ones."""
 
 
 def refused(path: Path, error: OSError) -> DataError:
@@ -221,6 +209,7 @@ def open_files(location: Path | str) -> Files:
     """
     if not (isinstance(location, str) and is_uri(location)):
         return LocalFiles(Path(location))
+    _limit()  # a bad one is refused before anything is fetched
     content = open_storage(location).read(MANIFEST_FILE, MANIFEST_BYTES + 1)
     if content is None:
         raise DataError(
@@ -244,15 +233,15 @@ def _limit() -> float:
     """Bytes of shards to keep.
 
     Raises:
-        DataError: RSS_RL_CACHE_GB is not a number.
+        DataError: RSS_RL_CACHE_GB is not a number, or negative.
     """
     text = os.environ.get("RSS_RL_CACHE_GB", "20")
-    try:
-        return float(text) * 1e9
-    except ValueError:
-        raise DataError(
-            f"'{text}' is not a number of gigabytes", where="RSS_RL_CACHE_GB", remedy="Write 20"
-        ) from None
+    with suppress(ValueError):
+        if (gigabytes := float(text)) >= 0:  # not NaN either
+            return gigabytes * 1e9
+    raise DataError(
+        f"'{text}' is not a number of gigabytes", where="RSS_RL_CACHE_GB", remedy="Write 20"
+    )
 
 
 def _touch(path: Path, size: int) -> bool:
@@ -284,8 +273,12 @@ def _turn(lock: Path) -> Iterator[None]:
         yield
 
 
-def _evict(newest: Path) -> None:
-    """Delete the least recently used shards of all datasets, but not the one just fetched."""
+def _evict(newest: Path, limit: float) -> None:
+    """Delete the least recently used shards of all datasets, but not the one just fetched.
+
+    Args:
+        limit: bytes to keep.
+    """
     found = []
     for path in (cache_root() / "data").glob("*/*"):
         try:
@@ -296,7 +289,7 @@ def _evict(newest: Path) -> None:
             continue
         if path.suffix == ".arrow" and path != newest and not path.name.startswith("."):
             found.append((status.st_atime_ns, status.st_size, path))
-    room = _limit() - newest.stat().st_size
+    room = limit - newest.stat().st_size
     for _, size, path in sorted(found, reverse=True):
         room -= size
         if room < 0:

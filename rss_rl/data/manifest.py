@@ -6,8 +6,9 @@ import math
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from rss_rl.data.static_vectors import PREFIX
 from rss_rl.errors import DataError
 from rss_rl.json_files import first_fault
 from rss_rl.types import LabelSpec
@@ -106,10 +107,18 @@ class SplitInfo(_Record):
 
 
 class SourceFile(_Record):
-    """A file that was read, by name and SHA-256."""
+    """A file that was read, by name and SHA-256.
+
+    A folder of subword vectors is named `static:NAME`, without its path on this machine.
+    """
 
     name: str
     sha256: str
+
+    @field_validator("name")
+    @classmethod
+    def _without_path(cls, name: str) -> str:
+        return PREFIX + Path(name).name if name.startswith(PREFIX) and "/" in name else name
 
 
 class TokenizerInfo(_Record):
@@ -237,14 +246,16 @@ class Manifest(_Record):
         try:
             with path.open("rb") as stream:
                 content = stream.read(MANIFEST_BYTES + 1)
-        except FileNotFoundError as error:
-            if (folder / VOCABULARY_FILE).exists():
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and (folder / VOCABULARY_FILE).exists():
                 raise DataError(
                     "is missing", where=str(path), remedy=f"Copy it back. {_AGAIN} if it is lost"
                 ) from error
-            raise _none_there(folder) from error
-        except OSError as error:
-            raise _none_there(folder) from error
+            raise DataError(
+                "is no prepared directory",
+                where=str(folder),
+                remedy="Make one with `rss-rl data prepare ... --out DIR`",
+            ) from error
         return cls.parse(content, str(path))
 
     @classmethod
@@ -271,14 +282,6 @@ class Manifest(_Record):
                 where=where,
                 remedy=_AGAIN,
             ) from error
-
-
-def _none_there(folder: Path) -> DataError:
-    return DataError(
-        "is no prepared directory",
-        where=str(folder),
-        remedy="Make one with `rss-rl data prepare ... --out DIR`",
-    )
 
 
 class _Version(BaseModel):

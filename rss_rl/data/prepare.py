@@ -55,10 +55,6 @@ SHARD_MB = 64
 _MOST_DIM = 1 << 16
 
 
-def _silent(what: str, done: int, end: int | None) -> None:
-    """Show no progress."""
-
-
 def prepare(
     source: Source,
     out: Path,
@@ -73,7 +69,7 @@ def prepare(
     shard_mb: float = SHARD_MB,
     max_words: int | None = None,
     too_long: TooLong = "cut",
-    progress: Progress = _silent,
+    progress: Progress = lambda what, done, end: None,
 ) -> Manifest:
     """Prepare `source` into the directory `out`.
 

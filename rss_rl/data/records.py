@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rss_rl.data.checks import is_storable
-from rss_rl.data.sources import BadRow
+from rss_rl.data.sources import BadRow, RawExample, Row, Text
 from rss_rl.errors import DataError, nearest
 from rss_rl.storage import StoredFile
 
@@ -57,6 +57,17 @@ class Record:
         """This record as a bad row."""
         content = json.dumps(self.values, ensure_ascii=False, default=str)
         return BadRow(self.file, self.row, reason, remedy, content, by_convention)
+
+    def example(
+        self, id: str, texts: tuple[Text, ...], label: str | float, **more: Any
+    ) -> RawExample:
+        """The example that this record holds; `more` are further fields of `RawExample`."""
+        return RawExample(id, texts, label, file=self.file, row=self.row, **more)
+
+
+def examples(rows: Iterable[Record | BadRow], made: Callable[[Record], Row]) -> Iterator[Row]:
+    """What `made` makes of each record; rows that are bad already stay."""
+    return (row if isinstance(row, BadRow) else made(row) for row in rows)
 
 
 def file_kind(path: Source) -> str:

@@ -61,7 +61,7 @@ def _scores(record: Record, known: str, lengths: list[int], where: str) -> tuple
     given = record.values.get("scores")
     if not isinstance(given, list):
         raise DataError("has no list 'scores'", where=where, remedy=_FORM)
-    if len(lengths) == 1 and not _is_nested(given):
+    if len(lengths) == 1 and not (given and isinstance(given[0], list)):
         given = [given]
     if len(given) != len(lengths) or not all(isinstance(part, list) for part in given):
         raise DataError(
@@ -82,10 +82,6 @@ def _scores(record: Record, known: str, lengths: list[int], where: str) -> tuple
                 remedy="`rss-rl data show` prints the words as the split has them",
             )
     return tuple(np.array(part, dtype=np.float64) for part in given)
-
-
-def _is_nested(given: list[Any]) -> bool:
-    return bool(given) and isinstance(given[0], list)
 
 
 def _is_finite(score: Any) -> bool:

@@ -153,27 +153,24 @@ def _check(block: Any, manifest: Manifest, info: SplitInfo) -> None:
         lengths = np.diff(tokens.offsets.to_numpy())
         if lengths.min(initial=1) < 1 or lengths.max(initial=1) > info.longest[slot]:
             raise ValueError("holds sentences of other lengths than the manifest says")
-        for other in ("words", "rationale") if info.rationale else ("words",):
-            if (np.diff(block[f"{other}_{slot}"].offsets.to_numpy()) != lengths).any():
-                raise ValueError(f"does not have one of {other}_{slot} for each token")
+        beside = [f"words_{slot}", *([f"rationale_{slot}"] if info.rationale else [])]
+        if slot == 0:
+            beside += [name for name in ("marks", "annotations") if name in info.known]
+        for name in beside:
+            if (np.diff(block[name].offsets.to_numpy()) != lengths).any():
+                raise ValueError(f"does not have one of {name} for each token")
         ids = tokens.values.to_numpy(zero_copy_only=True)
         if ids.min(initial=0) < 0 or ids.max(initial=0) >= manifest.vocabulary.size:
             raise ValueError("holds unknown token ids")
     if info.annotations:
-        _check_annotations(block)
+        marked = block["annotations"].values.to_numpy(zero_copy_only=True)
+        if marked.min(initial=0) < 0:
+            raise ValueError("holds unknown annotators")
     if info.questions:
         numbers = block["question"].to_numpy(zero_copy_only=True)
         if numbers.min(initial=0) < 0 or numbers.max(initial=0) >= info.rows:
             raise ValueError("holds unknown questions")
     _check_labels(block, manifest)
-
-
-def _check_annotations(block: Any) -> None:
-    column = block["annotations"]
-    if (np.diff(column.offsets.to_numpy()) != np.diff(block["tokens_0"].offsets.to_numpy())).any():
-        raise ValueError("does not have one of annotations for each token")
-    if column.values.to_numpy(zero_copy_only=True).min(initial=0) < 0:
-        raise ValueError("holds unknown annotators")
 
 
 def _check_labels(block: Any, manifest: Manifest) -> None:
@@ -193,12 +190,10 @@ def _last_marks(block: Any) -> Array:
     """The largest mark of each row, int64 [b], after checking that there are no gaps.
 
     Raises:
-        ValueError: the marks are not one per token, out of range, or have a gap.
+        ValueError: the marks are out of range, or have a gap.
     """
     offsets = block["marks"].offsets.to_numpy().astype(np.int64)  # [b + 1]
     lengths = np.diff(offsets)
-    if (np.diff(block["tokens_0"].offsets.to_numpy()) != lengths).any():
-        raise ValueError("does not have one of marks for each token")
     marks = block["marks"].values.to_numpy(zero_copy_only=True)[offsets[0] : offsets[-1]]
     marks = marks.astype(np.int64)
     rows = np.repeat(np.arange(len(lengths)), lengths)

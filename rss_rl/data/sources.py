@@ -12,19 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from rss_rl.components import (
-    EVERYTHING,
-    Component,
-    Kind,
-    Trust,
-    component_names,
-    find_component,
-)
+from rss_rl.components import EVERYTHING, Component, Kind, Trust, component_names, find_component
 from rss_rl.config import parse_value
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.types import LabelSpec
 
 _log = logging.getLogger("rss_rl.data")
+
+MOST_ANNOTATORS = 31
+"""Bits of a stored token for annotators."""
 
 Text = str | tuple[str, ...]
 """One sentence: a str is tokenised, a tuple holds given tokens, which are kept as they are, and
@@ -92,6 +88,10 @@ class BadRow:
         )
 
 
+Row = RawExample | BadRow
+"""What a source streams."""
+
+
 class Source(Protocol):
     """Where the examples of one dataset come from."""
 
@@ -112,7 +112,7 @@ class Source(Protocol):
     def splits(self) -> Mapping[str, tuple[Path, ...]]:
         """Files of each split (none for generated examples); 'train' must be among the splits."""
 
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
+    def read(self, split: str) -> Iterator[Row]:
         """Stream one split: the same rows in the same order at every call."""
 
 
@@ -130,7 +130,7 @@ class ReaderSource:
     sentences: int
     labels: LabelSpec | None
     files: Mapping[str, tuple[Path, ...]]
-    reader: Callable[..., Iterator[RawExample | BadRow]]
+    reader: Callable[..., Iterator[Row]]
 
     def label_spec(self) -> LabelSpec | None:
         """See `Source`."""
@@ -140,7 +140,7 @@ class ReaderSource:
         """See `Source`."""
         return self.files
 
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
+    def read(self, split: str) -> Iterator[Row]:
         """See `Source`."""
         return self.reader(split, *self.files[split])
 
@@ -161,7 +161,8 @@ class SourceRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceComponent(Component):
-    """A source as its own file declares it: `build(request, options)` returns a `Source`.
+    """A source as its own file declares it: `build(request, options)` returns a `Source`, or raises
+    a DataError if the folder, a file of it or an option cannot be used.
 
     needs  its arguments for `rss-rl data prepare`, such as --from FOLDER with its files
     """

@@ -77,29 +77,8 @@ class StagedSplit:
         )
 
 
-@dataclass
-class _Block:
-    """Columns of the next record batch, as lists."""
-
-    columns: dict[str, list[Any]]
-    rows: int = 0
-    tokens: int = 0
-
-    @classmethod
-    def empty(cls, schema: Any) -> _Block:
-        return cls({name: [] for name in schema.names})
-
-
-class _Questions:
-    """Numbers questions in order of appearance; keeps a digest of each, not its text."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[int, int] = {}
-
-    def number(self, question: str) -> int:
-        text = question.encode("utf-8", "surrogatepass")
-        digest = int.from_bytes(hashlib.blake2b(text, digest_size=12).digest(), "little")
-        return self._numbers.setdefault(digest, len(self._numbers))
+def _digest(question: str) -> bytes:
+    return hashlib.blake2b(question.encode("utf-8", "surrogatepass"), digest_size=12).digest()
 
 
 def _schema(sentences: int, labels: LabelSpec, known: frozenset[str]) -> Any:
@@ -183,21 +162,22 @@ class Stage:
                 remedy=f"Give more rows, or a separate file for {split}",
             )
         staged.known = _known(first[0])
-        questions = _Questions()
+        questions: dict[bytes, int] = {}  # numbers by digest, as the texts may be many
         schema = _schema(slots, self.labels.spec, staged.known)
         with pa.ipc.new_file(str(path), schema) as writer:
-            block = _Block.empty(schema)
+            block, words = _empty(schema), 0
             for example, label, tokens in chain([first], rows):
                 _check_alike(example, staged)
                 if example.question is not None:
-                    block.columns["question"].append(questions.number(example.question))
-                _add(block, staged, example, label, tokens)
-                if block.rows >= self.block_rows or block.tokens >= _BLOCK_TOKENS:
-                    writer.write_batch(pa.record_batch(block.columns, schema=schema))
-                    block = _Block.empty(schema)
+                    number = questions.setdefault(_digest(example.question), len(questions))
+                    block["question"].append(number)
+                words += _add(block, staged, example, label, tokens)
+                if len(block["label"]) >= self.block_rows or words >= _BLOCK_TOKENS:
+                    writer.write_batch(pa.record_batch(block, schema=schema))
+                    block, words = _empty(schema), 0
                     self.progress(f"reading {split}", staged.rows, None)
-            if block.rows:
-                writer.write_batch(pa.record_batch(block.columns, schema=schema))
+            if block["label"]:
+                writer.write_batch(pa.record_batch(block, schema=schema))
         self.progress(f"reading {split}", staged.rows, staged.rows)
         return staged
 
@@ -246,14 +226,19 @@ def _bad(example: RawExample, reason: str, remedy: str) -> BadRow:
     return BadRow(example.file or example.id, example.row, reason, remedy, content)
 
 
+def _empty(schema: Any) -> dict[str, list[Any]]:
+    """Columns of the next record batch."""
+    return {name: [] for name in schema.names}
+
+
 def _add(
-    block: _Block,
+    columns: dict[str, list[Any]],
     staged: StagedSplit,
     example: RawExample,
     label: str | float,
     tokens: list[Tokens],
-) -> None:
-    columns = block.columns
+) -> int:
+    """Add a row to the columns and counts; returns its number of tokens."""
     columns["example_id"].append(example.id)
     columns["label"].append(label)
     if example.marks is not None:
@@ -269,9 +254,8 @@ def _add(
         staged.tokens[slot] += len(words)
         staged.squares[slot] += len(words) ** 2
         staged.longest[slot] = max(staged.longest[slot], len(words))
-        block.tokens += len(words)
-    block.rows += 1
     staged.rows += 1
+    return sum(len(words) for words, _ in tokens)
 
 
 def _known(example: RawExample) -> frozenset[str]:

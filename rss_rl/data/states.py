@@ -11,7 +11,7 @@ Legend: S sentence slots, N_s tokens of a row's sentence s, H size of a state.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -132,8 +132,7 @@ def open_states(files: Files, encoder: str, digest: str, rows: dict[str, int]) -
     return info
 
 
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> AbstractContextManager[None]:
     """Hold the lock for writing states beside these data.
 
     Raises:
@@ -143,10 +142,8 @@ def alone(folder: Path) -> Iterator[None]:
     busy = DataError(
         "another process is encoding these data", where=str(folder), remedy="Wait for it or end it"
     )
-    with ExitStack() as stack:
-        with disk_errors(path, "cannot be written", "Choose a writable directory", DataError):
-            stack.enter_context(file_lock(path, busy))
-        yield
+    remedy = "Choose a writable directory"
+    return file_lock(path, busy, disk_errors(path, "cannot be written", remedy, DataError))
 
 
 class StatesWriter:

@@ -19,7 +19,7 @@ from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from rss_rl.errors import DataError
 from rss_rl.types import Array
 
-_PREFIX = "static:"
+PREFIX = "static:"
 PACKAGES = ("wordllama",)
 """Packages that are known to contain such a folder."""
 _LARGEST_TOKENIZER = 1 << 26
@@ -35,7 +35,7 @@ class StaticFiles(NamedTuple):
 
 def is_static(path: Path) -> bool:
     """Whether a file of vectors is named as `static:...`."""
-    return str(path).startswith(_PREFIX)
+    return str(path).startswith(PREFIX)
 
 
 def find_static(path: Path) -> StaticFiles:
@@ -45,20 +45,14 @@ def find_static(path: Path) -> StaticFiles:
         DataError: there is no such folder or package, or it does not have exactly one matrix and
             one tokenizer.
     """
-    name = str(path).removeprefix(_PREFIX)
+    name = str(path).removeprefix(PREFIX)
     folder = Path(name).expanduser()
     if not folder.is_dir():
         folder = _package_folder(name)
     matrices = [
         (file, tensor) for file in sorted(folder.rglob("*.safetensors")) for tensor in _large(file)
     ]
-    if len(matrices) != 1:
-        raise DataError(
-            f"has {len(matrices) or 'no'} matrices of vectors in safetensors files, where one is"
-            " expected",
-            where=str(folder),
-            remedy="Name the folder of a model2vec or WordLlama model",
-        )
+    _check_one(folder, len(matrices), "matrices of vectors in safetensors files")
     with safe_open(matrices[0][0], framework="np") as tensors:
         others = {"weights", "mapping"} & set(tensors.keys())
         kind = tensors.get_slice(matrices[0][1]).get_dtype()
@@ -70,13 +64,17 @@ def find_static(path: Path) -> StaticFiles:
             remedy="Save one matrix of float16 or float32 with a row for each piece",
         )
     tokenizers = [file for file in sorted(folder.rglob("*tokenizer*.json")) if _tokenizer(file)]
-    if len(tokenizers) != 1:
+    _check_one(folder, len(tokenizers), "tokenizers (*tokenizer*.json)")
+    return StaticFiles(*matrices[0], tokenizers[0])
+
+
+def _check_one(folder: Path, found: int, what: str) -> None:
+    if found != 1:
         raise DataError(
-            f"has {len(tokenizers) or 'no'} tokenizers (*tokenizer*.json), where one is expected",
+            f"has {found or 'no'} {what}, where one is expected",
             where=str(folder),
             remedy="Name the folder of a model2vec or WordLlama model",
         )
-    return StaticFiles(*matrices[0], tokenizers[0])
 
 
 def static_vectors(path: Path, vocabulary: Vocabulary) -> tuple[Array, Array, int]:
@@ -127,7 +125,7 @@ def _package_folder(name: str) -> Path:
     if not folders:
         raise DataError(
             "there is no such folder or installed package",
-            where=f"{_PREFIX}{name}",
+            where=f"{PREFIX}{name}",
             remedy="Give the folder of a model2vec model, or install one of:"
             f" {', '.join(PACKAGES)}",
         )

@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 
 from rss_rl.data import manifest as records
 from rss_rl.data.locations import Files, check_sum, open_files, refused
-from rss_rl.data.manifest import Manifest
+from rss_rl.data.manifest import Manifest, VectorInfo, VocabularyInfo
 from rss_rl.data.order import WINDOW_SHARDS
 from rss_rl.data.shard import Shard, StoredRow
 from rss_rl.data.states import StatesInfo, StatesReader, open_states, read_info
@@ -107,14 +107,11 @@ class Split:
             parts = [row.tokens[slot] for row in stored]
             lengths = np.array([len(part) for part in parts], dtype=np.int64)  # [B]
             keep = np.arange(lengths.max(initial=0)) < lengths[:, None]  # [B, N]
-            ids = np.full(keep.shape, PAD, dtype=np.int64)
             bits = np.zeros(keep.shape, dtype=bool)  # [B, N]
-            if parts:
-                ids[keep] = np.concatenate(parts)
             if parts and self._info.rationale:
                 # Arrow packs bits, so this column alone is not a view.
                 bits[keep] = pa.chunked_array([row.rationale[slot] for row in stored]).to_numpy()
-            tokens.append(ids)
+            tokens.append(_padded(parts, keep, PAD))
             valid.append(keep)
             rationale.append(bits)
         kind = np.float32 if self.labels.kind == "score" else np.int64
@@ -122,8 +119,11 @@ class Split:
         known = tuple(rationale) if self._info.rationale else None
         numbers = [row.question for row in stored]
         questions = np.array(numbers, dtype=np.int64) if self._info.questions else None
-        marks = _padded_marks(stored, valid[0]) if self._info.marks else None
-        people = _padded_annotations(stored, valid[0]) if self._info.annotations else None
+        marks = people = None
+        if self._info.marks:
+            marks = _padded([row.marks for row in stored], valid[0], -1)
+        if self._info.annotations:
+            people = _padded([row.annotations for row in stored], valid[0], 0)
         states = self._states.padded(rows, valid) if self._states else None
         return Batch(
             rows, tuple(tokens), tuple(valid), labels, known, marks, questions, people, states
@@ -131,13 +131,18 @@ class Split:
 
     def words(self, row: int) -> tuple[tuple[str, ...], ...]:
         """The words of each sentence of a row, as they were written."""
-        number = int(self._owners(self._in_range([row]))[0])
-        return self._shard(number).words(row - int(self._starts[number]))
+        shard, inside = self._at(row)
+        return shard.words(inside)
 
     def example_id(self, row: int) -> str:
         """The id that the source gave a row."""
+        shard, inside = self._at(row)
+        return shard.example_id(inside)
+
+    def _at(self, row: int) -> tuple[Shard, int]:
+        """The shard of a row, and its number there."""
         number = int(self._owners(self._in_range([row]))[0])
-        return self._shard(number).example_id(row - int(self._starts[number]))
+        return self._shard(number), row - int(self._starts[number])
 
     def _rows(self, rows: Array) -> list[StoredRow]:
         owners = self._owners(rows)
@@ -186,21 +191,13 @@ def _blamed(files: Files, name: str, error: Exception) -> DataError:
     return files.damaged(name, str(error).splitlines()[0])
 
 
-def _padded_marks(stored: Sequence[StoredRow], valid: Array) -> Array:
-    """int64 [B, N_0], -1 where `valid` is False."""
-    marks = np.full(valid.shape, -1, dtype=np.int64)
-    if stored:
-        marks[valid] = np.concatenate([row.marks for row in stored if row.marks is not None])
-    return marks
-
-
-def _padded_annotations(stored: Sequence[StoredRow], valid: Array) -> Array:
-    """int64 [B, N_0], 0 where `valid` is False."""
-    bits = np.zeros(valid.shape, dtype=np.int64)
-    parts = [row.annotations for row in stored if row.annotations is not None]
-    if parts:
-        bits[valid] = np.concatenate(parts)
-    return bits
+def _padded(parts: Sequence[Array | None], valid: Array, fill: int) -> Array:
+    """int64 [B, N], the values of each row's part, and `fill` where `valid` [B, N] is False."""
+    padded = np.full(valid.shape, fill, dtype=np.int64)
+    known = [part for part in parts if part is not None]
+    if known:
+        padded[valid] = np.concatenate(known)
+    return padded
 
 
 class Prepared:
@@ -262,14 +259,11 @@ class Prepared:
     def vocabulary(self) -> Vocabulary:
         """Words and their ids."""
         info = self.manifest.vocabulary
-        path = self._files.fetch(records.VOCABULARY_FILE, info.bytes)
+        path = self._verified(records.VOCABULARY_FILE, info)
         try:
-            check_sum(path, info.sha256)
             return Vocabulary.load(path, info.size, info.trainable)
         except DataError as error:
             raise self._files.damaged(records.VOCABULARY_FILE, error.what) from error
-        except (OSError, ValueError) as error:
-            raise _blamed(self._files, records.VOCABULARY_FILE, error) from error
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -283,7 +277,7 @@ class Prepared:
             DataError: the file is missing, damaged, or of another shape.
         """
         name, info = records.VECTORS_FILE, self.manifest.vectors
-        path = self._vectors_path()
+        path = self._verified(name, info)
         try:
             vectors: Array = load_file(path)["vectors"]
         except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
@@ -296,14 +290,13 @@ class Prepared:
             raise self._files.damaged(name, "holds numbers that are not finite")
         return vectors
 
-    def _vectors_path(self) -> Path:
-        """The file of vectors, with its checksum verified."""
-        info = self.manifest.vectors
-        path = self._files.fetch(records.VECTORS_FILE, info.bytes)
+    def _verified(self, name: str, info: VocabularyInfo | VectorInfo) -> Path:
+        """The path of a file, with its checksum verified."""
+        path = self._files.fetch(name, info.bytes)
         try:
             check_sum(path, info.sha256)
         except (OSError, ValueError) as error:
-            raise _blamed(self._files, records.VECTORS_FILE, error) from error
+            raise _blamed(self._files, name, error) from error
         return path
 
     def check(self) -> None:
@@ -315,7 +308,7 @@ class Prepared:
         self._files.check(
             {s.name: s.bytes for i in self.manifest.splits.values() for s in i.shards}
         )
-        _ = self.vocabulary, self._vectors_path()
+        _ = self.vocabulary, self._verified(records.VECTORS_FILE, self.manifest.vectors)
 
     def split(self, name: str) -> Split:
         """A split by name, without opening its shards.

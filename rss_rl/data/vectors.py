@@ -9,6 +9,7 @@ in lower case, Capitalised and in UPPER case, so that a cased file serves an unc
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from rss_rl.data.checks import Rejects
 from rss_rl.data.manifest import VECTORS_FILE, Coverage, SourceFile, VectorInfo
 from rss_rl.data.sources import BadRow
 from rss_rl.data.staging import Progress
-from rss_rl.data.static_vectors import find_static, is_static, static_vectors
+from rss_rl.data.static_vectors import PREFIX, find_static, is_static, static_vectors
 from rss_rl.data.vector_files import VectorLine, file_on_disk, vector_lines
 from rss_rl.data.vocabulary import PAD, SPECIAL_WORDS, Vocabulary
 from rss_rl.durable import disk_errors, file_sha256
@@ -116,7 +117,8 @@ def source_file(path: Path) -> SourceFile:
     """
     if is_static(path):
         matrix, _, tokenizer = find_static(path)
-        return _joined(str(path), (source_file(matrix), source_file(tokenizer)))
+        whole = os.path.abspath(Path(str(path).removeprefix(PREFIX)).expanduser())
+        return _joined(f"{PREFIX}{whole}", (source_file(matrix), source_file(tokenizer)))
     if path.is_dir():
         parts = (source_file(file) for file in sorted(path.iterdir()) if file.is_file())
         return _joined(path.name, parts)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rss_rl.data.corpora.cloze import PLACEHOLDER, Numbers, renamed
+from rss_rl.data.corpora.cloze import PLACEHOLDER, numbered_words, renamed
 from rss_rl.data.corpora.passages import cut_passage
 from rss_rl.data.sources import Text, Words
 from rss_rl.data.tokens import Tokenizer
@@ -62,8 +62,10 @@ def mark_passage(labels: LabelSpec, passage: Text, question: Text) -> MarkedPass
         )
     if any(word.startswith(_ENTITY) for word in words):
         return _of_entities(words, asked)
-    numbers, numbered = _candidates(words)
-    return MarkedPassage((words, asked), numbered, tuple(numbers.found))
+    numbered, numbers = numbered_words(words)
+    if not numbers:
+        raise DataError("none of its words can be the answer", where="text 1")
+    return MarkedPassage((words, asked), np.array(numbered, np.int64), tuple(numbers))
 
 
 def _cloze_words(text: str) -> Words:
@@ -92,11 +94,3 @@ def _of_entities(words: Words, asked: Words) -> MarkedPassage:
 def _name(number: int, words: Array) -> str:
     more = " ..." if len(words) > _SHOWN_WORDS else ""
     return f"{number + 1}: {' '.join(words[:_SHOWN_WORDS])}{more}"
-
-
-def _candidates(words: Words) -> tuple[Numbers, Array]:
-    numbers = Numbers()
-    marks = [numbers.number(word.lower()) if any(map(str.isalpha, word)) else -1 for word in words]
-    if not numbers.found:
-        raise DataError("none of its words can be the answer", where="text 1")
-    return numbers, np.array(marks, np.int64)

@@ -19,10 +19,8 @@ from torch import Tensor
 
 from rss_rl.ops.chunk_rows import Rows
 from rss_rl.ops.interpolation import coefficients, nodes
+from rss_rl.ops.temporaries import block_elements
 
-_BLOCK_ELEMENTS = 1 << 19
-"""Elements of a temporary: 2 MB in float32, so that the passes over it stay in the cache."""
-_BLOCK_ELEMENTS_ON_DEVICE = 1 << 24
 _LARGEST_EXPONENT = 60.0
 """Bound of |2 v / c|: E F stays finite even for the largest E; tanh saturates long before."""
 
@@ -230,8 +228,7 @@ def _heads(factors: Tensor, slots: Tensor) -> Tensor:
 
 def _blocks(chunks: Tensor, columns: int, rows: int | None = None) -> Iterator[slice]:
     """Slices of the chunks [N, D, T], or of so many rows, that fit in a block of `columns` each."""
-    block = _BLOCK_ELEMENTS if chunks.device.type == "cpu" else _BLOCK_ELEMENTS_ON_DEVICE
-    step = max(1, block // max(1, math.prod(chunks.shape[1:]) * columns))
+    step = max(1, block_elements(chunks.device) // max(1, math.prod(chunks.shape[1:]) * columns))
     for start in range(0, len(chunks) if rows is None else rows, step):
         yield slice(start, start + step)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import nn
 
 from rss_rl.durable import file_sha256
@@ -62,7 +62,11 @@ class Pretrained:
                     self.folder, use_fast=True, trust_remote_code=False
                 )
             except Exception:  # the library raises many types, and few name the file
-                _check_tokenizer(self.name, self.folder / _TOKENIZER)
+                from tokenizers import Tokenizer
+
+                path = self.folder / _TOKENIZER
+                with _whole(self.name, path, "tokenizer"):
+                    Tokenizer.from_file(str(path))
                 raise
         if not getattr(found, "is_fast", False):
             raise ConfigError(
@@ -193,7 +197,8 @@ def _checked(name: str, folder: Path) -> Pretrained:
             remedy="Save them again with save_pretrained(..., safe_serialization=True)",
         )
     for path in folder.glob("*.safetensors"):
-        _check_whole(name, path)
+        with _whole(name, path, "file of weights"), safe_open(path, "np"):
+            pass  # its header gives its length
     if not (folder / _TOKENIZER).is_file():
         raise ConfigError(
             f"has no {_TOKENIZER}",
@@ -203,28 +208,14 @@ def _checked(name: str, folder: Path) -> Pretrained:
     return Pretrained(name, folder)
 
 
-def _check_whole(name: str, path: Path) -> None:
-    """Refuse a truncated file of weights: its header gives its length."""
+@contextmanager
+def _whole(name: str, path: Path, what: str) -> Iterator[None]:
+    """Refuse a file that cannot be read as truncated or of another kind."""
     try:
-        with safe_open(path, "np"):
-            pass
-    except (OSError, SafetensorError) as error:
+        yield
+    except Exception as error:  # the libraries raise nothing narrower
         raise ConfigError(
-            f"{path.name} is not a complete file of weights ({error})",
-            where=name,
-            remedy="Save, copy or download it again",
-        ) from error
-
-
-def _check_tokenizer(name: str, path: Path) -> None:
-    """Refuse a truncated file, or one that is not a tokenizer."""
-    from tokenizers import Tokenizer
-
-    try:
-        Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing narrower
-        raise ConfigError(
-            f"{path.name} is not a complete tokenizer ({error})",
+            f"{path.name} is not a complete {what} ({error})",
             where=name,
             remedy="Save, copy or download it again",
         ) from error

@@ -114,7 +114,8 @@ class WordReader(nn.Module):
         if not len(words):
             return sums
         pieces, count = self.table.of(words)
-        windows = cut(text, count, texts, self._room, self._placed(place))
+        place = place if self._positions == "kept" else None
+        windows = cut(text, count, texts, self._room, place)
         each = None if gates is None else torch.repeat_interleave(gates, count)
         for group in self._groups(pieces, windows.length, windows.position, each):
             at = windows.text[group.inputs.windows]
@@ -160,7 +161,7 @@ class WordReader(nn.Module):
             0, owner, (states * weight).sum(1)
         )
         weights = weight.new_zeros(words.shape[0], 1).index_add(0, owner, weight.sum(1))
-        return sums / weights * (size > 0)[:, None]
+        return sums / weights.clamp_min(1e-6) * (size > 0)[:, None]
 
     def word_states(self, words: Tensor, text: Tensor, texts: int) -> Tensor:
         """State of each word in its text: the mean of its pieces.
@@ -209,9 +210,6 @@ class WordReader(nn.Module):
             logits = self.model(input_ids=group.ids, attention_mask=mask).logits.float()
             found |= dict(zip(group.windows.tolist(), logits, strict=True))
         return torch.stack([found[number] for number in range(texts)])
-
-    def _placed(self, place: Tensor | None) -> Tensor | None:
-        return place if self._positions == "kept" else None
 
     def _groups(
         self, pieces: Tensor, length: Tensor, position: Tensor, gates: Tensor | None

@@ -4,41 +4,28 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from damaged import ROWS, copy_files
 
 from rss_rl.data.prepare import prepare
-from rss_rl.data.sources import BadRow, RawExample
+from rss_rl.data.sources import RawExample, ReaderSource, Row
 from rss_rl.types import LabelSpec
 
 
-@dataclass(frozen=True)
-class ListSource:
-    """A source of examples given as lists."""
-
-    examples: Mapping[str, Sequence[RawExample | BadRow]]
-    spec: LabelSpec | None = None
-    sentences: int = 1
-    name: str = "list"
-    files: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
-
-    def label_spec(self) -> LabelSpec | None:
-        return self.spec
-
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        return {split: self.files.get(split, ()) for split in self.examples}
-
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
-        yield from self.examples[split]
-
-
 @pytest.fixture(scope="session")
-def list_source() -> type[ListSource]:
-    return ListSource
+def list_source() -> Callable[..., ReaderSource]:
+    """Makes a source of examples given as lists."""
+
+    def made(
+        examples: Mapping[str, Sequence[Row]], spec: LabelSpec | None = None, sentences: int = 1
+    ) -> ReaderSource:
+        files: dict[str, tuple[Path, ...]] = dict.fromkeys(examples, ())
+        return ReaderSource("list", sentences, spec, files, lambda split: iter(examples[split]))
+
+    return made
 
 
 @pytest.fixture
@@ -94,7 +81,9 @@ def write_word2vec() -> Callable[[Path, Mapping[str, Sequence[float]]], Path]:
 
 
 @pytest.fixture(scope="session")
-def small_prepared(tmp_path_factory: pytest.TempPathFactory, list_source: type[ListSource]) -> Path:
+def small_prepared(
+    tmp_path_factory: pytest.TempPathFactory, list_source: Callable[..., ReaderSource]
+) -> Path:
     rows = []
     for i in range(ROWS):
         text = tuple(f"word{n % 7}" for n in range(i, i + 2 + i % 5))

@@ -43,9 +43,7 @@ class Try:
 
     def __call__(self, **known: object) -> bytes:
         wanted = replace(self.wanted, **known)  # type: ignore[arg-type]
-        digest = download(
-            wanted, self.retries, lambda _, done, end: self.reports.append((done, end))
-        )
+        digest = download(wanted, self.retries, self._report)
         content = wanted.target.read_bytes()
         assert digest == hashlib.sha256(content).hexdigest()
         assert not self.part.exists()

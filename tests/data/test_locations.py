@@ -6,7 +6,6 @@ import http.server
 import json
 import os
 import pickle
-import shutil
 import subprocess
 import sys
 import threading
@@ -240,10 +239,16 @@ def test_shards_used_longest_ago_go_and_a_mapped_one_stays_readable(
     assert not stale.exists()
     np.testing.assert_array_equal(holder.batch([0]).tokens[0], first)
     assert_equal(split, local)
-    monkeypatch.setenv("RSS_RL_CACHE_GB", "much")
-    shutil.rmtree(cache)
-    with pytest.raises(DataError, match="RSS_RL_CACHE_GB: 'much' is not a number"):
+
+
+@pytest.mark.parametrize("limit", ["much", "nan", "-1"])
+def test_a_limit_that_is_no_size_is_refused_before_anything_is_fetched(
+    limit: str, server: _Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RSS_RL_CACHE_GB", limit)
+    with pytest.raises(DataError, match=f"RSS_RL_CACHE_GB: '{limit}' is not a number"):
         open_prepared(server.uri)
+    assert not server.got
 
 
 def run(*arguments: object) -> str:

@@ -248,6 +248,9 @@ class TestHateXplain:
             (post("hxo"), "lacks post_tokens as texts, or a known label"),
             (post("", ["0100"]), "lacks post_tokens"),
             ([], "lacks post_tokens"),
+            (post("hho") | {"rationales": [[0, 1.0, 0, 0]]}, "a map of post 'y'"),
+            (post("hho") | {"rationales": [[0, [1], 0, 0]]}, "a map of post 'y'"),
+            (post("hho") | {"annotators": [{"label": ["offensive"]}]}, "lacks post_tokens"),
         ],
     )
     def test_a_post_that_cannot_be_used(self, tmp_path: Path, wrong: Any, reason: str) -> None:
@@ -256,6 +259,18 @@ class TestHateXplain:
         assert isinstance(row, BadRow)
         assert reason in row.reason
         assert (Path(row.file).name, row.row) == ("dataset.json", 2)
+
+    def test_more_annotators_than_a_token_has_bits(self, tmp_path: Path) -> None:
+        posts = {name: post("h" * n, ["0100"] * n) for name, n in (("x", 31), ("y", 32))}
+        posts["z"] = post("nnn")
+        source = named_source("hatexplain", SourceRequest(hatexplain(tmp_path, posts, list("xyz"))))
+        with pytest.raises(DataError, match=r"row 2: .* others than the 31 annotators .*Leave"):
+            prepare(source, tmp_path / "out")
+        manifest = prepare(source, tmp_path / "out", skip_bad_rows=True)
+        assert (manifest.splits["train"].rows, manifest.splits["train"].bad_rows) == (2, 1)
+        batch = open_prepared(tmp_path / "out").split("train").batch([0])
+        assert batch.annotations is not None
+        assert batch.annotations.tolist() == [[0, 2**31 - 1, 0, 0]]
 
     def test_a_post_that_is_not_there(self, tmp_path: Path) -> None:
         _, row = rows_of("hatexplain", hatexplain(tmp_path, {"x": post("nnn")}, ["x", "y"]))

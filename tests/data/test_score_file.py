@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,42 +11,34 @@ import pytest
 
 from rss_rl.data.prepare import prepare
 from rss_rl.data.score_file import read_scores
-from rss_rl.data.sources import BadRow, RawExample
+from rss_rl.data.sources import RawExample, ReaderSource
 from rss_rl.data.store import Split, open_prepared
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
 
-class Texts:
+def texts(sentences: int) -> ReaderSource:
     """Two examples a split, of one text or of two."""
 
-    name = "texts"
-
-    def __init__(self, sentences: int) -> None:
-        self.sentences = sentences
-
-    def label_spec(self) -> LabelSpec:
-        return LabelSpec("classes", ("no", "yes"))
-
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        return {"train": (), "test": ()}
-
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
+    def read(split: str) -> Iterator[RawExample]:
         for row, texts in enumerate(((("a", "b", "c"), ("d",)), (("e",), ("f", "g")))):
-            yield RawExample(f"{split}-{row}", texts[: self.sentences], ("no", "yes")[row])
+            yield RawExample(f"{split}-{row}", texts[:sentences], ("no", "yes")[row])
+
+    files: dict[str, tuple[Path, ...]] = {"train": (), "test": ()}
+    return ReaderSource("texts", sentences, LabelSpec("classes", ("no", "yes")), files, read)
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["texts", "pairs"])
 def split(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Split:
     out = tmp_path_factory.mktemp("texts") / "out"
-    prepare(Texts(request.param), out, dim=3)
+    prepare(texts(request.param), out, dim=3)
     return open_prepared(out).split("test")
 
 
 @pytest.fixture(scope="module")
 def single(tmp_path_factory: pytest.TempPathFactory) -> Split:
     out = tmp_path_factory.mktemp("single") / "out"
-    prepare(Texts(1), out, dim=3)
+    prepare(texts(1), out, dim=3)
     return open_prepared(out).split("test")
 
 
@@ -101,7 +93,7 @@ def test_what_cannot_be_used(single: Split, tmp_path: Path, line: Any, message: 
 
 
 def test_a_pair_needs_two_lists(tmp_path: Path) -> None:
-    prepare(Texts(2), tmp_path / "out", dim=3)
+    prepare(texts(2), tmp_path / "out", dim=3)
     file = write(tmp_path / "scores", {"id": "test-0", "scores": [1, 2, 3, 4]})
     with pytest.raises(DataError, match="line 1: 'test-0' has 2 sentences"):
         read_scores(file, open_prepared(tmp_path / "out").split("test"))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rss_rl.data.corpora.cuts import FoldOptions, Folds, cut_groups, development_rows
+from rss_rl.data.corpora.cuts import FoldOptions, cut_groups, development_rows, fold_rows
 from rss_rl.data.corpora.sst import tree_phrases
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, RawExample, Source, SourceRequest, Words, named_source
@@ -80,8 +80,10 @@ def test_words_of_lines_find_lower_case_vectors(trec: Path, tmp_path: Path) -> N
 def test_every_row_is_tested_in_exactly_one_fold(rows: int, folds: int, seed: int) -> None:
     tested = np.zeros(rows, dtype=int)
     for fold in range(folds):
-        cut = Folds("x", fold, folds, seed)
-        parts = {split: cut.keep(split, rows) for split in ("train", "dev", "test")}
+        parts = {
+            split: fold_rows(split, rows, name="x", fold=fold, folds=folds, seed=seed)
+            for split in ("train", "dev", "test")
+        }
         assert (sum(part.astype(int) for part in parts.values()) == 1).all()
         others = rows - parts["test"].sum()
         assert parts["dev"].sum() == round(0.1 * others)

@@ -12,6 +12,7 @@ from safetensors.numpy import save_file
 from static_vectors import MATRIX, PIECES, save
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from rss_rl.data.manifest import SourceFile
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample, ReaderSource
 from rss_rl.data.static_vectors import find_static, static_vectors
@@ -69,9 +70,22 @@ def test_prepared_beside_others(tmp_path: Path) -> None:
     row = prepared.vocabulary.ids(["abc"])[0]
     wanted = MATRIX[[5, 4]].astype(np.float32).mean(0) * info.scales[1]
     np.testing.assert_allclose(prepared.vectors()[row], [1, 2, 3, *wanted], rtol=1e-6)
+    assert [file.name for file in info.files] == ["glove.txt", "static:model"]
     before = source_file(named).sha256
     save(folder, MATRIX + 1)
     assert source_file(named).sha256 != before
+
+
+def test_a_folder_is_recorded_without_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So data prepared in two places are alike, and so are those that an older version prepared."""
+    monkeypatch.chdir(save(tmp_path / "model"))
+    whole, relative = (source_file(Path(f"static:{name}")) for name in (tmp_path / "model", "."))
+    assert whole == relative
+    assert whole.name == "static:model"
+    older = {"name": "static:/home/somebody/model", "sha256": whole.sha256}
+    assert SourceFile.model_validate(older) == whole
 
 
 def test_a_package_is_found_and_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rss_rl.ops import grid_scan
+from rss_rl.ops import temporaries
 from rss_rl.ops.attention import feature_wise_attention
 from rss_rl.ops.chunk_rows import Order
 from rss_rl.ops.grid_scan import Plan
@@ -190,7 +190,7 @@ def test_small_blocks_give_what_one_block_gives(
         return [result, *torch.autograd.grad(result.square().sum(), inputs)]
 
     whole = outcome()
-    monkeypatch.setattr(grid_scan, "_BLOCK_ELEMENTS", elements)
+    monkeypatch.setattr(temporaries, "_ELEMENTS", elements)
     for one, other in zip(outcome(), whole, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 

@@ -10,7 +10,7 @@ from gridded import C, draw, planned
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rss_rl.ops import grid_scan
+from rss_rl.ops import temporaries
 from rss_rl.ops.grid_scan import Grid
 from rss_rl.ops.linear_attention import linear_attention
 
@@ -46,7 +46,7 @@ def spent(
 
     with monkeypatch.context() as patch, Largest() as largest:
         patch.setattr(Grid, "weights", weights)
-        patch.setattr(grid_scan, "_BLOCK_ELEMENTS", 1 << 12)  # more than a row, less than all
+        patch.setattr(temporaries, "_ELEMENTS", 1 << 12)  # more than a row, less than all
         result = linear_attention(*inputs, heads, dependents, "before", C, plan)
         torch.autograd.grad(result.sum(), inputs)
     return sum(weighed), largest.elements

@@ -24,6 +24,7 @@ from rss_rl.models.build import build_classifier
 from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.encoders.transformer import TransformerEncoder
 from rss_rl.models.protocol import Classifier
+from rss_rl.pretrained.reader import Pool
 from rss_rl.types import ROLES, LabelSpec
 
 WORDS = ("<pad>", "<unk>", "fine", "dull", "a", "film", "not", "ab", "extraordinarily", "so")
@@ -105,6 +106,21 @@ def test_equals_the_library(folder: Path, pool: str, rows: list[list[int]], seed
         for row, vector, keep in zip(rows, found, selection.any(1), strict=True):
             kept = [word for word, bit in zip(row, keep.tolist(), strict=False) if bit]
             torch.testing.assert_close(vector, slow(folder, kept, pool), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("pool", ["mean", "first"])
+def test_an_empty_text_of_a_tokenizer_without_special_pieces(tmp_path: Path, pool: Pool) -> None:
+    """It has no piece at all: its vector is 0, also as it is computed in an exported graph."""
+    folder = tiny_transformers.save(tmp_path)
+    path = folder / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"post_processor": None}))
+    reader = encoder(folder, pool=pool).reader
+    words, kept = torch.tensor([[2, 3], [4, 9]]), torch.tensor([[False, False], [True, True]])
+    with torch.no_grad():
+        found = reader.recorded(words, kept, pool)
+        wanted = reader.pooled(words[kept], torch.tensor([1, 1]), 2, pool=pool)
+    torch.testing.assert_close(found, wanted)
+    assert not found[0].any()
 
 
 @pytest.mark.parametrize("positions", ["closed", "kept"])

@@ -25,15 +25,8 @@ from pydantic import Field
 
 from rss_rl.components import Options
 from rss_rl.data.corpora.folders import source_files, source_folder
-from rss_rl.data.records import Record, read_lines, read_records
-from rss_rl.data.sources import (
-    BadRow,
-    RawExample,
-    ReaderSource,
-    SourceComponent,
-    SourceRequest,
-    Words,
-)
+from rss_rl.data.records import Record, examples, read_lines, read_records
+from rss_rl.data.sources import ReaderSource, Row, SourceComponent, SourceRequest, Words
 from rss_rl.types import LabelSpec
 
 _ASPECTS = ("appearance", "smell", "palate")
@@ -44,21 +37,19 @@ _ANNOTATIONS = "annotations.json"
 _REMEDY = "Use the files as their authors give them"
 
 
-def _read(split: str, path: Path, *, aspect: int, classes: bool) -> Iterator[RawExample | BadRow]:
-    rows = read_records(path, "jsonl") if split == "test" else read_lines(path)
-    for row in rows:
-        if isinstance(row, BadRow):
-            yield row
-        else:
-            yield (_annotated if split == "test" else _plain)(row, aspect, classes)
+def _read(split: str, path: Path, *, aspect: int, classes: bool) -> Iterator[Row]:
+    rows, made = (
+        (read_records(path, "jsonl"), _annotated) if split == "test" else (read_lines(path), _plain)
+    )
+    return examples(rows, partial(made, aspect=aspect, classes=classes))
 
 
-def _plain(record: Record, aspect: int, classes: bool) -> RawExample | BadRow:
+def _plain(record: Record, aspect: int, classes: bool) -> Row:
     scores, tab, text = record.values["line"].partition("\t")
     return _example(record, scores.split() if tab else [], text.split(), None, aspect, classes)
 
 
-def _annotated(record: Record, aspect: int, classes: bool) -> RawExample | BadRow:
+def _annotated(record: Record, aspect: int, classes: bool) -> Row:
     values = record.values
     words, ranges = values.get("x"), values.get(str(aspect))
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
@@ -83,7 +74,7 @@ def _example(
     bits: tuple[bool, ...] | None,
     aspect: int,
     classes: bool,
-) -> RawExample | BadRow:
+) -> Row:
     try:
         score = [float(score) for score in scores][aspect]
         usable = len(scores) == _SCORES and math.isfinite(score)
@@ -93,13 +84,11 @@ def _example(
         return record.bad(f"the row does not have {_SCORES} scores", _REMEDY)
     if classes and _NEGATIVE < score < _POSITIVE:
         return record.bad("neither negative nor positive", by_convention=True)
-    return RawExample(
-        id=str(record.row),
-        texts=(Words(words),),
-        label=_CLASSES[score >= _POSITIVE] if classes else score,
+    return record.example(
+        str(record.row),
+        (Words(words),),
+        _CLASSES[score >= _POSITIVE] if classes else score,
         rationale=None if bits is None else (bits,),
-        file=record.file,
-        row=record.row,
     )
 
 
@@ -115,11 +104,6 @@ class BeerOptions(Options):
 
 
 def _build(request: SourceRequest, options: BeerOptions) -> ReaderSource:
-    """The reviews from the given folder.
-
-    Raises:
-        DataError: no such folder or file.
-    """
     aspect, classes = _ASPECTS.index(options.aspect), options.labels == "classes"
     name = f"reviews.aspect{aspect}.{{}}.txt.gz"
     folder = source_folder("beer-advocate", request, name.format("train"))

@@ -9,34 +9,38 @@ whose answer is not in the passage are left out and counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
-from rss_rl.data.sources import BadRow, RawExample, ReaderSource, Words
+from rss_rl.data.sources import BadRow, Words
 from rss_rl.types import LabelSpec
 
 PLACEHOLDER = "@placeholder"
 
 
-def cloze_source(
-    name: str,
-    files: Mapping[str, tuple[Path, ...]],
-    reader: Callable[[str, Path], Iterator[RawExample | BadRow]],
-) -> ReaderSource:
-    """A source of passages and questions whose label is a candidate of the passage."""
-    return ReaderSource(name, 2, LabelSpec("candidate"), files, reader)
+CANDIDATE = LabelSpec("candidate")
 
 
-@dataclass
-class Numbers:
-    """Numbers names in the order of their first occurrence."""
+class _Numbers(dict[str, int]):
+    """Numbers names in the order in which they are first looked up."""
 
-    found: dict[str, int] = field(default_factory=dict)
+    def __missing__(self, name: str) -> int:
+        number = self[name] = len(self)
+        return number
 
-    def number(self, name: str) -> int:
-        """The number of `name`, a new one if it is new."""
-        return self.found.setdefault(name, len(self.found))
+
+def numbered_words(
+    words: Iterable[str], *, all_tokens: bool = False
+) -> tuple[tuple[int, ...], dict[str, int]]:
+    """The number (or -1) of each word, ignoring case, and the words by number.
+
+    Args:
+        all_tokens: number tokens without a letter, too.
+    """
+    numbers = _Numbers()
+    marks = tuple(
+        numbers[word.lower()] if all_tokens or any(map(str.isalpha, word)) else -1 for word in words
+    )
+    return marks, numbers
 
 
 def renamed(
@@ -51,14 +55,12 @@ def renamed(
         The words of both, the entity number (or -1) of each word of the passage, and the number of
         each entity of the passage.
     """
-    numbers = Numbers()
-    marks = tuple(numbers.number(entity) if entity else -1 for _, entity in passage)
-    of_passage = dict(numbers.found)
+    numbers = _Numbers()
+    marks = tuple(numbers[entity] if entity else -1 for _, entity in passage)
+    of_passage = dict(numbers)
 
     def words(tokens: Sequence[tuple[str, str]]) -> Words:
-        return Words(
-            f"@entity{numbers.number(entity)}" if entity else word for word, entity in tokens
-        )
+        return Words(f"@entity{numbers[entity]}" if entity else word for word, entity in tokens)
 
     return words(passage), words(question), marks, of_passage
 

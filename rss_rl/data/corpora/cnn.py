@@ -14,9 +14,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rss_rl.components import NoOptions
-from rss_rl.data.corpora.cloze import PLACEHOLDER, cloze_source, no_answer, renamed
+from rss_rl.data.corpora.cloze import CANDIDATE, PLACEHOLDER, no_answer, renamed
 from rss_rl.data.corpora.folders import source_folder
-from rss_rl.data.sources import BadRow, RawExample, ReaderSource, SourceComponent, SourceRequest
+from rss_rl.data.sources import (
+    BadRow,
+    RawExample,
+    ReaderSource,
+    Row,
+    SourceComponent,
+    SourceRequest,
+)
 from rss_rl.errors import DataError
 
 _FOLDERS = {"train": "training", "dev": "validation", "test": "test"}
@@ -26,7 +33,7 @@ _ENTITY = re.compile(r"@entity\d+")
 _REMEDY = "Write it again with the authors' script"
 
 
-def _read(split: str, folder: Path) -> Iterator[RawExample | BadRow]:
+def _read(split: str, folder: Path) -> Iterator[Row]:
     for name in sorted(name for name in os.listdir(folder) if name.endswith(_ENDING)):
         path = folder / name
         try:
@@ -35,7 +42,7 @@ def _read(split: str, folder: Path) -> Iterator[RawExample | BadRow]:
             yield BadRow(str(path), 1, f"cannot be read ({error})", _REMEDY)
 
 
-def _example(path: Path, text: str) -> RawExample | BadRow:
+def _example(path: Path, text: str) -> Row:
     parts = [part.strip() for part in text.split("\n\n", _PARTS - 1)]
     if len(parts) != _PARTS:
         reason = f"malformed: {len(parts)} of {_PARTS} parts between empty lines"
@@ -64,11 +71,6 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
-    """CNN or Daily Mail from the given folder, which has training, validation and test.
-
-    Raises:
-        DataError: no such folder.
-    """
     folder = source_folder("cnn-dailymail", request, "training, validation and test")
     if (folder / "questions").is_dir():
         folder = folder / "questions"
@@ -80,7 +82,7 @@ def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
                 remedy="Give the folder with training, validation and test as --from",
             )
     files = {split: (folder / name,) for split, name in _FOLDERS.items()}
-    return cloze_source("cnn-dailymail", files, _read)
+    return ReaderSource("cnn-dailymail", 2, CANDIDATE, files, _read)
 
 
 CNN_DAILY_MAIL = SourceComponent(

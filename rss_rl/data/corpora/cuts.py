@@ -6,7 +6,6 @@ A cut is a keyed permutation of the rows: it depends only on the seed and the nu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -71,29 +70,20 @@ def cut_groups(groups: Sequence[str], shares: Mapping[str, float], seed: int) ->
     return found
 
 
-@dataclass(frozen=True)
-class Folds:
-    """Cross validation: fold `fold` of `folds` is the test split, and every row is in one fold.
+def fold_rows(split: str, rows: int, *, name: str, fold: int, folds: int, seed: int) -> Array:
+    """bool [rows], True = in `split`, in a cross validation of which every row is in one fold.
 
-    Of the other rows, a share of DEV_SHARE, which follows the fold in the random order, is the
-    development split, and the rest is the training split.
+    Fold `fold` of `folds` is the test split. Of the other rows, a share of DEV_SHARE, which follows
+    the fold in the random order, is the development split, and the rest is the training split.
     """
-
-    name: str
-    fold: int
-    folds: int
-    seed: int
-
-    def keep(self, split: str, rows: int) -> Array:
-        """bool [rows], True = in `split`."""
-        places = _places(rows, self.seed, self.name)
-        begin, end = (k * rows // self.folds for k in (self.fold, self.fold + 1))
-        after = (places - end) % max(1, rows)  # [rows], 0 = first after the fold
-        others = rows - (end - begin)
-        dev = round(DEV_SHARE * others)
-        low, high = {"dev": (0, dev), "train": (dev, others), "test": (others, rows)}[split]
-        kept: Array = (after >= low) & (after < high)
-        return kept
+    places = _places(rows, seed, name)
+    begin, end = (k * rows // folds for k in (fold, fold + 1))
+    after = (places - end) % max(1, rows)  # [rows], 0 = first after the fold
+    others = rows - (end - begin)
+    dev = round(DEV_SHARE * others)
+    low, high = {"dev": (0, dev), "train": (dev, others), "test": (others, rows)}[split]
+    kept: Array = (after >= low) & (after < high)
+    return kept
 
 
 class FoldOptions(Options):

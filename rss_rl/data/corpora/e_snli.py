@@ -12,21 +12,14 @@ NeurIPS 2018.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from rss_rl.components import NoOptions
-from rss_rl.data.corpora.folders import source_folder
-from rss_rl.data.records import Record, column_names, read_records, require_columns
-from rss_rl.data.sources import (
-    BadRow,
-    RawExample,
-    ReaderSource,
-    SourceComponent,
-    SourceRequest,
-    Words,
-)
+from rss_rl.data.corpora.folders import source_files, source_folder
+from rss_rl.data.records import Record, column_names, examples, read_records, require_columns
+from rss_rl.data.sources import ReaderSource, Row, SourceComponent, SourceRequest, Words
 from rss_rl.data.tokens import Tokenizer
-from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
 _FILES = {
@@ -40,15 +33,14 @@ _ANNOTATORS = 3
 _LABELS = LabelSpec("classes", names=("entailment", "neutral", "contradiction"))
 
 
-def _read(split: str, *files: Path) -> Iterator[RawExample | BadRow]:
+def _read(split: str, *files: Path) -> Iterator[Row]:
     tokenizer = Tokenizer()
     for path in files:
         require_columns(path, column_names(path), _COLUMNS)
-        for record in read_records(path):
-            yield record if isinstance(record, BadRow) else _example(record, tokenizer)
+        yield from examples(read_records(path), partial(_example, tokenizer=tokenizer))
 
 
-def _example(record: Record, tokenizer: Tokenizer) -> RawExample | BadRow:
+def _example(record: Record, tokenizer: Tokenizer) -> Row:
     values = record.values
     texts, rationale = [], []
     for name in _TEXTS:
@@ -74,13 +66,8 @@ def _example(record: Record, tokenizer: Tokenizer) -> RawExample | BadRow:
         ]
         texts.append(Words(piece for piece, _ in cut))
         rationale.append(tuple(bit for _, bit in cut))
-    return RawExample(
-        id=values["pairID"],
-        texts=tuple(texts),
-        label=values["gold_label"],
-        rationale=tuple(rationale),
-        file=record.file,
-        row=record.row,
+    return record.example(
+        values["pairID"], tuple(texts), values["gold_label"], rationale=tuple(rationale)
     )
 
 
@@ -90,21 +77,9 @@ def _places(text: str) -> list[int]:
 
 
 def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
-    """e-SNLI from the given folder.
-
-    Raises:
-        DataError: no such folder or file.
-    """
     folder = source_folder("e-snli", request, "esnli_train_1.csv")
-    files = {split: tuple(folder / name for name in names) for split, names in _FILES.items()}
-    missing = [path.name for paths in files.values() for path in paths if not path.is_file()]
-    if missing:
-        raise DataError(
-            f"there is no {missing[0]}",
-            where=str(folder),
-            remedy="Put the .csv files of e-SNLI's folder `dataset` there, or name another --from",
-        )
-    return ReaderSource("e-snli", 2, _LABELS, files, _read)
+    remedy = "Put the .csv files of e-SNLI's folder `dataset` there, or name another --from"
+    return ReaderSource("e-snli", 2, _LABELS, source_files(folder, _FILES, remedy), _read)
 
 
 E_SNLI = SourceComponent(

@@ -33,15 +33,8 @@ from pydantic import Field
 
 from rss_rl.components import NoOptions, Options
 from rss_rl.data.corpora.folders import source_folder
-from rss_rl.data.records import Record, read_records
-from rss_rl.data.sources import (
-    BadRow,
-    RawExample,
-    ReaderSource,
-    SourceComponent,
-    SourceRequest,
-    Words,
-)
+from rss_rl.data.records import Record, examples, read_records
+from rss_rl.data.sources import ReaderSource, Row, SourceComponent, SourceRequest, Words
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
@@ -69,9 +62,7 @@ class Task(NamedTuple):
     classes: Mapping[str, str]
 
 
-def _read(
-    split: str, path: Path, documents: Path, *, task: Task, whole: bool
-) -> Iterator[RawExample | BadRow]:
+def _read(split: str, path: Path, documents: Path, *, task: Task, whole: bool) -> Iterator[Row]:
     """Stream one split; `whole`: sentences with a marked token are marked completely.
 
     Raises:
@@ -85,11 +76,10 @@ def _read(
                 remedy=f"Unpack {task.unpacked}.tar.gz of ERASER there, or name another --from",
             )
     find = partial(_from_folder, documents) if documents.is_dir() else _Lines(documents).find
-    for record in read_records(path):
-        yield record if isinstance(record, BadRow) else _example(record, find, task, whole)
+    yield from examples(read_records(path), partial(_example, find=find, task=task, whole=whole))
 
 
-def _example(record: Record, find: _Find, task: Task, whole: bool) -> RawExample | BadRow:
+def _example(record: Record, find: _Find, task: Task, whole: bool) -> Row:
     values = record.values
     row = str(values.get("annotation_id", ""))
     try:
@@ -108,14 +98,8 @@ def _example(record: Record, find: _Find, task: Task, whole: bool) -> RawExample
     except _UnusableError as error:
         return record.bad(*error.args)
     label = str(values.get("classification", ""))
-    return RawExample(
-        id=row or names[0],
-        texts=tuple(texts),
-        label=task.classes.get(label, label),
-        rationale=tuple(rationale),
-        file=record.file,
-        row=record.row,
-    )
+    label = task.classes.get(label, label)
+    return record.example(row or names[0], tuple(texts), label, rationale=tuple(rationale))
 
 
 def _spans(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -34,17 +34,21 @@ def leave_out_folder(request: SourceRequest, why: str) -> None:
         raise DataError(why, where=str(request.path), remedy="Leave out --from")
 
 
-def source_files(folder: Path, files: Mapping[str, str]) -> dict[str, tuple[Path, ...]]:
-    """The file of each split, which must be in `folder`.
+def source_files(
+    folder: Path,
+    files: Mapping[str, str] | Mapping[str, tuple[str, ...]],
+    remedy: str = "Unpack the files there as their authors name them, or name another --from",
+) -> dict[str, tuple[Path, ...]]:
+    """The file or files of each split, which must be in `folder`.
 
     Raises:
-        DataError: one is missing.
+        DataError: one is missing; with `remedy`.
     """
-    missing = [name for name in files.values() if not (folder / name).is_file()]
-    if missing:
-        raise DataError(
-            f"there is no {missing[0]}",
-            where=str(folder),
-            remedy="Unpack the files there as their authors name them, or name another --from",
-        )
-    return {split: (folder / name,) for split, name in files.items()}
+    found = {
+        split: tuple(folder / name for name in ((names,) if isinstance(names, str) else names))
+        for split, names in files.items()
+    }
+    for path in (path for paths in found.values() for path in paths):
+        if not path.is_file():
+            raise DataError(f"there is no {path.name}", where=str(folder), remedy=remedy)
+    return found

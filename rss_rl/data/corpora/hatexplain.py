@@ -24,6 +24,7 @@ from rss_rl.data.sources import (
     BadRow,
     RawExample,
     ReaderSource,
+    Row,
     SourceComponent,
     SourceRequest,
     Words,
@@ -37,7 +38,7 @@ _CLASSES = {"hatespeech": "hate speech", "offensive": "offensive", "normal": "no
 _REMEDY = "Use the files of HateXplain's folder Data as its authors give them"
 
 
-def _read(split: str, posts: Path, divisions: Path) -> Iterator[RawExample | BadRow]:
+def _read(split: str, posts: Path, divisions: Path) -> Iterator[Row]:
     """Stream one split; rows are the posts of dataset.json, counted from 1.
 
     Raises:
@@ -65,15 +66,16 @@ def _object(path: Path) -> Mapping[str, Any]:
     return tree
 
 
-def _example(file: str, row: int, name: str, post: Any) -> RawExample | BadRow:
+def _example(file: str, row: int, name: str, post: Any) -> Row:
     words, labels, maps = (_field(post, key) for key in ("post_tokens", "annotators", "rationales"))
-    votes = Counter(who.get("label") if isinstance(who, dict) else None for who in labels)
+    votes = Counter(str(who.get("label")) if isinstance(who, dict) else "" for who in labels)
     typed = all(isinstance(word, str) for word in words) and set(votes) <= set(_CLASSES)
     if not (words and votes and typed):
         reason = f"post '{name}' lacks post_tokens as texts, or a known label of each annotator"
         return BadRow(file, row, reason, _REMEDY, json.dumps(post)[:1000])
     for bits in maps:
-        if not (isinstance(bits, list) and len(bits) == len(words) and set(bits) <= {0, 1}):
+        typed = isinstance(bits, list) and all(isinstance(bit, int) for bit in bits)
+        if not (typed and len(bits) == len(words) and set(bits) <= {0, 1}):
             reason = f"a map of post '{name}' does not have a 0 or 1 for each of {len(words)} words"
             return BadRow(file, row, reason, "Correct the map, or take the post out")
     label, most = votes.most_common(1)[0]
@@ -83,7 +85,7 @@ def _example(file: str, row: int, name: str, post: Any) -> RawExample | BadRow:
     return RawExample(
         id=name,
         texts=(Words(words),),
-        label=_CLASSES[str(label)],
+        label=_CLASSES[label],
         rationale=(tuple(bits > 0 for bits in marked),),
         file=file,
         row=row,
@@ -97,14 +99,8 @@ def _field(post: Any, key: str) -> list[Any]:
 
 
 def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
-    """HateXplain from the given folder.
-
-    Raises:
-        DataError: no such folder or file.
-    """
     folder = source_folder("hatexplain", request, _POSTS)
-    both = source_files(folder, {"posts": _POSTS, "divisions": _DIVISIONS})
-    files = dict.fromkeys(_SPLITS, (*both["posts"], *both["divisions"]))
+    files = source_files(folder, dict.fromkeys(_SPLITS, (_POSTS, _DIVISIONS)))
     labels = LabelSpec("classes", names=tuple(_CLASSES.values()))
     return ReaderSource("hatexplain", 1, labels, files, _read)
 

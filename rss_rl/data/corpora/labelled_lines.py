@@ -8,78 +8,39 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from rss_rl.data.sources import BadRow, RawExample, ReaderSource, Words
+from rss_rl.data.sources import BadRow, RawExample, ReaderSource, Row, Words
 from rss_rl.durable import disk_errors
 from rss_rl.errors import DataError
 from rss_rl.types import Array, LabelSpec
 
-
-@dataclass(frozen=True)
-class Line:
-    """A sentence of a file; `part` distinguishes several of one line."""
-
-    row: int
-    label: str
-    words: Words
-    part: str = ""
-
-
-Reader = Callable[[str, Path], Iterator[Line | BadRow]]
+Reader = Callable[[str, Path], Iterator[Row]]
 """Streams the sentences of a file for a split."""
+Keep = Callable[[str, int], Array]
+"""A split and the number of lines of its file to bool [lines], True = in the split."""
 
 
 def labelled_source(
     name: str,
     files: Mapping[str, tuple[Path, ...]],
     names: tuple[str, ...],
-    *,
-    class_of: Callable[[str], str],
     reader: Reader,
-    keep: Callable[[str, int], Array],
+    keep: Keep,
 ) -> ReaderSource:
-    """A source of sentences with classes, from files of lines.
-
-    Args:
-        name: of the source.
-        files: the file of each split; splits may share one.
-        names: the classes.
-        class_of: maps a label of the file to its class.
-        reader: streams a file.
-        keep: maps a split and the number of lines of its file to bool [lines], True = in the split.
-    """
+    """A source of sentences with the classes `names`; splits may share a file."""
     labels = LabelSpec("classes", names=names)
-    read = partial(_read, class_of=class_of, reader=reader, keep=keep)
-    return ReaderSource(name, 1, labels, files, read)
+    return ReaderSource(name, 1, labels, files, partial(_read, reader=reader, keep=keep))
 
 
-def _read(
-    split: str,
-    path: Path,
-    *,
-    class_of: Callable[[str], str],
-    reader: Reader,
-    keep: Callable[[str, int], Array],
-) -> Iterator[RawExample | BadRow]:
+def _read(split: str, path: Path, *, reader: Reader, keep: Keep) -> Iterator[Row]:
     kept = keep(split, count_lines(path))
-    for line in reader(split, path):
-        if not kept[line.row - 1]:
-            continue
-        if isinstance(line, BadRow):
-            yield line
-            continue
-        yield RawExample(
-            id=f"{path.name}-{line.row}{line.part}",
-            texts=(line.words,),
-            label=class_of(line.label),
-            file=str(path),
-            row=line.row,
-        )
+    for row in reader(split, path):
+        if kept[row.row - 1]:
+            yield row
 
 
 def class_of(classes: Mapping[str, str], label: str) -> str:
@@ -88,17 +49,23 @@ def class_of(classes: Mapping[str, str], label: str) -> str:
 
 
 def all_lines(split: str, lines: int) -> Array:
-    """A `keep` for files with one split each: bool [lines], all True."""
+    """A `Keep` for files with one split each: bool [lines], all True."""
     return np.ones(lines, dtype=bool)
 
 
 def labelled_lines(
-    path: Path, encoding: str, *, empty_by_convention: bool = False
-) -> Iterator[Line | BadRow]:
+    split: str,
+    path: Path,
+    *,
+    encoding: str,
+    class_of: Callable[[str], str],
+    empty_by_convention: bool = False,
+) -> Iterator[Row]:
     """Stream `<label> <word> <word> ...` lines; empty lines are skipped.
 
     Args:
-        path: the file. encoding: one that uses the bytes of ASCII white space for nothing else.
+        encoding: one that uses the bytes of ASCII white space for nothing else.
+        class_of: maps a label of the file to its class.
         empty_by_convention: a label without words is left out, and is not an error.
     """
     with path.open("rb") as stream:
@@ -112,10 +79,15 @@ def labelled_lines(
                 yield bad_line(path, row, raw, f"bytes that are not {encoding}")
                 continue
             if words:
-                yield Line(row, label, Words(words))
+                yield sentence(path, row, class_of(label), Words(words))
             else:
                 reason = "there are no words after the label"
                 yield bad_line(path, row, raw, reason, by_convention=empty_by_convention)
+
+
+def sentence(path: Path, row: int, label: str, words: Words, part: str = "") -> RawExample:
+    """A sentence of a line; `part` distinguishes several of one line."""
+    return RawExample(f"{path.name}-{row}{part}", (words,), label, file=str(path), row=row)
 
 
 def bad_line(

@@ -19,18 +19,11 @@ from typing import Literal
 from pydantic import Field
 
 from rss_rl.components import Options
-from rss_rl.data.corpora.cloze import PLACEHOLDER, Numbers, cloze_source, no_answer
+from rss_rl.data.corpora.cloze import CANDIDATE, PLACEHOLDER, no_answer, numbered_words
 from rss_rl.data.corpora.cuts import development_rows
 from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.corpora.labelled_lines import bad_line, count_lines
-from rss_rl.data.sources import (
-    BadRow,
-    RawExample,
-    ReaderSource,
-    SourceComponent,
-    SourceRequest,
-    Words,
-)
+from rss_rl.data.sources import RawExample, ReaderSource, Row, SourceComponent, SourceRequest, Words
 
 _DEVELOPMENT = "lambada_development_plain_text.txt"
 _FILES = {"train": _DEVELOPMENT, "dev": _DEVELOPMENT, "test": "lambada_test_plain_text.txt"}
@@ -51,7 +44,7 @@ def last_sentence(words: Sequence[str]) -> int:
     return 0
 
 
-def _read(split: str, path: Path, *, seed: int, all_tokens: bool) -> Iterator[RawExample | BadRow]:
+def _read(split: str, path: Path, *, seed: int, all_tokens: bool) -> Iterator[Row]:
     wanted = split == "dev"
     dev = development_rows(count_lines(path), seed, "lambada", _DEV_SHARE)
     with path.open("rb") as stream:
@@ -66,14 +59,10 @@ def _read(split: str, path: Path, *, seed: int, all_tokens: bool) -> Iterator[Ra
             yield _example(path, row, words, all_tokens)
 
 
-def _example(path: Path, row: int, words: list[str], all_tokens: bool) -> RawExample | BadRow:
+def _example(path: Path, row: int, words: list[str], all_tokens: bool) -> Row:
     begin = last_sentence(words)
-    numbers = Numbers()
-    marks = tuple(
-        numbers.number(word.lower()) if all_tokens or any(map(str.isalpha, word)) else -1
-        for word in words[:begin]
-    )
-    answer = numbers.found.get(words[-1].lower())
+    marks, numbers = numbered_words(words[:begin], all_tokens=all_tokens)
+    answer = numbers.get(words[-1].lower())
     if answer is None:
         return no_answer(str(path), row, " ".join(words))
     return RawExample(
@@ -95,14 +84,9 @@ class LambadaOptions(Options):
 
 
 def _build(request: SourceRequest, options: LambadaOptions) -> ReaderSource:
-    """LAMBADA from the given folder.
-
-    Raises:
-        DataError: no such folder or file.
-    """
-    folder = source_folder("lambada", request, _DEVELOPMENT)
+    files = source_files(source_folder("lambada", request, _DEVELOPMENT), _FILES)
     reader = partial(_read, seed=request.seed, all_tokens=options.candidates == "all")
-    return cloze_source("lambada", source_files(folder, _FILES), reader)
+    return ReaderSource("lambada", 2, CANDIDATE, files, reader)
 
 
 LAMBADA = SourceComponent(

@@ -20,21 +20,14 @@ from pathlib import Path
 from rss_rl.components import Options
 from rss_rl.data.corpora.folders import leave_out_folder
 from rss_rl.data.records import Record, read_records
-from rss_rl.data.sources import (
-    BadRow,
-    RawExample,
-    ReaderSource,
-    SourceComponent,
-    SourceRequest,
-    Words,
-)
+from rss_rl.data.sources import BadRow, ReaderSource, Row, SourceComponent, SourceRequest, Words
 from rss_rl.types import LabelSpec
 
 _FILE = Path(__file__).with_name("product_reviews.tsv")
 _LABELS = ("negative", "positive")
 
 
-def _read(split: str, path: Path) -> Iterator[RawExample | BadRow]:
+def _read(split: str, path: Path) -> Iterator[Row]:
     for record in read_records(path, quoted=False):
         if isinstance(record, BadRow):
             yield record
@@ -42,18 +35,13 @@ def _read(split: str, path: Path) -> Iterator[RawExample | BadRow]:
             yield _example(record)
 
 
-def _example(record: Record) -> RawExample:
+def _example(record: Record) -> Row:
     values = record.values
     words = Words(values["words"].split(" "))
     marked = {int(place) for place in values["marked"].split()}
-    return RawExample(
-        id=values["id"],
-        texts=(words,),
-        label=_LABELS[float(values["rating"]) > 0],
-        rationale=(tuple(place in marked for place in range(len(words))),),
-        file=record.file,
-        row=record.row,
-    )
+    bits = tuple(place in marked for place in range(len(words)))
+    label = _LABELS[float(values["rating"]) > 0]
+    return record.example(values["id"], (words,), label, rationale=(bits,))
 
 
 def _build(request: SourceRequest, options: Options) -> ReaderSource:

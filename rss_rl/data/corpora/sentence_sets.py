@@ -10,24 +10,16 @@ from __future__ import annotations
 
 __all__ = ["CR", "MPQA", "SUBJ", "TREC"]
 
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from rss_rl.components import Options
-from rss_rl.data.corpora.cuts import FoldOptions, Folds, development_rows
+from rss_rl.data.corpora.cuts import FoldOptions, development_rows, fold_rows
 from rss_rl.data.corpora.folders import source_files, source_folder
-from rss_rl.data.corpora.labelled_lines import (
-    Line,
-    all_lines,
-    class_of,
-    labelled_lines,
-    labelled_source,
-)
-from rss_rl.data.sources import BadRow, ReaderSource, SourceComponent, SourceRequest
+from rss_rl.data.corpora.labelled_lines import all_lines, class_of, labelled_lines, labelled_source
+from rss_rl.data.sources import ReaderSource, SourceComponent, SourceRequest
 from rss_rl.types import Array
 
 _FINE = {
@@ -40,8 +32,6 @@ _FINE = {
     "NUM": "code count date dist money ord other perc period speed temp volsize weight",
 }
 _TREC_FILES = {"train": "train_5500.label", "dev": "train_5500.label", "test": "TREC_10.label"}
-_TREC_ENCODING = "latin-1"
-_FOLD_ENCODING = "cp1252"
 
 
 class TrecOptions(Options):
@@ -53,11 +43,6 @@ class TrecOptions(Options):
 
 
 def _trec(request: SourceRequest, options: TrecOptions) -> ReaderSource:
-    """TREC from the given folder.
-
-    Raises:
-        DataError: no such folder or file.
-    """
     coarse = options.labels == "coarse"
     files = source_files(source_folder("trec", request, "train_5500.label"), _TREC_FILES)
     fine = tuple(f"{kind}:{part}" for kind, parts in _FINE.items() for part in parts.split())
@@ -65,9 +50,8 @@ def _trec(request: SourceRequest, options: TrecOptions) -> ReaderSource:
         "trec",
         files,
         tuple(_FINE) if coarse else fine,
-        class_of=_coarse if coarse else str,
-        reader=_trec_lines,
-        keep=partial(_of_split, seed=request.seed),
+        partial(labelled_lines, encoding="latin-1", class_of=_coarse if coarse else str),
+        partial(_of_split, seed=request.seed),
     )
 
 
@@ -83,29 +67,19 @@ def _coarse(label: str) -> str:
     return label.partition(":")[0]
 
 
-def _trec_lines(split: str, path: Path) -> Iterator[Line | BadRow]:
-    return labelled_lines(path, _TREC_ENCODING)
-
-
 def _folds(
     request: SourceRequest, options: FoldOptions, *, name: str, file: str, names: tuple[str, str]
 ) -> ReaderSource:
     """One fold of the file in the given folder."""
-    files = source_files(
-        source_folder(name, request, file), dict.fromkeys(("train", "dev", "test"), file)
-    )
+    split_files = dict.fromkeys(("train", "dev", "test"), file)
+    classes = partial(class_of, dict(zip("01", names, strict=True)))
     return labelled_source(
         name,
-        files,
+        source_files(source_folder(name, request, file), split_files),
         names,
-        class_of=partial(class_of, dict(zip("01", names, strict=True))),
-        reader=_fold_lines,
-        keep=Folds(name, options.fold, options.folds, request.seed).keep,
+        partial(labelled_lines, encoding="cp1252", class_of=classes, empty_by_convention=True),
+        partial(fold_rows, name=name, **options.model_dump(), seed=request.seed),
     )
-
-
-def _fold_lines(split: str, path: Path) -> Iterator[Line | BadRow]:
-    return labelled_lines(path, _FOLD_ENCODING, empty_by_convention=True)
 
 
 TREC = SourceComponent(
@@ -118,32 +92,38 @@ TREC = SourceComponent(
 )
 
 
+def _folded(
+    name: str, help: str, file: str, names: tuple[str, str], source: str
+) -> SourceComponent:
+    return SourceComponent(
+        name=name,
+        help=f"{help}, a fold of cross validation",
+        build=partial(_folds, name=name, file=file, names=names),
+        options=FoldOptions,
+        needs=f"--from FOLDER with {file}, --option fold=0 to 9",
+        source=source,
+    )
+
+
 _SENTIMENT = ("negative", "positive")
-CR = SourceComponent(
+CR = _folded(
     name="cr",
-    help="customer reviews, negative / positive, a fold of cross validation",
-    build=partial(_folds, name="cr", file="custrev.all", names=_SENTIMENT),
-    options=FoldOptions,
-    needs="--from FOLDER with custrev.all, --option fold=0 to 9",
+    help="customer reviews, negative / positive",
+    file="custrev.all",
+    names=_SENTIMENT,
     source="Hu and Liu, KDD 2004",
 )
-
-
-MPQA = SourceComponent(
+MPQA = _folded(
     name="mpqa",
-    help="opinion phrases, negative / positive, a fold of cross validation",
-    build=partial(_folds, name="mpqa", file="mpqa.all", names=_SENTIMENT),
-    options=FoldOptions,
-    needs="--from FOLDER with mpqa.all, --option fold=0 to 9",
+    help="opinion phrases, negative / positive",
+    file="mpqa.all",
+    names=_SENTIMENT,
     source="Wiebe et al., LREC 2005",
 )
-
-
-SUBJ = SourceComponent(
+SUBJ = _folded(
     name="subj",
-    help="sentences about films, subjective / objective, a fold of cross validation",
-    build=partial(_folds, name="subj", file="subj.all", names=("subjective", "objective")),
-    options=FoldOptions,
-    needs="--from FOLDER with subj.all, --option fold=0 to 9",
+    help="sentences about films, subjective / objective",
+    file="subj.all",
+    names=("subjective", "objective"),
     source="Pang and Lee, ACL 2004",
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 from rss_rl.components import NoOptions
 from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.records import column_names, read_records, require_columns
-from rss_rl.data.sources import BadRow, RawExample, ReaderSource, SourceComponent, SourceRequest
+from rss_rl.data.sources import BadRow, ReaderSource, Row, SourceComponent, SourceRequest
 from rss_rl.types import LabelSpec
 
 _TASK_FILES = {
@@ -28,7 +28,7 @@ _SCORES = LabelSpec("score", low=1.0, high=5.0)
 _CLASSES = LabelSpec("classes", names=("entailment", "neutral", "contradiction"))
 
 
-def _read(split: str, path: Path, *, score: bool) -> Iterator[RawExample | BadRow]:
+def _read(split: str, path: Path, *, score: bool) -> Iterator[Row]:
     full = path.name == _FULL_FILE
     label = _SCORE if score else ("entailment_label" if full else "entailment_judgment")
     columns = ("pair_ID", "sentence_A", "sentence_B", label)
@@ -41,21 +41,12 @@ def _read(split: str, path: Path, *, score: bool) -> Iterator[RawExample | BadRo
         values = record.values
         if not full or values["SemEval_set"].strip() == _FULL_SETS[split]:
             gold = values[label].strip()
-            yield RawExample(
-                id=values["pair_ID"],
-                texts=(values["sentence_A"], values["sentence_B"]),
-                label=gold if score else gold.lower(),
-                file=record.file,
-                row=record.row,
-            )
+            texts = values["sentence_A"], values["sentence_B"]
+            yield record.example(values["pair_ID"], texts, gold if score else gold.lower())
 
 
 def _build(request: SourceRequest, options: NoOptions, *, score: bool) -> ReaderSource:
-    """SICK from the given folder: relatedness from 1 to 5, or the entailment label.
-
-    Raises:
-        DataError: no such folder, or it lacks a file.
-    """
+    """SICK with relatedness from 1 to 5, or with the entailment label."""
     folder = source_folder("SICK", request, "SICK_train.txt")
     full = dict.fromkeys(_FULL_SETS, _FULL_FILE)
     files = source_files(folder, full if (folder / _FULL_FILE).is_file() else _TASK_FILES)
@@ -63,21 +54,22 @@ def _build(request: SourceRequest, options: NoOptions, *, score: bool) -> Reader
     return ReaderSource(name, 2, labels, files, partial(_read, score=score))
 
 
-SICK_RELATEDNESS = SourceComponent(
-    name="sick-relatedness",
-    help="SICK sentence pairs, relatedness score 1 to 5",
-    build=partial(_build, score=True),
-    capabilities=frozenset({"pairs"}),
-    needs="--from FOLDER with SICK_train.txt, SICK_trial.txt, SICK_test_annotated.txt",
-    source="Marelli et al., SemEval 2014",
+def _component(name: str, help: str, *, score: bool) -> SourceComponent:
+    return SourceComponent(
+        name=name,
+        help=help,
+        build=partial(_build, score=score),
+        capabilities=frozenset({"pairs"}),
+        needs=f"--from FOLDER with {', '.join(_TASK_FILES.values())}",
+        source="Marelli et al., SemEval 2014",
+    )
+
+
+SICK_RELATEDNESS = _component(
+    name="sick-relatedness", help="SICK sentence pairs, relatedness score 1 to 5", score=True
 )
-
-
-SICK_ENTAILMENT = SourceComponent(
+SICK_ENTAILMENT = _component(
     name="sick-entailment",
     help="SICK sentence pairs, entailment / neutral / contradiction",
-    build=partial(_build, score=False),
-    capabilities=frozenset({"pairs"}),
-    needs="--from FOLDER with SICK_train.txt, SICK_trial.txt, SICK_test_annotated.txt",
-    source="Marelli et al., SemEval 2014",
+    score=False,
 )

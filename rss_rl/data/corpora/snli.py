@@ -10,8 +10,8 @@ from pathlib import Path
 
 from rss_rl.components import NoOptions
 from rss_rl.data.corpora.folders import source_folder
-from rss_rl.data.records import Record, read_records
-from rss_rl.data.sources import BadRow, RawExample, ReaderSource, SourceComponent, SourceRequest
+from rss_rl.data.records import Record, examples, read_records
+from rss_rl.data.sources import ReaderSource, Row, SourceComponent, SourceRequest
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
@@ -24,12 +24,11 @@ _LABELS = LabelSpec("classes", names=("entailment", "neutral", "contradiction"))
 _NO_GOLD = "-"
 
 
-def _read(split: str, path: Path) -> Iterator[RawExample | BadRow]:
-    for record in read_records(path, "jsonl"):
-        yield record if isinstance(record, BadRow) else _example(record)
+def _read(split: str, path: Path) -> Iterator[Row]:
+    return examples(read_records(path, "jsonl"), _example)
 
 
-def _example(record: Record) -> RawExample | BadRow:
+def _example(record: Record) -> Row:
     values = record.values
     fields = [values.get(key) for key in ("gold_label", "sentence1", "sentence2")]
     if not all(isinstance(field, str) for field in fields):
@@ -40,21 +39,10 @@ def _example(record: Record) -> RawExample | BadRow:
     label, first, second = (str(field) for field in fields)
     if label == _NO_GOLD:
         return record.bad("no gold label", by_convention=True)
-    return RawExample(
-        id=str(values.get("pairID", record.row)),
-        texts=(first, second),
-        label=label,
-        file=record.file,
-        row=record.row,
-    )
+    return record.example(str(values.get("pairID", record.row)), (first, second), label)
 
 
 def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
-    """SNLI from the given folder.
-
-    Raises:
-        DataError: a split has no file there, or more than one.
-    """
     folder = source_folder("SNLI", request, "snli_1.0_train.jsonl")
     files = {split: (_find(folder, patterns),) for split, patterns in _PATTERNS.items()}
     return ReaderSource("snli", 2, _LABELS, files, _read)

@@ -27,7 +27,14 @@ from rss_rl.components import Options
 from rss_rl.data.corpora.cuts import DEV_SHARE, cut_groups
 from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.corpora.passages import Passage, cut_passage
-from rss_rl.data.sources import BadRow, RawExample, ReaderSource, SourceComponent, SourceRequest
+from rss_rl.data.sources import (
+    BadRow,
+    RawExample,
+    ReaderSource,
+    Row,
+    SourceComponent,
+    SourceRequest,
+)
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
@@ -37,7 +44,7 @@ _REMEDY = "Use the file of SQuAD 1.1 as its authors give it"
 
 def _read(
     split: str, path: Path, *, shares: Mapping[str, float], max_tokens: int, seed: int
-) -> Iterator[RawExample | BadRow]:
+) -> Iterator[Row]:
     """Stream one split; rows are the questions of the file, counted from 1.
 
     Args:
@@ -65,7 +72,7 @@ def _read(
 
 def _examples(
     path: Path, row: int, text: str, questions: list[Any], max_tokens: int
-) -> Iterator[RawExample | BadRow]:
+) -> Iterator[Row]:
     passage = cut_passage(text)
     for number, question in enumerate(questions, start=row + 1):
         if max_tokens and len(passage.words) > max_tokens:
@@ -131,11 +138,6 @@ class SquadOptions(Options):
 
 
 def _build(request: SourceRequest, options: SquadOptions) -> ReaderSource:
-    """SQuAD from the given folder.
-
-    Raises:
-        DataError: no such folder or file.
-    """
     folder = source_folder("squad", request, _DEV)
     files = {"train": _TRAIN, "dev": _TRAIN, "test": _DEV}
     shares = {"train": 1 - DEV_SHARE, "dev": DEV_SHARE}

@@ -10,7 +10,7 @@ from __future__ import annotations
 __all__ = ["SST1", "SST2", "tree_phrases"]
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -19,20 +19,20 @@ from pydantic import Field
 from rss_rl.components import Options
 from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.corpora.labelled_lines import (
-    Line,
     all_lines,
     bad_line,
     class_of,
     labelled_lines,
     labelled_source,
+    sentence,
 )
-from rss_rl.data.sources import BadRow, ReaderSource, SourceComponent, SourceRequest, Words
+from rss_rl.data.sources import ReaderSource, Row, SourceComponent, SourceRequest, Words
 from rss_rl.errors import DataError
 
 _FIVE = ("very negative", "negative", "neutral", "positive", "very positive")
 _TWO = ("negative", "positive")
 _NEUTRAL = "2"
-_TREE_LABELS = {
+_TREE_CLASSES = {
     _FIVE: {str(i): name for i, name in enumerate(_FIVE)},
     _TWO: {"0": "negative", "1": "negative", "3": "positive", "4": "positive"},
 }
@@ -50,11 +50,7 @@ class SstOptions(Options):
 def _build(
     request: SourceRequest, options: SstOptions, *, name: str, names: tuple[str, ...]
 ) -> ReaderSource:
-    """SST from the given folder; with two classes, the treebank's neutral sentences are left out.
-
-    Raises:
-        DataError: no such folder or file, or phrases of a file that has none.
-    """
+    """SST; with two classes, the treebank's neutral sentences are left out."""
     kind = "fine" if names is _FIVE else "binary"
     folder = source_folder(name, request, f"stsa.{kind}.train or train.txt")
     lines = {split: f"stsa.{kind}.{split}" for split in _TREE_FILES}
@@ -65,24 +61,16 @@ def _build(
             where=str(folder),
             remedy="Give the folder with the treebank's train.txt as --from",
         )
-    labels = _TREE_LABELS[names] if of_trees else {str(i): name for i, name in enumerate(names)}
-    return labelled_source(
-        name,
-        source_files(folder, _TREE_FILES if of_trees else lines),
-        names,
-        class_of=partial(class_of, labels),
-        reader=partial(_trees, neutral=names is _FIVE, phrases=options.phrases)
-        if of_trees
-        else _lines,
-        keep=all_lines,
-    )
+    if of_trees:
+        classes, phrases = _TREE_CLASSES[names], options.phrases
+        files, reader = _TREE_FILES, partial(_trees, classes=classes, phrases=phrases)
+    else:
+        numbers = partial(class_of, {str(i): name for i, name in enumerate(names)})
+        files, reader = lines, partial(labelled_lines, encoding="utf-8", class_of=numbers)
+    return labelled_source(name, source_files(folder, files), names, reader, all_lines)
 
 
-def _lines(split: str, path: Path) -> Iterator[Line | BadRow]:
-    return labelled_lines(path, "utf-8")
-
-
-def _trees(split: str, path: Path, *, neutral: bool, phrases: bool) -> Iterator[Line | BadRow]:
+def _trees(split: str, path: Path, *, classes: Mapping[str, str], phrases: bool) -> Iterator[Row]:
     with path.open("rb") as stream:
         for row, raw in enumerate(stream, start=1):
             if not raw.strip():
@@ -94,11 +82,11 @@ def _trees(split: str, path: Path, *, neutral: bool, phrases: bool) -> Iterator[
                 continue
             wanted = found if phrases and split == "train" else found[-1:]
             for number, (label, words) in enumerate(wanted, start=1):
-                if label == _NEUTRAL and not neutral:
+                if label == _NEUTRAL and label not in classes:
                     yield bad_line(path, row, raw, "neutral", by_convention=True)
                 else:
                     part = f".{number}" if len(wanted) > 1 else ""
-                    yield Line(row, label, words, part)
+                    yield sentence(path, row, class_of(classes, label), words, part)
 
 
 def tree_phrases(tree: str) -> list[tuple[str, Words]]:

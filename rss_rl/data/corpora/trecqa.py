@@ -11,46 +11,32 @@ from pathlib import Path
 
 from rss_rl.components import NoOptions
 from rss_rl.data.corpora.folders import source_files, source_folder
-from rss_rl.data.records import Record, column_names, read_records, require_columns
-from rss_rl.data.sources import (
-    BadRow,
-    RawExample,
-    ReaderSource,
-    SourceComponent,
-    SourceRequest,
-    Words,
-)
+from rss_rl.data.records import Record, column_names, examples, read_records, require_columns
+from rss_rl.data.sources import RawExample, ReaderSource, Row, SourceComponent, SourceRequest, Words
 from rss_rl.types import LabelSpec
 
 _COLUMNS = ("qtext", "label", "atext")
 _CLASSES = {"0": "wrong", "1": "right"}
 
 
-def _read(split: str, path: Path) -> Iterator[RawExample | BadRow]:
+def _read(split: str, path: Path) -> Iterator[Row]:
     require_columns(path, column_names(path), _COLUMNS)
-    for record in read_records(path):
-        yield record if isinstance(record, BadRow) else _example(record)
+    yield from examples(read_records(path), _example)
 
 
 def _example(record: Record) -> RawExample:
     values = record.values
     label = values["label"].strip()
-    return RawExample(
-        id=f"{Path(record.file).stem}-{record.row}",
-        texts=(Words(values["qtext"].split()), Words(values["atext"].split())),
-        label=_CLASSES.get(label, label),
-        file=record.file,
-        row=record.row,
-        question=" ".join(values["qtext"].split()),
+    question, answer = (Words(values[name].split()) for name in ("qtext", "atext"))
+    return record.example(
+        f"{Path(record.file).stem}-{record.row}",
+        (question, answer),
+        _CLASSES.get(label, label),
+        question=" ".join(question),
     )
 
 
 def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
-    """TrecQA from the given folder.
-
-    Raises:
-        DataError: no such folder or file.
-    """
     names = {split: f"{split}.csv" for split in ("train", "dev", "test")}
     files = source_files(source_folder("trecqa", request, "train.csv"), names)
     labels = LabelSpec("classes", names=tuple(_CLASSES.values()))  # the right one last

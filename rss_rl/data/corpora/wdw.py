@@ -14,9 +14,16 @@ from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from rss_rl.components import NoOptions
-from rss_rl.data.corpora.cloze import PLACEHOLDER, cloze_source, no_answer, renamed
+from rss_rl.data.corpora.cloze import CANDIDATE, PLACEHOLDER, no_answer, renamed
 from rss_rl.data.corpora.folders import source_files, source_folder
-from rss_rl.data.sources import BadRow, RawExample, ReaderSource, SourceComponent, SourceRequest
+from rss_rl.data.sources import (
+    BadRow,
+    RawExample,
+    ReaderSource,
+    Row,
+    SourceComponent,
+    SourceRequest,
+)
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.errors import DataError
 
@@ -28,7 +35,7 @@ _BLANK = "Xblankx"
 _Events = Iterator[tuple[str, Element]]
 
 
-def _read(split: str, path: Path) -> Iterator[RawExample | BadRow]:
+def _read(split: str, path: Path) -> Iterator[Row]:
     parser: XMLPullParser[Element] = XMLPullParser(events=("start", "end"))
     open_: list[Element] = []  # the elements around the current position, root first
     begin, row, number = 1, 0, 0
@@ -55,7 +62,7 @@ def _read(split: str, path: Path) -> Iterator[RawExample | BadRow]:
         ) from error
 
 
-def _example(path: Path, row: int, number: int, element: Element) -> RawExample | BadRow:
+def _example(path: Path, row: int, number: int, element: Element) -> Row:
     story = _text(element.find("contextart"))
     before, after = (_text(element.find(f"question/{side}context")) for side in ("left", "right"))
     choices = [(_text(choice), choice.get("correct")) for choice in element.iter("choice")]
@@ -124,13 +131,8 @@ def _text(element: Element | None) -> str:
 
 
 def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
-    """Who did What from the given folder.
-
-    Raises:
-        DataError: no such folder or file.
-    """
-    folder = source_folder("who-did-what", request, "train.xml")
-    return cloze_source("who-did-what", source_files(folder, _FILES), _read)
+    files = source_files(source_folder("who-did-what", request, "train.xml"), _FILES)
+    return ReaderSource("who-did-what", 2, CANDIDATE, files, _read)
 
 
 WHO_DID_WHAT = SourceComponent(

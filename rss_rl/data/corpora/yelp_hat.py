@@ -28,9 +28,10 @@ from rss_rl.data.corpora.cuts import drawn_split
 from rss_rl.data.corpora.folders import source_folder
 from rss_rl.data.records import Record, column_names, read_records, require_columns
 from rss_rl.data.sources import (
+    MOST_ANNOTATORS,
     BadRow,
-    RawExample,
     ReaderSource,
+    Row,
     SourceComponent,
     SourceRequest,
     Words,
@@ -45,8 +46,6 @@ _CSV_COLUMNS = ("Input.label", "Input.text", "Answer.html_output")
 _JSON_COLUMNS = ("label", "text", "tokens", "mask")
 _CLASSES = {"0": "negative", "1": "positive"}
 _SHARES = {"train": 0.7, "dev": 0.1, "test": 0.2}
-_ANNOTATORS = 31
-"""Bits of a stored token for annotators."""
 _SPAN = re.compile(r"<span([^>]*)>(.*?)</span>", re.DOTALL)
 _ACTIVE = re.compile(r"""class\s*=\s*["'][^"']*\bactive\b""")
 
@@ -61,7 +60,7 @@ class _Map(NamedTuple):
     record: Record
 
 
-def _read(split: str, *files: Path, everyone: bool, seed: int) -> Iterator[RawExample | BadRow]:
+def _read(split: str, *files: Path, everyone: bool, seed: int) -> Iterator[Row]:
     """Stream one split; rows that cannot be read are reported with the training split."""
     for path in files:
         require_columns(path, column_names(path), _columns(path))
@@ -76,7 +75,7 @@ def _read(split: str, *files: Path, everyone: bool, seed: int) -> Iterator[RawEx
                 yield _example(review, everyone)
 
 
-def _example(maps: Sequence[_Map], everyone: bool) -> RawExample | BadRow:
+def _example(maps: Sequence[_Map], everyone: bool) -> Row:
     """A review; `everyone`: its rationale is the words that all annotators marked."""
     first = maps[0]
     for other in maps:
@@ -85,16 +84,14 @@ def _example(maps: Sequence[_Map], everyone: bool) -> RawExample | BadRow:
                 f"the label or words differ from those in row {first.record.row} of this review",
                 "Give the rows of a review one label",
             )
-    if len(maps) > _ANNOTATORS:
-        return first.record.bad(f"{len(maps)} maps of one review", f"Keep {_ANNOTATORS}")
+    if len(maps) > MOST_ANNOTATORS:
+        return first.record.bad(f"{len(maps)} maps of one review", f"Keep {MOST_ANNOTATORS}")
     bits = list(zip(*(row.bits for row in maps), strict=True))  # a tuple for each word
-    return RawExample(
-        id=f"{Path(first.record.file).stem}-{first.record.row}",
-        texts=(Words(first.words),),
-        label=_CLASSES.get(first.label, first.label),
+    return first.record.example(
+        f"{Path(first.record.file).stem}-{first.record.row}",
+        (Words(first.words),),
+        _CLASSES.get(first.label, first.label),
         rationale=(tuple(all(who) if everyone else any(who) for who in bits),),
-        file=first.record.file,
-        row=first.record.row,
         annotations=tuple(sum(bit << k for k, bit in enumerate(who)) for who in bits),
     )
 
@@ -167,11 +164,6 @@ class YelpHatOptions(Options):
 
 
 def _build(request: SourceRequest, options: YelpHatOptions) -> ReaderSource:
-    """Yelp-HAT from the given folder.
-
-    Raises:
-        DataError: no such folder or file.
-    """
     folder = source_folder("yelp-hat", request, f"raw_data or {_JSON}")
     files: tuple[Path, ...] = (folder / _JSON,)
     if not files[0].is_file():

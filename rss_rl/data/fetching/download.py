@@ -137,12 +137,12 @@ class _Transfer:
         with self._request(start, validator) as answer:
             self._answered = True
             if answer.status == 416:
-                return self._past_the_end(answer, start)
+                self._past_the_end(answer, start)
+                return
             start, total = self._begin(answer, start)
             self._check_size(total)
             self._check_room(total, start)
             self._stream(answer, start, total)
-        return None
 
     def _request(self, start: int, validator: str | None) -> Any:
         headers = {"User-Agent": f"rss-rl/{VERSION}", "Accept-Encoding": "identity"}

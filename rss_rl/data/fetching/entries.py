@@ -50,12 +50,12 @@ class Entry:
     name      for `rss-rl data fetch`
     task      NLI, relatedness, classification, ...
     rows      by split, as published; empty: not known
-    megabytes of the download; None: not known
+    about_mb  megabytes of the download where the sizes of its files are not known; None: neither
     licence   as its authors state it
     home      address of the page that describes it
     files     in the order of their download; empty: it cannot be fetched
     by_hand   what to download from which page, and what to put into the folder
-    folder    name of the folder, below `downloads`; other entries may share it
+    folder    name of the folder, below `downloads`, if not the entry's own; others may share it
     prepares  name for `rss-rl data prepare`; "" where it is not the entry's own name
     vectors   file given as --vectors, for word vectors; "" for datasets
     note      anything else to know
@@ -66,9 +66,9 @@ class Entry:
     licence: str
     home: str
     by_hand: str
-    folder: str
+    folder: str = ""
     rows: Mapping[str, int] = field(default_factory=dict)
-    megabytes: float | None = None
+    about_mb: float | None = None
     files: tuple[RemoteFile, ...] = ()
     prepares: str = ""
     vectors: str = ""
@@ -83,7 +83,13 @@ class Entry:
     @property
     def default_folder(self) -> Path:
         """The default target folder."""
-        return Path("downloads") / self.folder
+        return Path("downloads") / (self.folder or self.name)
+
+    @property
+    def megabytes(self) -> float | None:
+        """Of the download; None: not known."""
+        sizes = [file.size for file in self.files if file.size is not None]
+        return sum(sizes) / 1e6 if len(sizes) == len(self.files) > 0 else self.about_mb
 
     @property
     def direct(self) -> bool:

@@ -40,14 +40,15 @@ def fetch(
         DataError: the entry cannot be fetched, an address does not answer, a file is not the
             published one, another process is fetching into the folder, or the disk refuses.
     """
-    by_hand = f"By hand ({entry.home}): {entry.by_hand}; {_put(entry, folder)}"
-    by_hand += ". Or name a copy with --mirror"
+    by_hand = f"By hand ({entry.home}): {entry.by_hand}"
     if mirror is not None:
         check_address(mirror, plain=True)
     retries = replace(retries or Retries(), plain=mirror is not None)
     if not entry.files:
-        remedy = f"By hand ({entry.home}): {entry.by_hand}"
-        raise DataError(f"{entry.name} has no address to fetch it from", remedy=remedy)
+        raise DataError(f"{entry.name} has no address to fetch it from", remedy=by_hand)
+    names = ", ".join(file.name for file in entry.files)
+    by_hand += f"; put {names} into {folder} and run this command again. "
+    by_hand += "Or name a copy with --mirror"
     done = []
     with folder_lock(folder):
         record = Record(folder)
@@ -69,11 +70,6 @@ def sources_of(entry: Entry, mirror: str | None = None) -> Sequence[str | None]:
     if mirror is None:
         return [file.url for file in entry.files]
     return [f"{mirror.rstrip('/')}/{quote(file.name)}" for file in entry.files]
-
-
-def _put(entry: Entry, folder: Path) -> str:
-    names = ", ".join(file.name for file in entry.files)
-    return f"put {names} into {folder} and run this command again"
 
 
 def _get(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -81,8 +80,7 @@ class Record:
             temporary.replace(self._path)
 
 
-@contextmanager
-def folder_lock(folder: Path) -> Iterator[None]:
+def folder_lock(folder: Path) -> AbstractContextManager[None]:
     """Lock `folder` against other fetches; the kernel releases the lock when the process ends.
 
     Raises:
@@ -93,8 +91,6 @@ def folder_lock(folder: Path) -> Iterator[None]:
         where=str(folder),
         remedy="Wait for it, or name another folder with --to",
     )
-    with ExitStack() as stack:
-        with disk_refuses(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(file_lock(folder / _LOCK, busy))
-        yield
+    with disk_refuses(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return file_lock(folder / _LOCK, busy, disk_refuses(folder))
