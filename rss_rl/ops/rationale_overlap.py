@@ -252,7 +252,7 @@ def top_share(scores: Array, valid: Array, share: float) -> Array:
     return kept
 
 
-def moved_at_random(selection: Array, valid: Array, uniforms: Array) -> Array:
+def shuffled_selection(selection: Array, valid: Array, uniforms: Array) -> Array:
     """A selection under a random permutation of each sentence's real tokens, bool [B, R, N].
 
     Args:

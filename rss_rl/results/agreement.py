@@ -39,11 +39,11 @@ from rss_rl.ops.rationale_overlap import (
     SpanScores,
     budget_token_f1s,
     document_scores,
-    moved_at_random,
     pair_overlap,
     precision_recall_area,
     ranked_scores,
     roc_area,
+    shuffled_selection,
     span_f1,
     span_scores,
     top_share,
@@ -290,7 +290,7 @@ class _Scorer:
             top = _Chosen(_top(policy.scores, batch.valid, equal), policy.scores)
             chosen = {"policy": policy, "top-k": top}
             moved = [
-                moved_at_random(original, valid, self._noise("moved", batch, slot))
+                shuffled_selection(original, valid, self._noise("moved", batch, slot))
                 for slot, (original, valid) in enumerate(
                     zip((policy if share is None else top).selections, batch.valid, strict=True)
                 )

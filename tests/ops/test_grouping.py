@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rss_rl.ops.grouping import (
-    first_places,
+    first_positions,
     group_counts,
     group_sums,
     padded_groups,
@@ -60,7 +60,7 @@ def test_first_places_sums_and_padding(shape: tuple[int, int, int]) -> None:
     counts = group_counts(marks)
     present = present_groups(counts)
     values = torch.from_numpy(np.random.default_rng(shape[2]).normal(size=tuple(marks.shape)))
-    sums, first = group_sums(values, marks, present), first_places(marks, present)
+    sums, first = group_sums(values, marks, present), first_positions(marks, present)
     grouped = regroup(keep, marks, counts)
     labelled = torch.stack([grouped.example, grouped.number], 1).double() + 1
     padded = padded_groups(labelled, grouped, present)

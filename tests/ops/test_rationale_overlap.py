@@ -26,11 +26,11 @@ from rss_rl.ops.rationale_overlap import (
     document_scores,
     matched_span_f1,
     mean_overlap_f1,
-    moved_at_random,
     pair_overlap,
     precision_recall_area,
     ranked_scores,
     roc_area,
+    shuffled_selection,
     span_f1,
     span_scores,
     spans,
@@ -207,7 +207,7 @@ def test_a_selection_is_moved_within_its_text() -> None:
     draw = np.random.default_rng(0)
     valid = np.arange(30) < np.array([30, 11, 1])[:, None]
     selection = (draw.random((3, 2, 30)) < 0.3) & valid[:, None]
-    moved = moved_at_random(selection, valid, draw.random((3, 30)))
+    moved = shuffled_selection(selection, valid, draw.random((3, 30)))
     assert (moved.sum(2) == selection.sum(2)).all()
     assert not (moved & ~valid[:, None]).any()
     assert (moved[0] != selection[0]).any()
