@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rss_rl.ops.scores import harmonic_mean, precision_recall_f1, roc_auc
 from rss_rl.types import Array
 
 IOU_MATCH = 0.5
@@ -41,13 +42,7 @@ def document_scores(kept: Array, wanted: Array) -> tuple[float, float, float] | 
     if not (kept.any() or wanted.any()):
         return None
     found = int((kept & wanted).sum())
-    precision, recall = found / max(1, int(kept.sum())), found / max(1, int(wanted.sum()))
-    return precision, recall, _harmonic(precision, recall)
-
-
-def _harmonic(precision: float, recall: float) -> float:
-    total = precision + recall
-    return 2 * precision * recall / total if total else 0.0
+    return precision_recall_f1(found, int(kept.sum()), int(wanted.sum()))
 
 
 def spans(bits: Array) -> Array:
@@ -100,7 +95,7 @@ def span_f1(documents: Sequence[SpanScores]) -> float:
     recall = [d.matched / d.wanted for d in documents if d.wanted]
     if not precision or not recall:
         return 0.0
-    return _harmonic(float(np.mean(precision)), float(np.mean(recall)))
+    return harmonic_mean(float(np.mean(precision)), float(np.mean(recall)))
 
 
 def mean_overlap_f1(kept: Array, wanted: Array) -> float:
@@ -112,7 +107,7 @@ def mean_overlap_f1(kept: Array, wanted: Array) -> float:
     overlaps = _span_overlaps(kept, wanted)
     if not overlaps.size:
         return 0.0
-    return _harmonic(float(overlaps.max(1).mean()), float(overlaps.max(0).mean()))
+    return harmonic_mean(float(overlaps.max(1).mean()), float(overlaps.max(0).mean()))
 
 
 def matched_span_f1(kept: Array, wanted: Array) -> float:
@@ -123,7 +118,7 @@ def matched_span_f1(kept: Array, wanted: Array) -> float:
     found = _span_overlaps(kept, wanted) > IOU_MATCH
     if not found.size:
         return 0.0
-    return _harmonic(float(found.any(1).mean()), float(found.any(0).mean()))
+    return harmonic_mean(float(found.any(1).mean()), float(found.any(0).mean()))
 
 
 def best_tokens(scores: Array, count: int) -> Array:
@@ -206,28 +201,13 @@ def precision_recall_area(scores: Array, wanted: Array) -> float | None:
     return float(np.trapezoid(precision, recall))
 
 
-def roc_area(scores: Array, wanted: Array) -> float | None:
-    """Area under the ROC curve of a document's tokens; None if all or none are wanted.
-
-    The chance that a wanted token scores above another one, ties counting half.
-    """
-    _check_document(scores, wanted)
-    total, others = int(wanted.sum()), int((~wanted).sum())
-    if not total or not others:
-        return None
-    from scipy import stats  # takes a second to import, and most runs do not need it
-
-    above = float(stats.rankdata(scores)[wanted].sum()) - total * (total + 1) / 2
-    return above / (total * others)
-
-
 def pair_overlap(maps: Sequence[Array]) -> tuple[float, float] | None:
     """Agreement of annotators: mean ROC area and F1 over ordered pairs of their maps, of bits.
 
     The first map of a pair serves as scores, the second is wanted. None if no pair can be scored.
     """
     pairs = list(permutations(maps, 2))
-    areas = [roc_area(one.astype(float), other) for one, other in pairs]
+    areas = [roc_auc(one, other) for one, other in pairs]
     known = [area for area in areas if area is not None]
     scores = [document_scores(one, other) for one, other in pairs]
     f1 = [score[2] for score in scores if score is not None]

@@ -67,7 +67,12 @@ def roc_auc(scores: Array, positive: Array) -> float | None:
 
     Returns:
         None if all or none are positive.
+
+    Raises:
+        ValueError: the shapes differ.
     """
+    if scores.ndim != 1 or scores.shape != positive.shape:
+        raise ValueError(f"one score for each of {positive.shape}, got {scores.shape}")
     positives = int(positive.sum())
     negatives = len(positive) - positives
     if not positives or not negatives:
@@ -82,8 +87,13 @@ def precision_recall_f1(found: int, kept: int, wanted: int) -> tuple[float, floa
     """Precision, recall and F1 over tokens: `found` of the `kept` ones are among the `wanted`."""
     precision = found / kept if kept else 0.0
     recall = found / wanted if wanted else 0.0
+    return precision, recall, harmonic_mean(precision, recall)
+
+
+def harmonic_mean(precision: float, recall: float) -> float:
+    """F1 of a precision and a recall; 0 if both are."""
     total = precision + recall
-    return precision, recall, 2 * precision * recall / total if total else 0.0
+    return 2 * precision * recall / total if total else 0.0
 
 
 def ranking_metrics(scores: Array, right: Array, questions: Array) -> dict[str, float]:

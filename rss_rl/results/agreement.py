@@ -42,12 +42,12 @@ from rss_rl.ops.rationale_overlap import (
     pair_overlap,
     precision_recall_area,
     ranked_scores,
-    roc_area,
     shuffled_selection,
     span_f1,
     span_scores,
     top_share,
 )
+from rss_rl.ops.scores import roc_auc
 from rss_rl.policies.decide import decide
 from rss_rl.results.posthoc import PosthocScores, ScoreSource
 from rss_rl.results.score import open_with_data
@@ -481,7 +481,7 @@ class Tally:
         """Compare with each annotator, and annotators with each other."""
         count = int(annotations.max(initial=0)).bit_length()
         maps = [(annotations >> k & 1).astype(bool) for k in range(count)]
-        areas = [area for one in maps if (area := roc_area(scores, one)) is not None]
+        areas = [area for one in maps if (area := roc_auc(scores, one)) is not None]
         f1 = [score[2] for one in maps if (score := document_scores(kept, one)) is not None]
         if areas and f1:
             self._values["similarity"].append(float(np.mean(areas)))
