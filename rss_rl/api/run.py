@@ -133,25 +133,21 @@ class Run:
             found |= {mode: (step, metrics[mode]) for mode in here}
         return {mode: found[mode] for mode in asked}
 
-    @property
-    def _selects(self) -> bool:
-        return self.config.phases[-1].selection == "sampled"
-
     def _modes(self) -> list[Mode]:
-        if not self._selects:
+        if not self.config.selects:
             return ["all"]
         compared: list[Mode] = ["all"] if (self.path / ALL_TOKENS).is_dir() else []
         return [*compared, "thresholded", "sampled", "random"]
 
     def _weights_path(self, mode: Mode) -> Path:
         """The run whose weights a mode uses."""
-        if not self._selects and mode != "all":
+        if not self.config.selects and mode != "all":
             raise ConfigError(
                 f"the run has no policy, so it has no '{mode}' selection",
                 where=str(self.path),
                 remedy="Use --mode all",
             )
-        if not self._selects or mode != "all":
+        if not self.config.selects or mode != "all":
             return self.path
         path = self.path / ALL_TOKENS
         if not (path / CONFIG_FILE).is_file():

@@ -373,6 +373,17 @@ class RunConfig(Section):
         return updates
 
     @property
+    def updates(self) -> int | None:
+        """Updates of all phases; None where a phase has no number of steps."""
+        steps = [phase.steps or 0 for phase in self.phases]
+        return sum(steps) if all(steps) else None
+
+    @property
+    def selects(self) -> bool:
+        """Whether the policy selects words in the last phase; else the model reads every word."""
+        return self.phases[-1].selection == "sampled"
+
+    @property
     def settled_lengths(self) -> Literal["similar", "mixed"]:
         """`batch_lengths` of a run that begins now."""
         if self.batch_lengths != "auto":

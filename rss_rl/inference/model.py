@@ -80,7 +80,6 @@ class Model:
 
     def __init__(self, config: RunConfig, models: Models, inputs: Prepared) -> None:
         self.config, self.models, self.inputs = config, models, inputs
-        self._selects = config.phases[-1].selection == "sampled"
         self._new_words: dict[str, int] = {}
         encoder = getattr(models.classifier, "encoder", None)
         # Word vectors cover only the vocabulary; readers of subword pieces can encode any word.
@@ -98,7 +97,7 @@ class Model:
     @property
     def selects(self) -> bool:
         """Whether a policy selects words."""
-        return self._selects
+        return self.config.selects
 
     @property
     def has_new_words(self) -> bool:
@@ -121,12 +120,12 @@ class Model:
         labels, share = self.labels, self.config.reward.target_share
         names = f" ({', '.join(labels.names)})" if labels.names else ""
         asked = (
-            {} if share is None or not self._selects else {"asked for": f"{share:.0%} of the words"}
+            {} if share is None or not self.selects else {"asked for": f"{share:.0%} of the words"}
         )
         return {
             "predicts": f"{labels.kind}{names}",
             "encoder": self.config.model.encoder.name,
-            "words": f"policy {self.config.policy.name}" if self._selects else "reads every word",
+            "words": f"policy {self.config.policy.name}" if self.selects else "reads every word",
             **asked,
             "trained on": self.inputs.manifest.name,
         }
@@ -234,7 +233,7 @@ class Model:
         found = [e.marks for e in examples if e.marks is not None]
         marks = _padded(found, -1) if found else None
         everything = [mask[:, None].expand(-1, ROLES, -1) for mask in valid]
-        if not self._selects:
+        if not self.selects:
             return Chosen(tokens, valid, marks, everything, None)
         with torch.inference_mode():
             inputs = self.models.policy_inputs(tokens, valid)

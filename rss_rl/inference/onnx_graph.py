@@ -77,11 +77,11 @@ def write_onnx(models: Models, inputs: Prepared, config: RunConfig, path: Path) 
         )
     if not config.model.encoder.can("onnx"):
         raise _export_error(config, "the encoder has no such form")
-    if models.context is not None and config.phases[-1].selection == "sampled":
+    if models.context is not None and config.selects:
         raise _export_error(config, "the policy reads a pretrained encoder's states")
     _require("onnx", "onnxscript", "onnxruntime")
     score = inputs.labels.kind == "score"
-    graph = _Graph(models, config.phases[-1].selection == "sampled", score).eval()
+    graph = _Graph(models, config.selects, score).eval()
     try:
         program = _record(graph, _examples(models, inputs.sentences, _SHAPES[0]), score)
     except Exception as error:  # the exporter lets any exception through

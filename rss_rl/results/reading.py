@@ -156,7 +156,7 @@ class _Reader:
             yield batch, self._read(batch, tensor_batch(batch, self._device))
 
     def _read(self, batch: Batch, tensors: TensorBatch) -> _Read:
-        if self._config.phases[-1].selection == "sampled":
+        if self._config.selects:
             inputs = self._models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
             pairs = zip(inputs, tensors.valid, strict=True)
             selections = [self._models.policy.threshold(*pair) for pair in pairs]

@@ -173,9 +173,8 @@ def configure(name: str, table: Table, row: Row, dataset: Dataset) -> RunConfig:
 
 
 def _check_mode(row: Row, config: RunConfig, where: str) -> None:
-    sampled = config.phases[-1].selection == "sampled"
-    modes = ["thresholded", "sampled"] if sampled else ["all"]
-    if sampled and config.evaluation.all_tokens:
+    modes = ["thresholded", "sampled"] if config.selects else ["all"]
+    if config.selects and config.evaluation.all_tokens:
         modes.append("all")
     if row.mode not in modes:
         raise ConfigError(
