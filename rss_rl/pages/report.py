@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +30,12 @@ from rss_rl.pages.charts import COLOURS
 from rss_rl.pages.report_charts import curve_charts, frontier_chart, words_chart
 from rss_rl.pages.report_texts import marked_text
 from rss_rl.results.agreement import score_run_agreement
-from rss_rl.results.agreement_cells import AGREEMENT_LABELS, format_agreement
-from rss_rl.results.comparing import Group, flat_settings, group_runs, main_score, read_run
+from rss_rl.results.comparing import Group, group_runs, main_score, read_run, setting_rows
 from rss_rl.results.reading import Reading, ReadText, read_split, words_by_share
 from rss_rl.results.score import score_run
-from rss_rl.results.score_cells import summary_cells
+from rss_rl.results.score_cells import AGREEMENT_LABELS, format_agreement, summary_cells
 from rss_rl.results.sentences import kept_warning, score_sentences
-from rss_rl.results.summary import Spread, spread, summarise
+from rss_rl.results.summary import Spread, spread, spread_text, summarise
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.version import VERSION
 
@@ -175,7 +175,7 @@ def report_page(facts: Facts) -> str:
         most=words_by_share(reading)[:_WORDS],
         least=_least(reading),
         agreement=_agreement_table(facts.agreement),
-        settings=list(_settings(facts.groups)),
+        settings=setting_rows(facts.groups, str),
         data=list(_data(facts.manifest)),
         files=[*facts.manifest.sources, *facts.manifest.vectors.files],
         made=list(_versions(facts.groups[0].runs[0].path)),
@@ -322,26 +322,13 @@ def _agreement_table(
         return found
     selections = [name for name in found[0] if all(name in own for own in found)]
     names = [name for name in _MEASURES if all(name in own[selections[0]] for own in found)]
-    body = []
-    for selection in selections:
-        cells = []
-        for name in names:
-            over = spread([own[selection][name] for own in found])
-            text = format_agreement(name, over.mean)
-            if over.deviation is not None:
-                text += f" ({format_agreement(name, over.deviation)})"
-            cells.append(text)
-        body.append([selection, *cells])
+
+    def cell(selection: str, name: str) -> str:
+        values = [own[selection][name] for own in found]
+        return spread_text(spread(values), partial(format_agreement, name))
+
+    body = [[selection, *(cell(selection, name) for name in names)] for selection in selections]
     return {"header": ["selection", *(AGREEMENT_LABELS[name] for name in names)], "body": body}
-
-
-def _settings(groups: Sequence[Group]) -> Iterator[tuple[str, list[str], bool]]:
-    """Every key with each group's value, and whether the values differ."""
-    flat = [dict(flat_settings(group.runs[0].config)) for group in groups]
-    for key in dict.fromkeys(key for own in flat for key in own):
-        if key != "seed":
-            values = [str(own.get(key, "-")) for own in flat]
-            yield key, values, len(set(values)) > 1
 
 
 def _data(manifest: Manifest) -> Iterator[tuple[str, str]]:

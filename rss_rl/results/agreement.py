@@ -60,15 +60,10 @@ CHOICES = ("policy", "top-k", "random")
 _DECIMALS = 5
 _SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 """Shares of tokens for AOPC, as in ERASER."""
+_ALL_SHARES = sorted({*_SHARES, *BUDGETS})
 _AT_ONCE = 8
 """Selections of a batch per forward pass of the classifier."""
-
-
 Progress = Callable[[int, int], None]
-
-
-def _no_progress(done: int, end: int) -> None:
-    pass
 
 
 @dataclass(frozen=True)
@@ -87,7 +82,7 @@ def score_agreement(
     share: float | None = None,
     others: Mapping[str, ScoreSource] | None = None,
     device: torch.device,
-    progress: Progress = _no_progress,
+    progress: Progress = lambda done, end: None,
 ) -> dict[str, dict[str, float]]:
     """Measures of a split under each selection, without dropout; see `Tally.metrics` for names.
 
@@ -121,7 +116,7 @@ def score_run_agreement(
     posthoc: Sequence[str] = (),
     files: Mapping[str, Path] | None = None,
     device: str | None = None,
-    progress: Progress = _no_progress,
+    progress: Progress = lambda done, end: None,
     trust: Trust = NOTHING,
 ) -> dict[str, dict[str, float]]:
     """`score_agreement` of a checkpoint of the run at `path`.
@@ -177,14 +172,10 @@ class _FileScores:
         return found
 
 
-def _has_policy(config: RunConfig) -> bool:
-    return config.phases[-1].selection == "sampled"
-
-
 def _check(
     models: Models, examples: ExampleSource, config: RunConfig, others: bool, share: float | None
 ) -> None:
-    if not _has_policy(config) and (not others or share is None):
+    if not config.selects and (not others or share is None):
         raise ConfigError(
             "the run has no policy, so it selects no words that people could agree with",
             where="phases",
@@ -237,10 +228,11 @@ class _Scorer:
             whole = self._read(tensors, None)
             for choice, chosen in self._choices(batch, tensors, share, equal).items():
                 (read,) = self._without(batch, tensors, whole, [chosen.selections])
-                # top-k ranks the tokens as the policy does; its values are copied below.
-                by_share = (
-                    None if choice == "top-k" else self._by_share(batch, tensors, whole, chosen)
-                )
+                by_share = {}
+                if choice != "top-k":  # it ranks as the policy does, whose values are copied below
+                    best = [_top(chosen.scores, batch.valid, part) for part in _ALL_SHARES]
+                    read_best = self._without(batch, tensors, whole, best)
+                    by_share = dict(zip(_ALL_SHARES, read_best, strict=True))
                 tallies[choice].add(batch, chosen.selections, chosen.scores, read, by_share)
             done += len(batch)
             progress(done, len(examples))
@@ -285,7 +277,7 @@ class _Scorer:
         noise = [self._noise("scores", batch, slot) for slot in range(batch.sentences)]
         chosen: dict[str, _Chosen] = {}
         moved = _top(noise, batch.valid, equal)
-        if _has_policy(self._config):
+        if self._config.selects:
             policy = self._policy(tensors)
             top = _Chosen(_top(policy.scores, batch.valid, equal), policy.scores)
             chosen = {"policy": policy, "top-k": top}
@@ -340,13 +332,6 @@ class _Scorer:
         logits = self._models.classifier(tensors.tokens, tensors.valid, chosen, tensors.marks)
         return torch.softmax(logits.double(), -1).cpu().numpy()
 
-    def _by_share(
-        self, batch: Batch, tensors: TensorBatch, whole: Array, chosen: _Chosen
-    ) -> dict[float, Probabilities]:
-        shares = sorted({*_SHARES, *BUDGETS})
-        best = [_top(chosen.scores, batch.valid, share) for share in shares]
-        return dict(zip(shares, self._without(batch, tensors, whole, best), strict=True))
-
 
 def _top(scores: Sequence[Array], valid: Sequence[Array], share: float) -> list[Array]:
     """Top tokens of each sentence, selected in both roles, S x bool [B, 2, N_s]."""
@@ -397,16 +382,17 @@ class Tally:
         selections: Sequence[Array],
         scores: Sequence[Array],
         read: Probabilities,
-        by_share: Mapping[float, Probabilities] | None,
+        by_share: Mapping[float, Probabilities],
     ) -> None:
         """Add a batch.
 
         Args:
             selections: S x bool [B, 2, N_s]. scores: S x [B, N_s], which rank the tokens.
-            read: from these selections. by_share: from the top tokens by score, for each share.
+            read: from these selections. by_share: from the top tokens by score, for each share;
+                empty to leave it out.
         """
         self._predictions(batch.labels, read)
-        if by_share is not None:
+        if by_share:
             self._faithfulness("aopc", [by_share[p] for p in _SHARES], read.whole.argmax(1))
             self._faithfulness("budget", [by_share[p] for p in BUDGETS], batch.labels)
         for row in range(len(batch)):
