@@ -63,7 +63,7 @@ def make_app(
     routes = [
         Route("/", _always(filled("serve.html", version=VERSION), HTMLResponse)),
         Route("/page.css", _joined("text/css", "look.css", "words.css", "serve.css")),
-        Route("/page.js", _joined("text/javascript", "theme.js", "serve.js")),
+        Route("/page.js", _joined("text/javascript", "theme.js", "words.js", "serve.js")),
         Route("/health", _always({"status": "ok"})),
         Route("/schema", _always(openapi(limits))),
         Route("/runs", _always(runs_shown(models))),
