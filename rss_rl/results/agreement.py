@@ -48,7 +48,7 @@ from rss_rl.ops.rationale_overlap import (
     top_share,
 )
 from rss_rl.ops.scores import roc_auc
-from rss_rl.policies.decide import decide
+from rss_rl.policies.decide import decide, word_scores
 from rss_rl.results.posthoc import PosthocScores, ScoreSource
 from rss_rl.results.score import open_with_data
 from rss_rl.rollouts.snapshot import Models, autocast, fixed_threads
@@ -57,7 +57,6 @@ from rss_rl.types import ROLES, Array, Batch, ExampleSource
 
 CHOICES = ("policy", "top-k", "random")
 """The selections scored for every run with a policy."""
-_DECIMALS = 5
 _SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 """Shares of tokens for AOPC, as in ERASER."""
 _ALL_SHARES = sorted({*_SHARES, *BUDGETS})
@@ -266,9 +265,7 @@ class _Scorer:
         for vectors, valid in zip(inputs, tensors.valid, strict=True):
             selection, chances = decide(self._models.policy, vectors, valid)
             selections.append(selection.cpu().numpy())
-            # The score is that of the likelier role. A policy without context scores repeated words
-            # equally: rounding keeps float noise from ordering them.
-            scores.append(chances.amax(1).double().cpu().numpy().round(_DECIMALS))
+            scores.append(word_scores(chances))
         return _Chosen(selections, scores)
 
     def _choices(
