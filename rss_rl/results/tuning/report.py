@@ -146,22 +146,15 @@ def _table(study: Study, records: Sequence[TrialRecord]) -> str:
 
 
 def _cells(point: Point, metric: BestMetric) -> list[str]:
-    shown = output.NONE if point.best is None else _figure(point.best, metric.name)
-    missed = "*" if _misses(point, metric) else ""
-    return [shown, f"{100 * point.best_kept:.1f}{missed}", str(point.progress)]
-
-
-def _misses(point: Point, metric: BestMetric) -> bool:
-    """Whether the target share was missed: only then is merit below the metric's value."""
-    if point.best is None:
-        return False
-    better = -point.best if metric.lower_is_better else point.best
-    return point.merit < better - _ROUNDING
-
-
-def _figure(value: float, metric: str) -> str:
-    scale = percent_scale(metric)
-    return f"{scale * value:.{1 if scale > 1 else find_measure(metric).places}f}"
+    best, missed = output.NONE, ""
+    if point.best is not None:
+        scale = percent_scale(metric.name)
+        places = 1 if scale > 1 else find_measure(metric.name).places
+        best = f"{scale * point.best:.{places}f}"
+        # Only with a missed target share is merit below the metric's value.
+        better = -point.best if metric.lower_is_better else point.best
+        missed = "*" if point.merit < better - _ROUNDING else ""
+    return [best, f"{100 * point.best_kept:.1f}{missed}", str(point.progress)]
 
 
 def _notes(study: Study, records: Sequence[TrialRecord]) -> str:
