@@ -184,7 +184,14 @@ def paired(
     first: Group, other: Group, split: str, metric: str, modes: Mapping[str, str]
 ) -> Difference:
     """Difference of a group from the first, over the seeds that both have finished."""
-    values = [_by_seed(group, split, metric, modes[group.name]) for group in (first, other)]
+    values = [
+        {
+            run.seed: float(run.report["splits"][split][modes[group.name]][metric])
+            for run in group.runs
+            if run.report is not None
+        }
+        for group in (first, other)
+    ]
     seeds = tuple(sorted(set(values[0]) & set(values[1])))
     gaps = np.array([values[1][seed] - values[0][seed] for seed in seeds])
     mean = float(gaps.mean()) if len(gaps) else None
@@ -195,14 +202,6 @@ def paired(
             t_test = float(stats.ttest_1samp(gaps, 0.0).pvalue)
     lower = find_measure(metric).lower_is_better
     return Difference(other.name, metric, seeds, mean, t_test, permutation, lower)
-
-
-def _by_seed(group: Group, split: str, metric: str, mode: str) -> dict[int, float]:
-    return {
-        run.seed: float(run.report["splits"][split][mode][metric])
-        for run in group.finished()
-        if run.report is not None
-    }
 
 
 def _sign_flips(gaps: np.ndarray[Any, np.dtype[np.float64]]) -> float:
