@@ -18,18 +18,11 @@ _BAR = "display:inline-block;height:.6em;background:rgba(120,130,150,.75)"
 _MOST_CLASSES = 8
 
 
-def kept_word(word: str, about: str = "") -> str:
-    """A selected word; `about` is its tooltip."""
-    return f'<mark style="{_KEPT}"{_title(about)}>{escape(word)}</mark>'
-
-
-def left_word(word: str, about: str = "") -> str:
-    """A word that is not selected."""
-    return f'<span style="opacity:.75"{_title(about)}>{escape(word)}</span>'
-
-
-def _title(about: str) -> str:
-    return f' title="{escape(about)}"' if about else ""
+def marked_word(word: str, kept: bool, about: str) -> str:
+    """A word, marked if it is selected; `about` is its tooltip."""
+    title = f' title="{escape(about)}"' if about else ""
+    tag, style = ("mark", _KEPT) if kept else ("span", "opacity:.75")
+    return f'<{tag} style="{style}"{title}>{escape(word)}</{tag}>'
 
 
 def table(header: Sequence[str], body: Iterable[Sequence[str]]) -> str:
