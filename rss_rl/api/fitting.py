@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from itertools import islice
@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.console import Console
 
 from rss_rl.api.encoding import encode
-from rss_rl.api.preparing import Rows, prepare, row_files
+from rss_rl.api.preparing import Rows, prepare, split_files
 from rss_rl.api.terminal import SafeConsole, busy, counted, say
 from rss_rl.api.training import settings, train
-from rss_rl.config import RunConfig
 from rss_rl.config.loading import load_config
 from rss_rl.data.checks import is_missing
 from rss_rl.data.manifest import MANIFEST_FILE, SCHEMA_VERSION, Manifest
@@ -126,11 +125,7 @@ def fit(
     with tempfile.TemporaryDirectory(prefix="rss-rl-rows-") as scratch:
         how = {"text": text, "label": label, "text_b": text_b} | dict(prepared or {})
         splits = {"rows": data, "dev": how.pop("dev", dev), "test": how.pop("test", test)}
-        files = {
-            name: row_files(rows, Path(scratch) / f"{name}.parquet")
-            for name, rows in splits.items()
-            if rows is not None
-        }
+        files = split_files(splits, Path(scratch))
         how["vectors"], vectors = _vectors(how.get("vectors"), how.get("dim"))
         key = _key(files, how)
         task = Choice("task", how.get("task"), "as asked")
@@ -275,22 +270,15 @@ def _decays(base: str | Path, chosen: Sequence[Choice], overrides: Sequence[str]
     shipped = load_config(find_config(base), [])
     without = settings(dict.fromkeys(keys))
     config = load_config(find_config(base), [*_as_settings(chosen), *without, *overrides])
-    updates, all_of_shipped = _updates(config), _updates(shipped)
-    if updates is None or all_of_shipped is None:
+    if config.updates is None or shipped.updates is None:
         return []
     falls = (shipped.learner.supervised.decay_updates, shipped.learner.policy.decay_updates)
     decays = []
     for key, of_shipped in zip(keys, falls, strict=True):
-        times = max(1, round((of_shipped or 0) / all_of_shipped))
+        times = max(1, round((of_shipped or 0) / shipped.updates))
         until = "the last update" if times == 1 else f"{times} times the updates of the run"
-        decays.append(Choice(key, times * updates, f"until {until}"))
+        decays.append(Choice(key, times * config.updates, f"until {until}"))
     return decays
-
-
-def _updates(config: RunConfig) -> int | None:
-    """Total updates of all phases; None if a phase has no fixed number."""
-    steps = [phase.steps for phase in config.phases]
-    return None if None in steps else sum(filter(None, steps))
 
 
 def _not_overridden(chosen: Sequence[Choice], overrides: Sequence[str]) -> list[Choice]:
@@ -311,21 +299,15 @@ def _words(manifest: Manifest) -> float:
 
 def guess_task(files: Sequence[Path], label: str) -> str:
     """`score` if the labels are non-integer numbers, or too many different ones for classes."""
-    labels = islice(_labels(files, label), _LOOKED_AT)
-    seen = {value for value in labels if value is not None and not is_missing(value)}
+    records = (record for path in files for record in read_records(path))
+    labels = (record.values.get(label) for record in records if isinstance(record, Record))
+    seen = {v for v in islice(labels, _LOOKED_AT) if v is not None and not is_missing(v)}
     try:
         numbers = {float(value) for value in seen}
     except (TypeError, ValueError):
         return "classes"
     whole = all(number.is_integer() for number in numbers)
     return "classes" if whole and len(numbers) <= _MOST_CLASSES else "score"
-
-
-def _labels(files: Sequence[Path], label: str) -> Iterator[Any]:
-    for path in files:
-        for record in read_records(path):
-            if isinstance(record, Record):
-                yield record.values.get(label)
 
 
 def _key(files: Mapping[str, Sequence[Path]], how: Mapping[str, Any]) -> str:
@@ -356,12 +338,10 @@ def _vectors(
         named = ",".join(map(str, given))
         why = "as asked" if named else "learnt from these texts alone, as asked"
         return given, Choice("vectors", named or "none", why)
-    for package in PACKAGES:
-        if find_spec(package) is None:
-            continue
+    for package in filter(find_spec, PACKAGES):
         with suppress(DataError):  # this version has none, or a dependency is missing
-            find_static(Path(f"static:{package}"))
             name = f"static:{package}"
+            find_static(Path(name))
             return [name], Choice("vectors", name, "subword vectors of an installed package")
     return (), Choice(
         "vectors",

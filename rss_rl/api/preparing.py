@@ -86,12 +86,7 @@ def prepare(
             source = named_source(name, request)
         else:
             _refuse({"--from": folder, "--option": options or None}, "known datasets")
-            rows = {"rows": data, "dev": dev, "test": test}
-            files = {
-                name: row_files(given, Path(scratch) / f"{name}.parquet")
-                for name, given in rows.items()
-                if given is not None
-            }
+            files = split_files({"rows": data, "dev": dev, "test": test}, Path(scratch))
             columns = _columns((text, text_b), label, id, (rationale, rationale_b))
             source = column_files(
                 files["rows"],
@@ -212,16 +207,23 @@ def _only(files: Sequence[Path] | None) -> Path | None:
     return None if files is None else files[0]
 
 
-def row_files(rows: Rows, path: Path) -> list[Path]:
-    """The named files, or the rows written to a file at `path`.
+def split_files(splits: Mapping[str, Rows | None], folder: Path) -> dict[str, list[Path]]:
+    """The named files of each split that is given; other rows are written to a file in `folder`.
 
     Raises:
         DataError: rows of an unknown kind, or none.
     """
-    if isinstance(rows, str | Path):
-        return [Path(rows)]
-    if isinstance(rows, list | tuple) and rows and all(isinstance(r, str | Path) for r in rows):
-        return [Path(row) for row in rows]
+    return {
+        name: _row_files(rows, folder / f"{name}.parquet")
+        for name, rows in splits.items()
+        if rows is not None
+    }
+
+
+def _row_files(rows: Rows, path: Path) -> list[Path]:
+    files = [rows] if isinstance(rows, str | Path) else rows
+    if isinstance(files, list | tuple) and files and all(isinstance(f, str | Path) for f in files):
+        return [Path(file) for file in files]
     pq.write_table(_table(rows), path)
     return [path]
 

@@ -71,7 +71,10 @@ class _Phase:
     dev: Evaluated | None = None
     best: Evaluated | None = None
 
-    def take(self, event: RunEvent) -> None:
+    def after(self, event: RunEvent) -> _Phase:
+        """The state after an event: that of the next phase once it begins."""
+        if isinstance(event, PhaseBegan):
+            return _Phase(event.name, event.update, event.done, event.steps)
         if isinstance(event, UpdateReport):
             self.done = event.update - self.began
             for name, value in event.scalars.items():
@@ -80,10 +83,7 @@ class _Phase:
         elif isinstance(event, Evaluated):
             self.dev = event
             self.best = event if event.best else self.best
-
-    @classmethod
-    def begin(cls, event: PhaseBegan) -> _Phase:
-        return cls(event.name, event.update, event.done, event.steps)
+        return self
 
     def numbers(self) -> str:
         """Moving averages of the training metrics, on one line."""
@@ -111,12 +111,11 @@ class _PlainProgress:
 
     def show(self, event: RunEvent) -> None:
         """See `Progress`."""
+        self._phase = self._phase.after(event)
         if isinstance(event, PhaseBegan):
-            self._phase = _Phase.begin(event)
             end = f"to {event.update + event.steps}" if event.steps else "until its plateau"
             at = event.update + event.done
             self._say(f"{event.name}: from update {at} {end}")
-        self._phase.take(event)
         if isinstance(event, LearnersLost):
             self._say(_lost(event))
         if isinstance(event, Evaluated):
@@ -206,11 +205,9 @@ class _LiveProgress:
         """See `Progress`."""
         if isinstance(event, PhaseBegan | Finished):
             self._leave_line()
-        if isinstance(event, PhaseBegan):
-            self._phase = _Phase.begin(event)
         if isinstance(event, LearnersLost):
             say(self._console, _lost(event))
-        self._phase.take(event)
+        self._phase = self._phase.after(event)
         self._place.refresh()
 
     def stopping(self) -> None:

@@ -245,10 +245,12 @@ def _plan(
     try:
         file = find_config(start)
     except ConfigError:
-        stored = _stored_config(storage, trusted)
-        if stored is None or overrides or run_dir:
+        found = None if storage is None else stored_config(open_storage(storage))
+        if found is None or overrides or run_dir:
             raise
-        return _Plan(stored, Path(start))  # a run that this machine does not have yet
+        # A run that this machine does not have yet.
+        stored = parse_config(found, where=f"{storage}/{CONFIG_FILE}", trust=trusted)
+        return _Plan(stored, Path(start))
     config = load_config(file, overrides, trusted | _trust_in(file))
     name = Path(start).with_suffix("").as_posix().removeprefix("configs/").replace("/", "-")
     return _absolute(config, file.stem if Path(start).is_file() else name, run_dir)
@@ -266,13 +268,6 @@ def _absolute_folder(name: str) -> str:
     """The absolute path of a folder; other names, perhaps of a hub, are kept."""
     path = Path(name).expanduser()
     return str(path.resolve()) if path.is_dir() else name
-
-
-def _stored_config(storage: str | None, trusted: Trust) -> RunConfig | None:
-    """The configuration of the run in a storage, if any."""
-    tree = None if storage is None else stored_config(open_storage(storage))
-    where = f"{storage}/{CONFIG_FILE}"
-    return None if tree is None else parse_config(tree, where=where, trust=trusted)
 
 
 def _trust_in(file: Path) -> Trust:
@@ -340,12 +335,11 @@ def _roles(config: RunConfig, joining: Joining, out: Console) -> Iterator[Roles]
         dashboard=joining.dashboard,
         insecure=joining.insecure,
     ) as cluster:
-        for note in _thread_notes(config, cluster.how == "started"):
-            say(out, note)
+        say(out, _thread_note(config, cluster.how == "started"))
         yield RayRoles()
 
 
-def _thread_notes(config: RunConfig, one_machine: bool) -> list[str]:
+def _thread_note(config: RunConfig, one_machine: bool) -> str:
     """A note on the number of threads; more threads than cores slow down every step."""
     learner, sampler = config.learner, config.sampler
     learners = max(1, learner.actors)
@@ -355,10 +349,10 @@ def _thread_notes(config: RunConfig, one_machine: bool) -> list[str]:
         f"Threads: {learners} x {learner.threads} learning, {sampler.actors} x {sampler.threads}"
         f" sampling; this machine has {cores} cores"
     )
-    takes_turns = sampler.max_policy_lag == 0
-    if one_machine and wanted > cores and not takes_turns:
+    # Without a policy lag, learners and samplers take turns.
+    if one_machine and wanted > cores and sampler.max_policy_lag != 0:
         note += ". More threads than cores: fewer sampler.actors would be faster"
-    return [note]
+    return note
 
 
 def _say_stopped(out: Console, path: Path, stopped: Stopped, storage: str | None) -> None:

@@ -15,7 +15,7 @@ from rss_rl.cli.evaluate import Split
 from rss_rl.cli.options import checkpoint, console, option, split_list, trust
 from rss_rl.components import Trust
 from rss_rl.errors import ConfigError
-from rss_rl.results.agreement_cells import AGREEMENT_LABELS, format_agreement
+from rss_rl.results.score_cells import AGREEMENT_LABELS, format_agreement
 
 EPILOG = """
 Examples:

@@ -12,9 +12,9 @@ import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-_PROC = Path("/proc")
+from rss_rl.proc_stat import PROC, read_proc_stat
+
 # Where Ray's package keeps its binaries and scripts.
 _PROGRAM = re.compile(r"/ray/(core|dashboard|_private|autoscaler)/")
 _JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
@@ -37,14 +37,8 @@ class Process:
 
     def runs(self) -> bool:
         """Whether it still exists and is not a zombie."""
-        found = _stat(self.pid)
+        found = read_proc_stat(self.pid)
         return found is not None and found.started == self.started and found.state != "Z"
-
-
-class _Stat(NamedTuple):
-    state: str
-    parent: int
-    started: int
 
 
 def session_processes(session_name: str) -> list[Process]:
@@ -53,7 +47,7 @@ def session_processes(session_name: str) -> list[Process]:
     Only this user's, and only Ray's: not a `tail` of the session's log, say. Workers change their
     command line, but are found as children of the raylet.
     """
-    stats = {int(path.name): _stat(int(path.name)) for path in _PROC.glob("[0-9]*")}
+    stats = {int(path.name): read_proc_stat(int(path.name)) for path in PROC.glob("[0-9]*")}
     alive = {pid: stat for pid, stat in stats.items() if stat is not None}
     wanted = {pid for pid in alive if _belongs(pid, session_name)}
     while more := {pid for pid in alive if alive[pid].parent in wanted} - wanted:
@@ -76,7 +70,7 @@ def end_processes(processes: list[Process], patience_s: float) -> list[int]:
 
 
 def _belongs(pid: int, session_name: str) -> bool:
-    entry = _PROC / str(pid)
+    entry = PROC / str(pid)
     try:
         own = entry.stat().st_uid == os.getuid()
         words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
@@ -91,12 +85,3 @@ def _program(words: list[str]) -> str:
     if not Path(words[0]).name.startswith("python"):
         return words[0]
     return next((word for word in words[1:] if not word.startswith("-")), "")
-
-
-def _stat(pid: int) -> _Stat | None:
-    try:
-        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
-    except OSError:
-        return None
-    fields = text.rpartition(")")[2].split()  # the process name before it may contain anything
-    return _Stat(fields[0], int(fields[1]), int(fields[19]))

@@ -373,16 +373,22 @@ class RunConfig(Section):
         return updates
 
     @property
+    def updates(self) -> int | None:
+        """Updates of all phases; None where a phase has no number of steps."""
+        steps = [phase.steps or 0 for phase in self.phases]
+        return sum(steps) if all(steps) else None
+
+    @property
+    def selects(self) -> bool:
+        """Whether the policy selects words in the last phase; else the model reads every word."""
+        return self.phases[-1].selection == "sampled"
+
+    @property
     def settled_lengths(self) -> Literal["similar", "mixed"]:
         """`batch_lengths` of a run that begins now."""
         if self.batch_lengths != "auto":
             return self.batch_lengths
         return "similar" if self.reward.target_share is None else "mixed"
-
-    @property
-    def selects(self) -> bool:
-        """Whether the trained model reads what the policy selects; else it reads all tokens."""
-        return self.phases[-1].selection == "sampled"
 
     @property
     def predicts(self) -> bool:

@@ -53,8 +53,8 @@ def _summary(config: RunConfig, manifest: Manifest, step: int) -> str:
         shown = ", ".join(labels.names[:_SHOWN_LABELS])
         more = len(labels.names) - _SHOWN_LABELS
         what = f"one of: {shown}" + (f" and {more} more" if more > 0 else "")
-    name = config.policy.name
-    how = f"the policy `{name}` selects words" if config.selects else "it reads every word"
+    policy = f"the policy `{config.policy.name}` selects words"
+    how = policy if config.selects else "it reads every word"
     return (
         f"Predicts {what}. The encoder is `{config.model.encoder.name}`; {how}.\n"
         f"Update {step} of a run with seed {config.seed}, written by rss-rl {VERSION}."

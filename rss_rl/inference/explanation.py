@@ -56,7 +56,7 @@ class MarkedSentence:
 
     def _repr_html_(self) -> str:
         shown = (
-            (notebook.kept_word if kept else notebook.left_word)(word, self._about(index))
+            notebook.marked_word(word, kept, self._about(index))
             for index, (word, kept) in enumerate(zip(self.words, self.kept, strict=True))
         )
         return f"<p>{' '.join(shown)}</p>"

@@ -56,11 +56,21 @@ def gather_facts(
     """
     (explanation,) = model.read([encoded])
     chosen = model.choose([encoded])
+    outcome = _outcomes(model, chosen)[0].numpy()
     slots = range(len(encoded.ids))
+
+    def flips(slot: int) -> Array:
+        found = np.full((len(encoded.ids[slot]), len(outcome)), np.nan, np.float32)
+        step = max(1, _TOKENS_AT_A_TIME // sum(map(len, encoded.ids)))
+        for done, indices in enumerate(torch.split(_flip_first(chosen, slot, most_flips), step)):
+            found[indices.numpy()] = _outcomes(model, _flipped(chosen, slot, indices)).numpy()
+            progress(done * step + len(indices))
+        return found
+
     return Facts(
         explanation,
-        _outcomes(model, chosen)[0].numpy(),
-        tuple(_flips(model, chosen, slot, most_flips, progress) for slot in slots),
+        outcome,
+        tuple(map(flips, slots)),
         tuple(_attention(model, chosen, slot) for slot in slots),
         encoded,
     )
@@ -72,22 +82,6 @@ def _outcomes(model: Model, chosen: Chosen) -> Tensor:
     if model.labels.kind == "score":
         return model.models.classifier.predict(logits).float()[:, None]
     return torch.softmax(logits.float(), -1)
-
-
-def _flips(
-    model: Model, chosen: Chosen, slot: int, most: int, progress: Callable[[int], None]
-) -> Array:
-    words = chosen.tokens[slot].shape[1]
-    step = max(1, _TOKENS_AT_A_TIME // sum(ids.shape[1] for ids in chosen.tokens))
-    found: Array | None = None
-    for done, indices in enumerate(torch.split(_flip_first(chosen, slot, most), step)):
-        outcomes = _outcomes(model, _flipped(chosen, slot, indices)).numpy()
-        if found is None:
-            found = np.full((words, outcomes.shape[1]), np.nan, np.float32)
-        found[indices.numpy()] = outcomes
-        progress(done * step + len(indices))
-    assert found is not None  # every text has a word
-    return found
 
 
 def _flip_first(chosen: Chosen, slot: int, most: int) -> Tensor:

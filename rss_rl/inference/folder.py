@@ -197,7 +197,9 @@ class FileScorer:
         job = self._job
         if self._model is None:
             self._check_seen()
-            self._model = self._load()
+            with TemporaryDirectory() as folder:
+                self._packed.unpack(Path(folder))
+                self._model = load_model(folder, trust=job.trust)
         with fixed_threads(1):
             counts = score_stored(
                 self._model,
@@ -220,11 +222,6 @@ class FileScorer:
                 where=self._job.target.uri,
                 remedy="Give --input and --output as URIs, or on a disk that all nodes share",
             )
-
-    def _load(self) -> Model:
-        with TemporaryDirectory() as folder:
-            self._packed.unpack(Path(folder))
-            return load_model(folder, trust=self._job.trust)
 
 
 def score_here(

@@ -8,16 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import torch
 
 from rss_rl.errors import ConfigError
 from rss_rl.inference.model import Chosen
 from rss_rl.ops.rationale_overlap import top_share
+from rss_rl.policies.decide import word_scores
 from rss_rl.types import Array
-
-_DECIMALS = 5
-"""Scores are rounded before ranking, so that float noise does not order equal words."""
 
 
 def keep_words(chosen: Chosen, keep: Sequence[Array]) -> Chosen:
@@ -41,9 +38,7 @@ def keep_words(chosen: Chosen, keep: Sequence[Array]) -> Chosen:
 
 
 def keep_share(chosen: Chosen, share: float) -> Chosen:
-    """Keep `share` of each text's words by score, at least one; roles as in `keep_words`.
-
-    A word's score is the greater of its probabilities as head and as dependent.
+    """Keep `share` of each text's words by `word_scores`, at least one; roles as in `keep_words`.
 
     Args:
         share: in [0, 1].
@@ -56,7 +51,6 @@ def keep_share(chosen: Chosen, share: float) -> Chosen:
             "the run has no policy, so words have no scores to choose a share by",
             remedy="Say which words to keep",
         )
-    scores = [chances.amax(1).double().numpy().round(_DECIMALS) for chances in chosen.probabilities]
-    valid = [np.asarray(mask) for mask in chosen.valid]
-    best = [top_share(each, mask, share) for each, mask in zip(scores, valid, strict=True)]
+    pairs = zip(chosen.probabilities, chosen.valid, strict=True)
+    best = [top_share(word_scores(chances), valid.numpy(), share) for chances, valid in pairs]
     return keep_words(chosen, best)

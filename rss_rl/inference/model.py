@@ -154,9 +154,14 @@ class Model:
         Raises:
             DataError: see `encode`.
         """
+        if isinstance(examples, str):
+            raise DataError(
+                "got one text, expected a list of examples",
+                remedy='Put it into a list: ["A text."]',
+            )
         encoded = [
             self.encode(self._texts(example, number), f"example {number}")
-            for number, example in enumerate(_list(examples), start=1)
+            for number, example in enumerate(examples, start=1)
         ]
         found: list[Explanation] = []
         for cut in cuts(encoded):
@@ -229,7 +234,8 @@ class Model:
         """
         slots = range(self.inputs.sentences)
         tokens = [_padded([e.ids[slot] for e in examples], PAD) for slot in slots]
-        valid = [_valid([len(e.ids[slot]) for e in examples]) for slot in slots]
+        lengths = [torch.tensor([len(e.ids[slot]) for e in examples]) for slot in slots]
+        valid = [torch.arange(int(own.max())) < own[:, None] for own in lengths]
         found = [e.marks for e in examples if e.marks is not None]
         marks = _padded(found, -1) if found else None
         everything = [mask[:, None].expand(-1, ROLES, -1) for mask in valid]
@@ -291,22 +297,22 @@ class Model:
             return self._explained(examples, change(self.choose(examples, seed)))
 
     def _explained(self, examples: Sequence[Encoded], chosen: Chosen) -> list[Explanation]:
+        sentences = [_sentences(example, chosen, row) for row, example in enumerate(examples)]
         if not self.config.predicts:
-            return [
-                Explanation(_sentences(example, chosen, row), None, None)
-                for row, example in enumerate(examples)
-            ]
+            return [Explanation(own, None, None) for own in sentences]
         logits = self.logits(chosen)
         predicted = self.models.classifier.predict(logits).tolist()
-        shares = torch.softmax(logits, -1).tolist()
+        if self.labels.kind == "score":
+            return [
+                Explanation(own, float(score), None)
+                for own, score in zip(sentences, predicted, strict=True)
+            ]
         found = []
-        for row, example in enumerate(examples):
-            sentences = _sentences(example, chosen, row)
-            if self.labels.kind == "score":
-                found.append(Explanation(sentences, float(predicted[row]), None))
-                continue
-            named = dict(zip(example.names, shares[row], strict=False))  # the rest is padding
-            found.append(Explanation(sentences, example.names[predicted[row]], named))
+        for example, own, number, shares in zip(
+            examples, sentences, predicted, torch.softmax(logits, -1).tolist(), strict=True
+        ):
+            named = dict(zip(example.names, shares, strict=False))  # the rest is padding
+            found.append(Explanation(own, example.names[number], named))
         return found
 
 
@@ -314,15 +320,6 @@ def load_model(path: Path | str, which: str | int = "best", trust: Trust = NOTHI
     """See `rss_rl.load`."""
     with memory_errors("for the model", "Use a machine with more, or end other programs"):
         return Model(*open_result(path, which, trust))
-
-
-def _list(examples: Sequence[Example]) -> Sequence[Example]:
-    if isinstance(examples, str):
-        raise DataError(
-            "got one text, expected a list of examples",
-            remedy='Put it into a list: ["A text."]',
-        )
-    return examples
 
 
 def cuts(encoded: Sequence[Encoded]) -> Iterator[Sequence[Encoded]]:
@@ -338,10 +335,6 @@ def cuts(encoded: Sequence[Encoded]) -> Iterator[Sequence[Encoded]]:
         yield encoded[start:]
 
 
-def _valid(lengths: Sequence[int]) -> Tensor:
-    return torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-
-
 def _padded(rows: Sequence[Array], filler: int) -> Tensor:
     """int64 [B, N]."""
     filled = np.full((len(rows), max(map(len, rows))), filler, np.int64)
@@ -351,18 +344,16 @@ def _padded(rows: Sequence[Array], filler: int) -> Tensor:
 
 
 def _sentences(example: Encoded, chosen: Chosen, row: int) -> tuple[MarkedSentence, ...]:
-    return tuple(_marked(example, chosen, slot, row) for slot in range(len(example.ids)))
-
-
-def _marked(example: Encoded, chosen: Chosen, slot: int, row: int) -> MarkedSentence:
-    ids, words = example.ids[slot], example.sentences[slot].words
-    chances = None
-    if chosen.probabilities is not None:
-        chances = chosen.probabilities[slot][row, :, : len(ids)].numpy()
-    bits = chosen.selections[slot][row, :, : len(ids)].numpy()
-    text = example.texts[slot]
-    given = text if isinstance(text, str) else None
-    return MarkedSentence(words, ids != UNKNOWN, bits, chances, given)
+    marked = []
+    for slot, (ids, text) in enumerate(zip(example.ids, example.texts, strict=True)):
+        bits = chosen.selections[slot][row, :, : len(ids)].numpy()
+        chances = None
+        if chosen.probabilities is not None:
+            chances = chosen.probabilities[slot][row, :, : len(ids)].numpy()
+        given = text if isinstance(text, str) else None
+        words = example.sentences[slot].words
+        marked.append(MarkedSentence(words, ids != UNKNOWN, bits, chances, given))
+    return tuple(marked)
 
 
 def _kind_of(value: object) -> str:

@@ -18,46 +18,40 @@ _BAR = "display:inline-block;height:.6em;background:rgba(120,130,150,.75)"
 _MOST_CLASSES = 8
 
 
-def kept_word(word: str, about: str = "") -> str:
-    """A selected word; `about` is its tooltip."""
-    return f'<mark style="{_KEPT}"{_title(about)}>{escape(word)}</mark>'
-
-
-def left_word(word: str, about: str = "") -> str:
-    """A word that is not selected."""
-    return f'<span style="opacity:.75"{_title(about)}>{escape(word)}</span>'
-
-
-def _title(about: str) -> str:
-    return f' title="{escape(about)}"' if about else ""
+def marked_word(word: str, kept: bool, about: str) -> str:
+    """A word, marked if it is selected; `about` is its tooltip."""
+    title = f' title="{escape(about)}"' if about else ""
+    tag, style = ("mark", _KEPT) if kept else ("span", "opacity:.75")
+    return f'<{tag} style="{style}"{title}>{escape(word)}</{tag}>'
 
 
 def table(header: Sequence[str], body: Iterable[Sequence[str]]) -> str:
     """A table of plain text."""
     head = "".join(f'<th style="{_CELL}">{escape(name)}</th>' for name in header)
     rows = (f"<tr>{''.join(map(_cell, row))}</tr>" for row in body)
-    head = f"<thead><tr>{head}</tr></thead>"
-    return f'<table style="{_TABLE}">{head}<tbody>{"".join(rows)}</tbody></table>'
+    return _table(rows, f"<thead><tr>{head}</tr></thead>")
 
 
 def facts(title: str, about: Mapping[str, str]) -> str:
     """A title and a table of names and values."""
-    rows = "".join(
+    rows = (
         f'<tr><th style="{_CELL}">{escape(name)}</th>{_cell(text)}</tr>'
         for name, text in about.items()
     )
-    return f'<p><b>{escape(title)}</b></p><table style="{_TABLE}"><tbody>{rows}</tbody></table>'
+    return f"<p><b>{escape(title)}</b></p>{_table(rows)}"
 
 
 def shares(found: Mapping[str, float]) -> str:
     """The largest of some named shares in [0, 1], each with a bar."""
-    largest = sorted(found.items(), key=lambda pair: -pair[1])[:_MOST_CLASSES]
-    rows = "".join(
+    return _table(
         f'<tr>{_cell(name)}{_cell(f"{value:.1%}")}<td style="{_CELL}">'
         f'<span style="{_BAR};width:{100 * value:.0f}px"></span></td></tr>'
-        for name, value in largest
+        for name, value in sorted(found.items(), key=lambda pair: -pair[1])[:_MOST_CLASSES]
     )
-    return f'<table style="{_TABLE}"><tbody>{rows}</tbody></table>'
+
+
+def _table(rows: Iterable[str], head: str = "") -> str:
+    return f'<table style="{_TABLE}">{head}<tbody>{"".join(rows)}</tbody></table>'
 
 
 def _cell(text: str) -> str:

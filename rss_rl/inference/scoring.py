@@ -52,11 +52,6 @@ from rss_rl.types import DEPENDENT, HEAD
 Rows = Sequence[Mapping[str, Any]]
 Writer = AbstractContextManager[Callable[[Rows], None]]
 _BLOCK = 256
-_BY_TEXT = {
-    "words": pa.list_(pa.string()),
-    "heads": pa.list_(pa.int64()),
-    "dependents": pa.list_(pa.int64()),
-}
 
 
 @dataclass(frozen=True)
@@ -297,18 +292,16 @@ def read_texts(path: Source, columns: Sequence[str], texts: int) -> Iterator[Tex
 def _row(record: Record, columns: Sequence[str], where: str) -> TextRow:
     texts: list[Text] = []
     for name in columns:
-        text, fault = _text(record.values.get(name)), None
+        text = _text(record.values.get(name))
         if text is None:
-            fault = DataError(f"column '{name}' holds no text", where=where, remedy="Fill it")
+            what, remedy = "no text", "Fill it"
         elif not is_storable(text if isinstance(text, tuple) else (text,)):
-            fault = DataError(
-                f"column '{name}' holds half a character (a lone surrogate)",
-                where=where,
-                remedy="Write the text again as UTF-8",
-            )
-        if text is None or fault is not None:
-            return TextRow(record.row, where, fault=fault, values=record.values)
-        texts.append(text)
+            what, remedy = "half a character (a lone surrogate)", "Write the text again as UTF-8"
+        else:
+            texts.append(text)
+            continue
+        fault = DataError(f"column '{name}' holds {what}", where=where, remedy=remedy)
+        return TextRow(record.row, where, fault=fault, values=record.values)
     return TextRow(record.row, where, tuple(texts), values=record.values)
 
 
@@ -336,7 +329,8 @@ def own_columns(score: bool, texts: int) -> dict[str, pa.DataType]:
     if score:
         del columns["probabilities"]
     for suffix in ("", "_b")[:texts]:
-        columns |= {f"{name}{suffix}": kind for name, kind in _BY_TEXT.items()}
+        columns[f"words{suffix}"] = pa.list_(pa.string())
+        columns |= dict.fromkeys((f"heads{suffix}", f"dependents{suffix}"), pa.list_(pa.int64()))
     return columns
 
 

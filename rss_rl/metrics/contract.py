@@ -113,19 +113,14 @@ def _scored(labels: LabelSpec, sentences: int) -> Scored:
 
 
 def _cut(scored: Scored, indices: Array) -> Scored:
-    def taken(array: Array | None) -> Array | None:
-        return None if array is None else array[indices]
-
+    columns = {name: getattr(scored, name) for name in ("predicted", "losses", "logits", "odds")}
     batch, selections = cut_batch(scored.batch, scored.selections, indices)
     return replace(
         scored,
         batch=batch,
         selections=selections,
         moved=cut_batch(scored.batch, scored.moved, indices)[1],
-        predicted=taken(scored.predicted),
-        losses=taken(scored.losses),
-        logits=taken(scored.logits),
-        odds=taken(scored.odds),
+        **{name: None if own is None else own[indices] for name, own in columns.items()},
     )
 
 

@@ -5,41 +5,33 @@ Answers are sorted by the log-odds of the last class, which stands for a right a
 
 from __future__ import annotations
 
-import numpy as np
+from functools import partial
 
 from rss_rl.components import Component, Measure, NoOptions
+from rss_rl.metrics.columns import ColumnMetric
 from rss_rl.metrics.protocol import MetricSetup, Scored
 from rss_rl.ops.scores import ranking_metrics
 from rss_rl.types import Array
 
 
-class _Ranking:
-    names = ("map", "mrr", "map_all", "mrr_all")
+def _ranking(setup: MetricSetup, options: NoOptions) -> ColumnMetric:
+    columns = partial(_answers, len(setup.labels.names) - 1)
+    return ColumnMetric(("map", "mrr", "map_all", "mrr_all"), columns, ranking_metrics)
 
-    def __init__(self, setup: MetricSetup, options: NoOptions) -> None:
-        self._right_class = len(setup.labels.names) - 1
-        self._odds: list[Array] = []
-        self._right: list[Array] = []
-        self._questions: list[Array] = []
 
-    def add(self, scored: Scored) -> None:
-        if scored.batch.questions is not None and scored.odds is not None:
-            self._odds.append(scored.odds)
-            self._right.append(scored.batch.labels == self._right_class)
-            self._questions.append(scored.batch.questions)
-
-    def result(self) -> dict[str, float]:
-        if not self._odds:
-            return {}
-        parts = (self._odds, self._right, self._questions)
-        return ranking_metrics(*(np.concatenate(part) for part in parts))
+def _answers(right_class: int, scored: Scored) -> tuple[Array, ...]:
+    """Log-odds of the answers, whether they are right, and the number of their question."""
+    batch = scored.batch
+    if batch.questions is None or scored.odds is None:
+        return ()
+    return scored.odds, batch.labels == right_class, batch.questions
 
 
 RANKING = Component(
     kind="metric",
     name="ranking",
     help="Mean average precision and reciprocal rank of right answers among their rivals.",
-    build=_Ranking,
+    build=_ranking,
     capabilities=frozenset({"classes", "questions", "predictions", "standard"}),
     source="Voorhees and Tice, The TREC-8 question answering track, LREC 2000",
     measures=(

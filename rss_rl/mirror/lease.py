@@ -21,11 +21,11 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 from rss_rl.errors import StorageError
 from rss_rl.json_files import json_object
+from rss_rl.proc_stat import PROC, read_proc_stat
 from rss_rl.storage import Storage
 
 WRITER_FILE = "writer.json"
@@ -35,7 +35,6 @@ _MAX_BYTES = 10_000
 _LOOK_S, _LONGEST_RENEWAL_S = 1.0, 10.0
 _SETTLE_S, _TRIES = 0.2, 5
 """Wait after a claim, for a concurrent one to show; attempts of a take-over."""
-_PROC = Path("/proc")
 _log = logging.getLogger("rss_rl.storage")
 _held: set[str] = set()  # tokens of this process
 
@@ -208,19 +207,16 @@ def _is_dead(record: dict[str, Any]) -> bool:
 def _space() -> str | None:
     """The boot and process namespace, which determine the visible processes; None if unknown."""
     try:
-        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}/{os.readlink(_PROC / 'self/ns/pid')}"
+        boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{os.readlink(PROC / 'self/ns/pid')}"
     except OSError:
         return None
 
 
 def _started(pid: int) -> int | None:
-    """Start time of a process in ticks since the boot, see proc_pid_stat(5); None without one."""
-    try:
-        fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
-        return int(fields[19])
-    except (OSError, ValueError, IndexError):
-        return None
+    """Start time of a process in ticks since the boot; None without one."""
+    found = read_proc_stat(pid)
+    return None if found is None else found.started
 
 
 def _epoch(record: dict[str, Any] | None) -> int | None:

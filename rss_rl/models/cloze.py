@@ -33,7 +33,7 @@ from rss_rl.models.dropout import Dropout
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.heads import ClassTask, TaskClassifier
 from rss_rl.models.protocol import ClassifierSetup
-from rss_rl.ops.grouping import first_places, group_counts, group_sums, present_groups
+from rss_rl.ops.grouping import first_positions, group_counts, group_sums, present_groups
 from rss_rl.ops.masking import gather, kept_indices, masked_softmax
 
 FLOOR = 1e-6
@@ -241,7 +241,7 @@ def _candidates(tokens: Tensor, marks: Tensor, present: Tensor) -> Tensor:
     """Token id of each candidate, int64 [M, C]: its first in the passage."""
     if not tokens.shape[1]:
         return tokens.new_zeros(present.shape)
-    return gather(tokens, first_places(marks, present))
+    return gather(tokens, first_positions(marks, present))
 
 
 class _ClozeOptions(Options):

@@ -44,7 +44,7 @@ def fused(directions: Sequence[Fusion], backend: KernelBackend) -> Tensor:
     return torch.cat(outputs, -1)
 
 
-def each_of(directions: nn.ModuleList) -> Iterator[DirectionalAttention]:
+def typed_directions(directions: nn.ModuleList) -> Iterator[DirectionalAttention]:
     """The directions of a module, typed."""
     for direction in directions:
         assert isinstance(direction, DirectionalAttention)

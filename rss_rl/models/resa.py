@@ -17,9 +17,9 @@ from torch.compiler import is_exporting
 from rss_rl.models.directional import (
     AttentionSettings,
     DirectionalAttention,
-    each_of,
     fused,
     trained_together,
+    typed_directions,
 )
 from rss_rl.models.dropout import packed_rows
 from rss_rl.ops.attention import KernelBackend
@@ -101,7 +101,7 @@ class ReSA(nn.Module):
         Args:
             words: with E features. roles: the selections, bool [K, R, 2]; K is 1 unless `shares`.
         """
-        directions, once = list(each_of(self.directions)), len(roles) == 1
+        directions, once = list(typed_directions(self.directions)), len(roles) == 1
         if once and bool(roles.all()) and directions[0].trains_together(words.vectors):
             rows = torch.arange(len(tokens), device=roles.device)
             return Contextual(trained_together(directions, words, tokens), tokens, rows)
@@ -139,7 +139,7 @@ class ReSA(nn.Module):
         gate of 0 or 1.
         """
         outputs = []
-        for direction in each_of(self.directions):
+        for direction in typed_directions(self.directions):
             hidden = direction.project(embedded)  # [M, N, D]
             context = direction.gated_context(hidden, valid, gates[:, DEPENDENT])
             if self.keeps_unselected:

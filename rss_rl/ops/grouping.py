@@ -78,7 +78,7 @@ def padded_groups(values: Tensor, grouped: Grouped, present: Tensor) -> Tensor:
     return base.index_put((grouped.example, grouped.number), values)
 
 
-def first_places(marks: Tensor, present: Tensor) -> Tensor:
+def first_positions(marks: Tensor, present: Tensor) -> Tensor:
     """Position of each group's first token, int64 [M, C]; 0 for groups without tokens."""
     groups, tokens = present.shape[1], marks.shape[1]
     positions = torch.arange(tokens, device=marks.device).expand_as(marks)

@@ -66,7 +66,7 @@ def _matches(of: Sequences, other: Sequences, start: int, end: int) -> Tensor:
     return torch.stack([known, same.to(known.dtype)], -1)
 
 
-def beside(of: Sequences, other: Sequences) -> Tensor:
+def cross_features(of: Sequences, other: Sequences) -> Tensor:
     """Each token with features of the other sequence: [x_i; x_i * q; q; m_i; e_i].
 
     q is the mean vector of the other's real tokens, 0 if it has none; m and e are those of

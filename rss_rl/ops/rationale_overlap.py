@@ -200,19 +200,13 @@ def precision_recall_area(scores: Array, wanted: Array) -> float | None:
     return float(np.trapezoid(precision, recall))
 
 
-def roc_area(scores: Array, wanted: Array) -> float | None:
-    """`roc_auc` of a document's tokens; None if all or none are wanted."""
-    _check_document(scores, wanted)
-    return roc_auc(scores, wanted)
-
-
 def pair_overlap(maps: Sequence[Array]) -> tuple[float, float] | None:
     """Agreement of annotators: mean ROC area and F1 over ordered pairs of their maps, of bits.
 
     The first map of a pair serves as scores, the second is wanted. None if no pair can be scored.
     """
     pairs = list(permutations(maps, 2))
-    areas = [roc_area(one.astype(float), other) for one, other in pairs]
+    areas = [roc_auc(one, other) for one, other in pairs]
     known = [area for area in areas if area is not None]
     scores = [document_scores(one, other) for one, other in pairs]
     f1 = [score[2] for score in scores if score is not None]
@@ -237,7 +231,7 @@ def top_share(scores: Array, valid: Array, share: float) -> Array:
     return kept
 
 
-def moved_at_random(selection: Array, valid: Array, uniforms: Array) -> Array:
+def shuffled_selection(selection: Array, valid: Array, uniforms: Array) -> Array:
     """A selection under a random permutation of each sentence's real tokens, bool [B, R, N].
 
     Args:

@@ -67,7 +67,12 @@ def roc_auc(scores: Array, positive: Array) -> float | None:
 
     Returns:
         None if all or none are positive.
+
+    Raises:
+        ValueError: the shapes differ.
     """
+    if scores.ndim != 1 or scores.shape != positive.shape:
+        raise ValueError(f"one score for each of {positive.shape}, got {scores.shape}")
     positives = int(positive.sum())
     negatives = len(positive) - positives
     if not positives or not negatives:

@@ -13,6 +13,7 @@ from typing import Literal
 from xml.etree import ElementTree as ET
 
 import numpy as np
+from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
 from rss_rl.types import Array
@@ -152,10 +153,10 @@ class _Scale:
         return round(self._start + self._length * share, 2)
 
 
-def draw(chart: Chart) -> str:
+def draw(chart: Chart) -> Markup:
     """The chart as an SVG element; empty without lines and points."""
     if not chart.lines and not chart.points:
-        return ""
+        return Markup()
     svg = ET.Element("svg", viewBox=f"0 0 {chart.width:g} {chart.height:g}", role="img")
     svg.set("class", "chart")
     svg.set("aria-label", _description(chart))
@@ -186,7 +187,7 @@ def draw(chart: Chart) -> str:
     for point in chart.points:
         _draw_point(drawn, point, x, y)
     _labels(drawn, chart, x, y, taken)
-    return ET.tostring(svg, encoding="unicode")
+    return Markup(ET.tostring(svg, encoding="unicode"))
 
 
 def _written(ticks: Sequence[float], form: str) -> list[str]:
@@ -240,27 +241,19 @@ def _draw_line(svg: ET.Element, line: Line, x: _Scale, y: _Scale) -> None:
         if band:
             low = [(x(px), y(pair[0])) for (px, _), pair in zip(points, band, strict=True)]
             high = [(x(px), y(pair[1])) for (px, _), pair in zip(points, band, strict=True)]
-            ET.SubElement(
-                svg, "polygon", {"points": _places([*low, *high[::-1]]), "class": f"band {kind}"}
-            )
+            _add(svg, "polygon", f"band {kind}", points=_places([*low, *high[::-1]]))
         places = [(x(px), y(py)) for px, py in points]
-        made = ET.SubElement(
-            svg, "polyline", {"points": _places(places), "class": f"line {kind}{dashed}"}
-        )
-        if line.label:
-            ET.SubElement(made, "title").text = line.label
+        _add(svg, "polyline", f"line {kind}{dashed}", line.label, points=_places(places))
         if len(places) == 1:
             _dot(svg, places[0], kind, line.label)
 
 
 def _draw_point(svg: ET.Element, point: Point, x: _Scale, y: _Scale) -> None:
     kind = f"series-{point.series % COLOURS + 1}"
-    if point.x_spread:
-        ends = [(x(point.x + side * point.x_spread), y(point.y)) for side in (-1, 1)]
-        _line(svg, ends[0], ends[1], f"whisker {kind}")
-    if point.y_spread:
-        ends = [(x(point.x), y(point.y + side * point.y_spread)) for side in (-1, 1)]
-        _line(svg, ends[0], ends[1], f"whisker {kind}")
+    for across, up in ((point.x_spread, 0.0), (0.0, point.y_spread)):
+        if across or up:
+            ends = [(x(point.x + s * across), y(point.y + s * up)) for s in (-1, 1)]
+            _line(svg, ends[0], ends[1], f"whisker {kind}")
     _dot(svg, (x(point.x), y(point.y)), kind, point.label)
 
 
@@ -364,18 +357,22 @@ def _places(places: Sequence[tuple[float, float]]) -> str:
 
 def _line(svg: ET.Element, start: tuple[float, float], end: tuple[float, float], kind: str) -> None:
     names = zip(("x1", "y1", "x2", "y2"), (*start, *end), strict=True)
-    ET.SubElement(svg, "line", {name: f"{value:g}" for name, value in names} | {"class": kind})
+    _add(svg, "line", kind, **{name: f"{value:g}" for name, value in names})
 
 
 def _dot(svg: ET.Element, place: tuple[float, float], kind: str, title: str) -> None:
-    made = ET.SubElement(
-        svg, "circle", {"cx": f"{place[0]:g}", "cy": f"{place[1]:g}", "r": f"{_DOT}", "class": kind}
-    )
-    if title:
-        ET.SubElement(made, "title").text = title
+    _add(svg, "circle", kind, title, cx=f"{place[0]:g}", cy=f"{place[1]:g}", r=f"{_DOT}")
 
 
 def _text(svg: ET.Element, text: str, x: float, y: float, kind: str) -> ET.Element:
-    made = ET.SubElement(svg, "text", {"x": f"{x:g}", "y": f"{y:g}", "class": kind})
+    made = _add(svg, "text", kind, x=f"{x:g}", y=f"{y:g}")
     made.text = text
+    return made
+
+
+def _add(svg: ET.Element, tag: str, kind: str, title: str = "", **attributes: str) -> ET.Element:
+    """Add an element; `kind` is its class in the style sheet, `title` its tooltip."""
+    made = ET.SubElement(svg, tag, attributes | {"class": kind})
+    if title:
+        ET.SubElement(made, "title").text = title
     return made

@@ -1,13 +1,5 @@
 const data = JSON.parse(document.getElementById("data").textContent);
-const percent = (share) => (100 * share).toFixed(1) + "%";
 let shade = "chance";
-
-function make(tag, className, text) {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  if (text !== undefined) made.textContent = text;
-  return made;
-}
 
 /* An outcome is a list of [class, probability], or of one [0, score]. */
 const isScore = data.kind === "score";
@@ -97,11 +89,7 @@ class Example {
         const effect = shade === "effect" ? this.effect(word) : 0;
         word.style.setProperty("--level", (shade === "effect" ? Math.min(1, Math.abs(effect)) : chance).toFixed(3));
         word.style.setProperty("--tint", effect < 0 ? "var(--shade)" : shade === "effect" ? "var(--less)" : "var(--shade)");
-        word.classList.toggle("kept", roles > 0);
-        word.classList.toggle("out", roles === 0);
-        word.classList.toggle("head", (roles & 1) > 0);
-        word.classList.toggle("dependent", (roles & 2) > 0);
-        word.classList.toggle("unknown", !sentence.known[word.place]);
+        showRoles(word, (roles & 1) > 0, (roles & 2) > 0, sentence.known[word.place]);
         word.setAttribute("aria-description", this.sentences(word).join(" "));
       }
     }
@@ -119,7 +107,7 @@ class Example {
     const after = word.sentence.flips[word.place];
     const now = !after ? "not computed, see rss-rl explain --flips" : isScore ? after[0][1].toFixed(3) : this.name(likeliest(after)[0]) + " " + percent(likeliest(after)[1]);
     return [
-      role[0].toUpperCase() + role.slice(1) + (chances ? ", probability " + chances[0].toFixed(2) + " as head, " + chances[1].toFixed(2) + " as dependent." : ".") + known,
+      role[0].toUpperCase() + role.slice(1) + (chances ? ", " + chancesText(...chances) : "") + "." + known,
       "Forced " + (word.sentence.roles[word.place] ? "out: " : "in: ") + now,
     ];
   }
@@ -227,22 +215,7 @@ class Example {
       ? [[data.low.toString(), (outcome[0][1] - data.low) / span, (this.facts.outcome[0][1] - data.low) / span, data.high.toString()]]
       : outcome.map(([index, share]) => [this.name(index), share, shareOf(this.facts.outcome, index), percent(share)]);
     for (const [name, share, was, text] of rows) {
-      const track = make("div", "track");
-      const fill = make("div", "fill");
-      fill.style.width = percent(Math.max(0, Math.min(1, share)));
-      track.append(fill);
-      if (this.flipped) {
-        const mark = make("div", "was");
-        mark.style.left = percent(Math.max(0, Math.min(1, was)));
-        mark.title = "before the flip";
-        track.append(mark);
-      }
-      const label = make("span", "name", name);
-      label.title = name;
-      const row = make("div", "row");
-      row.setAttribute("role", "listitem");
-      row.append(label, track, make("span", "share", text));
-      bars.append(row);
+      bars.append(bar(name, share, text, this.flipped ? was : undefined, "before the flip"));
     }
     return bars;
   }

@@ -35,20 +35,18 @@ def explanation_page(
         "kind": labels.kind,
         "low": labels.low,
         "high": labels.high,
-        "examples": [_example(labels, facts) for facts in examples],
+        "examples": [
+            {
+                "names": list(facts.encoded.names),
+                "outcome": _class_shares(facts.outcome, facts.outcome),
+                "sentences": [_sentence(labels, facts, slot) for slot in range(len(facts.flips))],
+            }
+            for facts in examples
+        ],
     }
     return filled(
         "explanation.html", title=title, note=note, version=VERSION, data=script_data(data)
     )
-
-
-def _example(labels: LabelSpec, facts: Facts) -> dict[str, Any]:
-    names = list(facts.encoded.names)
-    return {
-        "names": names,
-        "outcome": _class_shares(facts.outcome, facts.outcome),
-        "sentences": [_sentence(labels, facts, slot) for slot in range(len(facts.flips))],
-    }
 
 
 def _class_shares(outcome: Array, before: Array) -> list[list[float]] | None:

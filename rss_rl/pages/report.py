@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +30,12 @@ from rss_rl.pages.charts import COLOURS
 from rss_rl.pages.report_charts import curve_charts, frontier_chart, words_chart
 from rss_rl.pages.report_texts import marked_text
 from rss_rl.results.agreement import score_run_agreement
-from rss_rl.results.agreement_cells import AGREEMENT_LABELS, format_agreement
-from rss_rl.results.comparing import Group, flat_settings, group_runs, main_score, read_run
-from rss_rl.results.reading import Reading, ReadText, read_split, words_by_share
+from rss_rl.results.comparing import Group, Run, group_runs, main_score, read_run, setting_rows
+from rss_rl.results.reading import Reading, read_split, words_by_share
 from rss_rl.results.score import score_run
-from rss_rl.results.score_cells import summary_cells
+from rss_rl.results.score_cells import AGREEMENT_LABELS, format_agreement, summary_cells
 from rss_rl.results.sentences import kept_warning, score_sentences
-from rss_rl.results.summary import Spread, spread, summarise
+from rss_rl.results.summary import Spread, spread, spread_text, summarise
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.version import VERSION
 
@@ -71,6 +71,11 @@ class Facts:
     agreement: Sequence[Mapping[str, Mapping[str, float]]] | str
     manifest: Manifest
 
+    @property
+    def runs(self) -> list[Run]:
+        """The runs of all groups."""
+        return [run for group in self.groups for run in group.runs]
+
 
 def gather_facts(
     runs: Sequence[Path],
@@ -88,18 +93,17 @@ def gather_facts(
     Raises:
         CheckpointError: a run is not finished. RssError: any other expected failure.
     """
-    groups = group_runs([read_run(run, trust) for run in runs])
-    for group in groups:
-        for run in group.runs:
-            if run.report is None:
-                RunDirectory.open(run.path).read_report()  # raises
+    read = [read_run(run, trust) for run in runs]
+    groups = group_runs(read)
+    for run in read:
+        if run.report is None:
+            RunDirectory.open(run.path).read_report()  # raises
     first = groups[0]
     whole: dict[Path, Mapping[str, float]] = {}
-    for group in groups:
-        for run in group.runs:
-            if _selects(run.config) and "all" not in (run.report or {})["splits"].get(split, {}):
-                progress(f"scoring {run.path} with all words")
-                whole[run.path] = score_run(run.path, split, ["all"], trust=trust)[1]["all"]
+    for run in read:
+        if _selects(run.config) and "all" not in (run.report or {})["splits"].get(split, {}):
+            progress(f"scoring {run.path} with all words")
+            whole[run.path] = score_run(run.path, split, ["all"], trust=trust)[1]["all"]
     progress(f"reading {split} with {first.runs[0].path}")
     reading = read_split(first.runs[0].path, split, trust=trust)
     agreement = _agreement(first, split, trust, progress)
@@ -147,10 +151,11 @@ def write_report_page(
 def report_page(facts: Facts) -> str:
     """The page as HTML."""
     metric = _measure(facts)
-    reading = facts.reading
+    reading, by_share = facts.reading, words_by_share(facts.reading)
+    names = [run.path.resolve().name for run in facts.runs]
     return filled(
         "report.html",
-        title=_title(facts.groups),
+        title=names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more",
         version=VERSION,
         written=f"{datetime.now():%d %B %Y, %H:%M}",
         warnings=list(_warnings(facts)),
@@ -167,15 +172,16 @@ def report_page(facts: Facts) -> str:
         reading=reading,
         split=facts.split,
         texts=[
-            ("Right, with the highest confidence", list(map(_text, reading.right))),
-            ("Wrong, with the highest confidence", list(map(_text, reading.wrong))),
-            ("Lowest confidence", list(map(_text, reading.unsure))),
+            ("Right, with the highest confidence", reading.right),
+            ("Wrong, with the highest confidence", reading.wrong),
+            ("Lowest confidence", reading.unsure),
         ],
+        marked_text=marked_text,
         words_chart=words_chart(reading),
-        most=words_by_share(reading)[:_WORDS],
-        least=_least(reading),
+        most=by_share[:_WORDS],
+        least=[word for word in by_share[::-1] if word.count >= _FREQUENT][:_WORDS],
         agreement=_agreement_table(facts.agreement),
-        settings=list(_settings(facts.groups)),
+        settings=setting_rows(facts.groups, str),
         data=list(_data(facts.manifest)),
         files=[*facts.manifest.sources, *facts.manifest.vectors.files],
         made=list(_versions(facts.groups[0].runs[0].path)),
@@ -197,11 +203,6 @@ def _measure(facts: Facts) -> str | None:
     return next((n for n in names if all(own.get(n) is not None for own in scores)), metric)
 
 
-def _title(groups: Sequence[Group]) -> str:
-    names = [run.path.resolve().name for group in groups for run in group.runs]
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-
-
 def _modes(facts: Facts, group: Group, metric: str) -> Iterator[tuple[str, Spread]]:
     """Each mode of reading the split, with the spread of the metric over the group's runs."""
     for mode in _MODES:
@@ -219,9 +220,9 @@ def _modes(facts: Facts, group: Group, metric: str) -> Iterator[tuple[str, Sprea
 
 def _warnings(facts: Facts) -> Iterator[str]:
     """Warnings about runs that miss their target share or do not select."""
-    for run in (run for group in facts.groups for run in group.runs if _selects(run.config)):
-        assert run.report is not None
-        if warning := kept_warning(run.report, run.config["reward"]["target_share"]):
+    for run in facts.runs:
+        asked = run.config["reward"]["target_share"]
+        if _selects(run.config) and (warning := kept_warning(run.report or {}, asked)):
             yield f"{run.path}: {warning}."
 
 
@@ -266,7 +267,7 @@ def _asked(facts: Facts) -> Iterator[tuple[str, str]]:
     vectors = manifest.vectors
     files = ", ".join(file.name for file in vectors.files) or "learnt from these texts"
     yield "Word vectors", f"{files}; {vectors.dim} numbers per word"
-    reports = [run.report for group in facts.groups for run in group.runs if run.report]
+    reports = [run.report for run in facts.runs if run.report]
     seeds = ", ".join(str(run.seed) for run in facts.groups[0].runs)
     yield "Seeds", seeds
     seconds = sum(report["wall_seconds"] for report in reports) / len(reports)
@@ -282,13 +283,12 @@ def _bars(facts: Facts, metric: str) -> Iterator[tuple[Group, list[dict[str, Any
     for group in facts.groups:
         rows = []
         for mode, found in modes[group.name]:
-            low, high = found.mean, found.mean
-            if found.deviation is not None:
-                low, high = found.mean - found.deviation, found.mean + found.deviation
+            off = found.deviation or 0.0
             value = format_measure(metric, found.mean)
             if found.deviation is not None:
                 value += f" ± {format_measure(metric, found.deviation)}"
-            places = [100 * min(1.0, max(0.0, end / largest)) for end in (found.mean, low, high)]
+            ends = (found.mean, found.mean - off, found.mean + off)
+            places = [100 * min(1.0, max(0.0, end / largest)) for end in ends]
             row = dict(zip(("width", "low", "high"), (f"{p:.2f}" for p in places), strict=True))
             rows.append(row | {"name": _MODES[mode], "value": value, "own": mode == "thresholded"})
         yield group, rows
@@ -298,23 +298,6 @@ def _score_table(group: Group) -> tuple[list[str], list[list[str]]]:
     return summary_cells("split", summarise([run.report for run in group.runs if run.report]))
 
 
-def _text(text: ReadText) -> dict[str, Any]:
-    return {
-        "id": text.id,
-        "label": text.label,
-        "prediction": text.prediction,
-        "right": text.prediction == text.label,
-        "confidence": None if text.confidence is None else f"{text.confidence:.0%}",
-        "kept": f"{text.share:.0%}",
-        "sentences": [marked_text(text, slot) for slot in range(len(text.words))],
-    }
-
-
-def _least(reading: Reading) -> list[Any]:
-    """The frequent words that are kept least."""
-    return [word for word in words_by_share(reading)[::-1] if word.count >= _FREQUENT][:_WORDS]
-
-
 def _agreement_table(
     found: Sequence[Mapping[str, Mapping[str, float]]] | str,
 ) -> dict[str, Any] | str:
@@ -322,26 +305,13 @@ def _agreement_table(
         return found
     selections = [name for name in found[0] if all(name in own for own in found)]
     names = [name for name in _MEASURES if all(name in own[selections[0]] for own in found)]
-    body = []
-    for selection in selections:
-        cells = []
-        for name in names:
-            over = spread([own[selection][name] for own in found])
-            text = format_agreement(name, over.mean)
-            if over.deviation is not None:
-                text += f" ({format_agreement(name, over.deviation)})"
-            cells.append(text)
-        body.append([selection, *cells])
+
+    def cell(selection: str, name: str) -> str:
+        values = [own[selection][name] for own in found]
+        return spread_text(spread(values), partial(format_agreement, name))
+
+    body = [[selection, *(cell(selection, name) for name in names)] for selection in selections]
     return {"header": ["selection", *(AGREEMENT_LABELS[name] for name in names)], "body": body}
-
-
-def _settings(groups: Sequence[Group]) -> Iterator[tuple[str, list[str], bool]]:
-    """Every key with each group's value, and whether the values differ."""
-    flat = [dict(flat_settings(group.runs[0].config)) for group in groups]
-    for key in dict.fromkeys(key for own in flat for key in own):
-        if key != "seed":
-            values = [str(own.get(key, "-")) for own in flat]
-            yield key, values, len(set(values)) > 1
 
 
 def _data(manifest: Manifest) -> Iterator[tuple[str, str]]:

@@ -55,7 +55,7 @@ def curve_charts(groups: Sequence[Group], metric: str | None) -> list[Markup]:
               _lines(shown, logged, {"train/loss": "training", "dev/thresholded/loss": "dev"}),
               levels=levels),
     ]  # fmt: skip
-    return [Markup(draw(chart)) for chart in charts if chart.lines]
+    return [draw(chart) for chart in charts if chart.lines]
 
 
 def _logged(path: Path) -> dict[str, Curve]:
@@ -143,20 +143,18 @@ def words_chart(reading: Reading) -> Markup:
         Point(word.count, word.share, word.word, named=word.word in named)
         for word in drawn.values()
     ]
-    return Markup(
-        draw(
-            Chart(
-                "Words by frequency and share kept",
-                "occurrences in the texts read",
-                "share kept",
-                points=points,
-                levels=[Level(reading.share, f"{reading.share:.0%} of all words")],
-                y_format=".0%",
-                shares=True,
-                logarithmic=True,
-                width=1060,
-                height=460,
-            )
+    return draw(
+        Chart(
+            "Words by frequency and share kept",
+            "occurrences in the texts read",
+            "share kept",
+            points=points,
+            levels=[Level(reading.share, f"{reading.share:.0%} of all words")],
+            y_format=".0%",
+            shares=True,
+            logarithmic=True,
+            width=1060,
+            height=460,
         )
     )
 
@@ -184,19 +182,17 @@ def frontier_chart(groups: Sequence[Group], split: str, metric: str | None) -> M
             Point(k.mean, v.mean, name, series, k.deviation or 0.0, v.deviation or 0.0)
             for name, k, v in ordered
         ]
-    return Markup(
-        draw(
-            Chart(
-                "What fewer words cost",
-                "share of words kept",
-                measure.label,
-                lines,
-                points,
-                x_format=".0%",
-                y_format=".1%" if measure.percent else ".3g",
-                shares=measure.percent,
-                width=1060,
-                height=420,
-            )
+    return draw(
+        Chart(
+            "What fewer words cost",
+            "share of words kept",
+            measure.label,
+            lines,
+            points,
+            x_format=".0%",
+            y_format=".1%" if measure.percent else ".3g",
+            shares=measure.percent,
+            width=1060,
+            height=420,
         )
     )

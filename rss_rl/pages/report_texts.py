@@ -25,19 +25,21 @@ class Piece(NamedTuple):
     marked: bool = False
     cut: bool = False
 
+    @property
+    def words(self) -> int:
+        """Number of words, shown or cut."""
+        return int(self.text) if self.cut else self.text.count(" ") + 1
+
 
 def marked_text(text: ReadText, slot: int) -> list[Piece]:
     """The pieces of a sentence."""
     words, kept = text.words[slot], text.kept[slot]
     marked = np.zeros_like(kept) if text.marked is None else text.marked[slot]
-    shown = 0
     pieces: list[Piece] = []
     for piece in _pieces(words, kept, marked):
-        count = int(piece.text) if piece.cut else len(piece.text.split(" "))
-        if not piece.cut and shown + count > _MOST_WORDS:
-            done = sum(int(p.text) if p.cut else len(p.text.split(" ")) for p in pieces)
-            return [*pieces, Piece(str(len(words) - done), cut=True)]
-        shown += 0 if piece.cut else count
+        shown = sum(p.words for p in pieces if not p.cut)
+        if not piece.cut and shown + piece.words > _MOST_WORDS:
+            return [*pieces, Piece(str(len(words) - sum(p.words for p in pieces)), cut=True)]
         pieces.append(piece)
     return pieces
 

@@ -1,18 +1,10 @@
 const MOST_CLASSES = 8;
 const PAUSE_MS = 250;
-const percent = (share) => (100 * share).toFixed(1) + "%";
 const byId = (id) => document.getElementById(id);
 const slider = byId("share");
 let runs = [];
 let fields = [];
 let byShare = false;
-
-function make(tag, className, text) {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  if (text !== undefined) made.textContent = text;
-  return made;
-}
 
 /* The token is in the address after #, which browsers do not send; remove it from the address. */
 function takeToken() {
@@ -155,14 +147,10 @@ class Run {
     const scored = word.head_probability !== undefined;
     const score = scored ? Math.max(word.head_probability, word.dependent_probability) : Number(kept);
     button.style.setProperty("--level", score.toFixed(3));
-    button.classList.toggle("kept", kept);
-    button.classList.toggle("out", !kept);
-    button.classList.toggle("head", word.head);
-    button.classList.toggle("dependent", word.dependent);
-    button.classList.toggle("unknown", !word.known);
+    showRoles(button, word.head, word.dependent, word.known);
     button.classList.toggle("flipped", kept !== isKept(own));
     button.setAttribute("aria-pressed", String(kept));
-    const chances = scored ? "probability " + word.head_probability.toFixed(2) + " as head, " + word.dependent_probability.toFixed(2) + " as dependent" : "";
+    const chances = scored ? chancesText(word.head_probability, word.dependent_probability) : "";
     const facts = [roleOf(word), chances, word.known ? "" : "not in the vocabulary"].filter(Boolean).join(", ");
     button.title = facts;
   }
@@ -210,23 +198,8 @@ class Run {
     let rows = this.rows(answer);
     if (rows.length > MOST_CLASSES) rows = rows.sort((a, b) => b[1] - a[1]).slice(0, MOST_CLASSES);
     for (const [name, share, text] of rows) {
-      const within = (value) => percent(Math.max(0, Math.min(1, value)));
-      const track = make("div", "track");
-      const fill = make("div", "fill");
-      fill.style.width = within(share);
-      track.append(fill);
-      if (answer !== this.own.answer && before.has(name)) {
-        const mark = make("div", "was");
-        mark.style.left = within(before.get(name));
-        mark.title = "from the policy's own choice";
-        track.append(mark);
-      }
-      const label = make("span", "name", name);
-      label.title = name;
-      const row = make("div", "row");
-      row.setAttribute("role", "listitem");
-      row.append(label, track, make("span", "share", text));
-      this.bars.append(row);
+      const was = answer === this.own.answer ? undefined : before.get(name);
+      this.bars.append(bar(name, share, text, was, "from the policy's own choice"));
     }
   }
 }

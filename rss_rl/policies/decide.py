@@ -10,7 +10,9 @@ from typing import NamedTuple
 from torch import Tensor
 
 from rss_rl.policies.protocol import RelaxedPolicy, StochasticPolicy
+from rss_rl.types import Array
 
+_DECIMALS = 5
 _Memory = list[tuple[object, Sequence[Tensor], Tensor]]
 _memory: ContextVar[_Memory | None] = ContextVar("decide", default=None)
 
@@ -29,6 +31,15 @@ def decide(policy: StochasticPolicy | RelaxedPolicy, embedded: Tensor, valid: Te
         return Decided(policy.threshold(embedded, valid), policy.probabilities(embedded, valid))
     finally:
         _memory.reset(token)
+
+
+def word_scores(probabilities: Tensor) -> Array:
+    """The greater of each word's probabilities [B, 2, N] as head and as dependent, float64 [B, N].
+
+    A policy without context scores repeated words equally: rounding keeps float noise from ordering
+    them.
+    """
+    return probabilities.amax(1).double().cpu().numpy().round(_DECIMALS)
 
 
 def once(owner: object, compute: Callable[..., Tensor], *given: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rss_rl.config import Reads
 from rss_rl.errors import ConfigError
-from rss_rl.ops.matching import MATCH_SIZE, Sequences, beside
+from rss_rl.ops.matching import MATCH_SIZE, Sequences, cross_features
 from rss_rl.policies.protocol import reads_tokens
 from rss_rl.policies.sentences import SentencePolicy
 
@@ -57,7 +57,8 @@ def policy_inputs(
         embedding: word vectors of ids, the classifier's.
         tokens: S x int64 [B, N_s]. valid: S x bool [B, N_s], True = real token.
         reads: `sentence`: its word vectors. `example`: those and features of the other sentences of
-            the example, see `beside`. `contextual`: those and the states of a pretrained encoder.
+            the example, see `cross_features`. `contextual`: those and the states of a pretrained
+            encoder.
         states: S x [B, N_s, H], for a policy that reads `contextual`.
 
     Returns:
@@ -92,7 +93,7 @@ def _vectors(
         return vectors
     slots = [Sequences(*slot) for slot in zip(tokens, vectors, valid, strict=True)]
     return [
-        beside(slot, _joined([*slots[:place], *slots[place + 1 :]]))
+        cross_features(slot, _joined([*slots[:place], *slots[place + 1 :]]))
         for place, slot in enumerate(slots)
     ]
 

@@ -39,16 +39,16 @@ from rss_rl.ops.rationale_overlap import (
     SpanScores,
     budget_token_f1s,
     document_scores,
-    moved_at_random,
     pair_overlap,
     precision_recall_area,
     ranked_scores,
-    roc_area,
+    shuffled_selection,
     span_f1,
     span_scores,
     top_share,
 )
-from rss_rl.policies.decide import decide
+from rss_rl.ops.scores import roc_auc
+from rss_rl.policies.decide import decide, word_scores
 from rss_rl.results.posthoc import PosthocScores, ScoreSource
 from rss_rl.results.score import open_with_data
 from rss_rl.rollouts.snapshot import Models, autocast, fixed_threads
@@ -57,18 +57,12 @@ from rss_rl.types import ROLES, Array, Batch, ExampleSource
 
 CHOICES = ("policy", "top-k", "random")
 """The selections scored for every run with a policy."""
-_DECIMALS = 5
 _SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 """Shares of tokens for AOPC, as in ERASER."""
+_ALL_SHARES = sorted({*_SHARES, *BUDGETS})
 _AT_ONCE = 8
 """Selections of a batch per forward pass of the classifier."""
-
-
 Progress = Callable[[int, int], None]
-
-
-def _no_progress(done: int, end: int) -> None:
-    pass
 
 
 @dataclass(frozen=True)
@@ -87,7 +81,7 @@ def score_agreement(
     share: float | None = None,
     others: Mapping[str, ScoreSource] | None = None,
     device: torch.device,
-    progress: Progress = _no_progress,
+    progress: Progress = lambda done, end: None,
 ) -> dict[str, dict[str, float]]:
     """Measures of a split under each selection, without dropout; see `Tally.metrics` for names.
 
@@ -121,7 +115,7 @@ def score_run_agreement(
     posthoc: Sequence[str] = (),
     files: Mapping[str, Path] | None = None,
     device: str | None = None,
-    progress: Progress = _no_progress,
+    progress: Progress = lambda done, end: None,
     trust: Trust = NOTHING,
 ) -> dict[str, dict[str, float]]:
     """`score_agreement` of a checkpoint of the run at `path`.
@@ -233,10 +227,11 @@ class _Scorer:
             whole = self._read(tensors, None)
             for choice, chosen in self._choices(batch, tensors, share, equal).items():
                 (read,) = self._without(batch, tensors, whole, [chosen.selections])
-                # top-k ranks the tokens as the policy does; its values are copied below.
-                by_share = (
-                    None if choice == "top-k" else self._by_share(batch, tensors, whole, chosen)
-                )
+                by_share = {}
+                if choice != "top-k":  # it ranks as the policy does, whose values are copied below
+                    best = [_top(chosen.scores, batch.valid, part) for part in _ALL_SHARES]
+                    read_best = self._without(batch, tensors, whole, best)
+                    by_share = dict(zip(_ALL_SHARES, read_best, strict=True))
                 tallies[choice].add(batch, chosen.selections, chosen.scores, read, by_share)
             done += len(batch)
             progress(done, len(examples))
@@ -270,9 +265,7 @@ class _Scorer:
         for vectors, valid in zip(inputs, tensors.valid, strict=True):
             selection, chances = decide(self._models.policy, vectors, valid)
             selections.append(selection.cpu().numpy())
-            # The score is that of the likelier role. A policy without context scores repeated words
-            # equally: rounding keeps float noise from ordering them.
-            scores.append(chances.amax(1).double().cpu().numpy().round(_DECIMALS))
+            scores.append(word_scores(chances))
         return _Chosen(selections, scores)
 
     def _choices(
@@ -286,7 +279,7 @@ class _Scorer:
             top = _Chosen(_top(policy.scores, batch.valid, equal), policy.scores)
             chosen = {"policy": policy, "top-k": top}
             moved = [
-                moved_at_random(original, valid, self._noise("moved", batch, slot))
+                shuffled_selection(original, valid, self._noise("moved", batch, slot))
                 for slot, (original, valid) in enumerate(
                     zip((policy if share is None else top).selections, batch.valid, strict=True)
                 )
@@ -335,13 +328,6 @@ class _Scorer:
         chosen = None if selections is None else to_tensors(selections, self._device)
         logits = self._models.classifier(tensors.tokens, tensors.valid, chosen, tensors.marks)
         return torch.softmax(logits.double(), -1).cpu().numpy()
-
-    def _by_share(
-        self, batch: Batch, tensors: TensorBatch, whole: Array, chosen: _Chosen
-    ) -> dict[float, Probabilities]:
-        shares = sorted({*_SHARES, *BUDGETS})
-        best = [_top(chosen.scores, batch.valid, share) for share in shares]
-        return dict(zip(shares, self._without(batch, tensors, whole, best), strict=True))
 
 
 def _top(scores: Sequence[Array], valid: Sequence[Array], share: float) -> list[Array]:
@@ -393,16 +379,17 @@ class Tally:
         selections: Sequence[Array],
         scores: Sequence[Array],
         read: Probabilities,
-        by_share: Mapping[float, Probabilities] | None,
+        by_share: Mapping[float, Probabilities],
     ) -> None:
         """Add a batch.
 
         Args:
             selections: S x bool [B, 2, N_s]. scores: S x [B, N_s], which rank the tokens.
-            read: from these selections. by_share: from the top tokens by score, for each share.
+            read: from these selections. by_share: from the top tokens by score, for each share;
+                empty to leave it out.
         """
         self._predictions(batch.labels, read)
-        if by_share is not None:
+        if by_share:
             self._faithfulness("aopc", [by_share[p] for p in _SHARES], read.whole.argmax(1))
             self._faithfulness("budget", [by_share[p] for p in BUDGETS], batch.labels)
         for row in range(len(batch)):
@@ -477,7 +464,7 @@ class Tally:
         """Compare with each annotator, and annotators with each other."""
         count = int(annotations.max(initial=0)).bit_length()
         maps = [(annotations >> k & 1).astype(bool) for k in range(count)]
-        areas = [area for one in maps if (area := roc_area(scores, one)) is not None]
+        areas = [area for one in maps if (area := roc_auc(scores, one)) is not None]
         f1 = [score[2] for one in maps if (score := document_scores(kept, one)) is not None]
         if areas and f1:
             self._values["similarity"].append(float(np.mean(areas)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -124,11 +124,23 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
 
 
 def config_differences(groups: Sequence[Group]) -> list[tuple[str, list[str]]]:
-    """Dotted keys whose values differ between groups, with each group's value; without seeds."""
+    """The keys of `setting_rows` whose values differ between groups."""
+    return [(key, values) for key, values, differ in setting_rows(groups, json.dumps) if differ]
+
+
+def setting_rows(
+    groups: Sequence[Group], form: Callable[[Any], str]
+) -> list[tuple[str, list[str], bool]]:
+    """Dotted keys, the value that each group has (`-` for none), and whether the values differ.
+
+    Seeds are left out.
+    """
     flat = [dict(flat_settings(group.runs[0].config)) for group in groups]
-    keys = [key for key in dict.fromkeys(key for own in flat for key in own) if key != "seed"]
-    shown = [(key, [json.dumps(own[key]) if key in own else "-" for own in flat]) for key in keys]
-    return [(key, values) for key, values in shown if len(set(values)) > 1]
+    rows = []
+    for key in dict.fromkeys(key for own in flat for key in own if key != "seed"):
+        values = [form(own[key]) if key in own else "-" for own in flat]
+        rows.append((key, values, len(set(values)) > 1))
+    return rows
 
 
 def flat_settings(node: Any, prefix: str = "") -> list[tuple[str, Any]]:
@@ -149,23 +161,22 @@ def flat_settings(node: Any, prefix: str = "") -> list[tuple[str, Any]]:
 def main_score(groups: Sequence[Group], split: str) -> tuple[str, dict[str, str]] | None:
     """The metric to compare groups by, and the mode of each group; None if they share none."""
     modes: dict[str, str] = {}
-    shared: set[str] | None = None
+    measured: list[set[str]] = []
     for group in groups:
         scores = [(run.report or {}).get("splits", {}).get(split, {}) for run in group.finished()]
         mode = next((m for m in _MODES if scores and all(m in own for own in scores)), None)
         if mode is None:
             return None
         modes[group.name] = mode
-        for own in scores:
-            names = {name for name, value in own[mode].items() if is_number(value)}
-            shared = names if shared is None else shared & names
+        measured += [{n for n, value in own[mode].items() if is_number(value)} for own in scores]
+    shared = set.intersection(*measured) if measured else set()
     chosen_by = (
         run.config.get("evaluation", {}).get("best_metric")
         for group in groups[:1]
         for run in group.runs
     )
     named = (*chosen_by, *leading_measures(), *all_measures())
-    metric = next((name for name in named if name in (shared or ())), None)
+    metric = next((name for name in named if name in shared), None)
     return None if metric is None else (metric, modes)
 
 
@@ -173,7 +184,14 @@ def paired(
     first: Group, other: Group, split: str, metric: str, modes: Mapping[str, str]
 ) -> Difference:
     """Difference of a group from the first, over the seeds that both have finished."""
-    values = [_by_seed(group, split, metric, modes[group.name]) for group in (first, other)]
+    values = [
+        {
+            run.seed: float(run.report["splits"][split][modes[group.name]][metric])
+            for run in group.runs
+            if run.report is not None
+        }
+        for group in (first, other)
+    ]
     seeds = tuple(sorted(set(values[0]) & set(values[1])))
     gaps = np.array([values[1][seed] - values[0][seed] for seed in seeds])
     mean = float(gaps.mean()) if len(gaps) else None
@@ -184,14 +202,6 @@ def paired(
             t_test = float(stats.ttest_1samp(gaps, 0.0).pvalue)
     lower = find_measure(metric).lower_is_better
     return Difference(other.name, metric, seeds, mean, t_test, permutation, lower)
-
-
-def _by_seed(group: Group, split: str, metric: str, mode: str) -> dict[int, float]:
-    return {
-        run.seed: float(run.report["splits"][split][mode][metric])
-        for run in group.finished()
-        if run.report is not None
-    }
 
 
 def _sign_flips(gaps: np.ndarray[Any, np.dtype[np.float64]]) -> float:

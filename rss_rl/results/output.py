@@ -15,7 +15,7 @@ import numpy as np
 
 from rss_rl.durable import disk_errors, replacing
 from rss_rl.metrics.measures import find_measure, format_measure
-from rss_rl.results.summary import Spread
+from rss_rl.results.summary import Spread, spread_text
 from rss_rl.types import Array
 
 if TYPE_CHECKING:
@@ -52,17 +52,14 @@ def csv_text(records: Sequence[Mapping[str, Any]], header: Sequence[str] = ()) -
 
 
 def format_spread(found: Spread | None, scale: float, places: int | None = None) -> str:
-    """Mean and, over several runs, standard deviation in brackets; `scale` 100 for percent.
+    """`spread_text` of numbers; `scale` 100 for percent.
 
     Args:
         places: decimals; default one for percent, else four.
     """
-    if found is None:
-        return NONE
     if places is None:
         places = 1 if scale > 1 else 4
-    mean = f"{scale * found.mean:.{places}f}"
-    return mean if found.deviation is None else f"{mean} ({scale * found.deviation:.{places}f})"
+    return spread_text(found, lambda value: f"{scale * value:.{places}f}")
 
 
 def describe_scores(scores: Mapping[str, float], separator: str = "  ") -> str:

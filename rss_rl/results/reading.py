@@ -97,10 +97,10 @@ class _Read:
     for classes; the last four None without a trained classifier."""
 
     kept: list[Array]
-    predicted: Array | None
-    errors: Array | None
-    confidence: Array | None
-    margin: Array | None
+    predicted: Array | None = None
+    errors: Array | None = None
+    confidence: Array | None = None
+    margin: Array | None = None
 
 
 def read_split(path: Path, split: str, *, trust: Trust = NOTHING) -> Reading:
@@ -139,7 +139,7 @@ class _Reader:
                     counts[row] += np.bincount(ids[indices], minlength=len(vocabulary))
             order.append(batch.rows)
             columns.append((found.errors, found.confidence, found.margin))
-        joined = [_joined(found) for found in zip(*columns, strict=True)]
+        joined = [None if c[0] is None else np.concatenate(c) for c in zip(*columns, strict=True)]
         chosen = _choose(np.concatenate(order), *joined)
         words = tuple(
             WordCount(vocabulary[index], int(counts[0, index]), int(counts[1, index]))
@@ -164,12 +164,12 @@ class _Reader:
             selections = [valid[:, None].expand(-1, ROLES, -1) for valid in tensors.valid]
         kept = [selection.any(1).cpu().numpy() for selection in selections]
         if not self._config.predicts:
-            return _Read(kept, None, None, None, None)
+            return _Read(kept)
         classifier = self._models.classifier
         logits = classifier(tensors.tokens, tensors.valid, selections, tensors.marks)
         predicted = classifier.predict(logits).float().cpu().numpy()
         if batch.labels.dtype == np.float32:
-            return _Read(kept, predicted, np.abs(predicted - batch.labels), None, None)
+            return _Read(kept, predicted, np.abs(predicted - batch.labels))
         best = torch.softmax(logits.double(), -1).topk(min(2, logits.shape[1]), -1).values
         confidence = best[:, 0].cpu().numpy()
         margin = (best[:, 0] - best[:, -1]).cpu().numpy()
@@ -192,11 +192,6 @@ class _Reader:
                 None if predicted is None else _name(labels, batch, words, float(predicted)),
                 None if found.confidence is None else float(found.confidence[0]),
             )
-
-
-def _joined(parts: Sequence[Array | None]) -> Array | None:
-    found = [part for part in parts if part is not None]
-    return np.concatenate(found) if found else None
 
 
 def _choose(

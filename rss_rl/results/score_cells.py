@@ -1,12 +1,13 @@
-"""Table cells for scores."""
+"""Table cells for scores, and for measures of the agreement with people."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rss_rl.metrics.measures import find_measure, format_measure, in_order, task_measures
-from rss_rl.results.summary import Spread
+from rss_rl.results.summary import Spread, spread_text
 
 MODE_NAMES = {
     "all": "all tokens",
@@ -17,6 +18,32 @@ MODE_NAMES = {
 _UNSHOWN = {"reward"}
 """Measures left out of tables: redundant next to the loss and the share kept."""
 
+AGREEMENT_LABELS = {
+    "accuracy": "accuracy",
+    "accuracy_all": "reading all",
+    "kept": "kept",
+    "token_precision": "precision",
+    "token_recall": "recall",
+    "token_f1": "token F1",
+    "iou_f1": "IOU F1",
+    "auprc": "AUPRC",
+    "budget_token_f1": "token F1 at budgets",
+    "count_token_f1": "token F1 at people's count",
+    "budget_iou_f1": "IOU F1 at budgets",
+    "count_iou_f1": "IOU F1 at people's count",
+    "comprehensiveness": "compr.",
+    "sufficiency": "suff.",
+    "aopc_comprehensiveness": "AOPC compr.",
+    "aopc_sufficiency": "AOPC suff.",
+    "budget_comprehensiveness": "compr. at budgets",
+    "budget_sufficiency": "suff. at budgets",
+    "similarity": "similarity",
+    "people_similarity": "people's",
+    "annotator_f1": "annotator F1",
+    "people_f1": "people's F1",
+}
+_AGREEMENT_SHARES = {"accuracy", "accuracy_all", "kept"}
+
 
 def score_columns(scores: Iterable[Mapping[str, Any]]) -> list[str]:
     """The columns of a table of scores: all measures that occur."""
@@ -26,21 +53,20 @@ def score_columns(scores: Iterable[Mapping[str, Any]]) -> list[str]:
     return in_order(found - hidden)
 
 
-def _format_spread(name: str, found: Spread | None) -> str:
-    """Mean and, over several runs, standard deviation in brackets."""
-    if found is None:
-        return "-"
-    mean = format_measure(name, found.mean)
-    return mean if found.deviation is None else f"{mean} ({format_measure(name, found.deviation)})"
-
-
 def summary_cells(
     first: str, rows: Sequence[tuple[str, str, Mapping[str, Spread]]]
 ) -> tuple[list[str], list[list[str]]]:
     """Header and body of a table of spreads; `first` is the first column's heading."""
     names = score_columns(scores for _, _, scores in rows)
-    body = [
-        [name, MODE_NAMES.get(mode, mode), *(_format_spread(n, scores.get(n)) for n in names)]
-        for name, mode, scores in rows
-    ]
+    body = []
+    for name, mode, scores in rows:
+        cells = (spread_text(scores.get(n), partial(format_measure, n)) for n in names)
+        body.append([name, MODE_NAMES.get(mode, mode), *cells])
     return [first, "selection", *(find_measure(n).label for n in names)], body
+
+
+def format_agreement(name: str, value: float | None) -> str:
+    """A value as shown in tables; `-` for None."""
+    if value is None:
+        return "-"
+    return f"{value:.1%}" if name in _AGREEMENT_SHARES else f"{value:.3f}"

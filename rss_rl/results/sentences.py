@@ -42,13 +42,13 @@ def kept_warning(report: Mapping[str, Any], asked: float | None) -> str | None:
     if kept is None:
         return None
     collapsed = not _COLLAPSED < kept < 1 - _COLLAPSED
-    if asked is None and collapsed:
+    if asked is None:
         return (
             f"the policy keeps {kept:.1%} of dev's words, so it does not select. Set a target:"
             " reward.target_share=0.3 (--keep 0.3)"
+            if collapsed
+            else None
         )
-    if asked is None:
-        return None
     if abs(kept - asked) > _FAR_FROM_SHARE or (collapsed and _COLLAPSED < asked < 1 - _COLLAPSED):
         return (
             f"the policy keeps {kept:.1%} of dev's words; {asked:.0%} were asked for. Train "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rss_rl.errors import CheckpointError
@@ -36,6 +36,14 @@ def spread(values: Sequence[float]) -> Spread:
     """
     deviation = statistics.stdev(values) if len(values) > 1 else None
     return Spread(statistics.fmean(values), deviation)
+
+
+def spread_text(found: Spread | None, form: Callable[[float], str]) -> str:
+    """Mean and, over several runs, standard deviation in brackets; `-` for None."""
+    if found is None:
+        return "-"
+    mean = form(found.mean)
+    return mean if found.deviation is None else f"{mean} ({form(found.deviation)})"
 
 
 def summarise(reports: Sequence[Mapping[str, Any]]) -> Summary:

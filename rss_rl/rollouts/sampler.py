@@ -96,7 +96,7 @@ class Sampler:
             if job.thresholded:
                 thresholded = parts.by_sentence[job.selections * len(batch) :]
         flipped: tuple[Array, ...] = ()
-        if job.scored and self._by_bit is not None and self._by_bit.pays_flips:
+        if job.scored and self._by_bit is not None and self._by_bit.needs_flips:
             roles = drawn_roles(self._models.policy, embedded[0], tensors.valid[0])
             flipped = flip_rewards(self._reward, batch, selections, roles)
         return Rollout(

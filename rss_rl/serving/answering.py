@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from rss_rl.errors import ConfigError, DataError
-from rss_rl.inference.explanation import Explanation
 from rss_rl.inference.kept_words import keep_share, keep_words
 from rss_rl.inference.model import Encoded, Model
 from rss_rl.pages.explanation import about, text_titles
@@ -18,20 +17,19 @@ from rss_rl.serving.payloads import Ask, Asked, Limits, Problem
 
 def runs_shown(models: Mapping[str, Model]) -> dict[str, Any]:
     """Answer of `GET /runs`."""
-    return {"runs": [_shown(name, model) for name, model in models.items()]}
-
-
-def _shown(name: str, model: Model) -> dict[str, Any]:
-    labels = model.labels
-    return {
-        "name": name,
-        "about": about(model),
-        "kind": labels.kind,
-        "texts": text_titles(labels, model.inputs.sentences),
-        "selects": model.selects,
-        "low": labels.low,
-        "high": labels.high,
-    }
+    runs = [
+        {
+            "name": name,
+            "about": about(model),
+            "kind": model.labels.kind,
+            "texts": text_titles(model.labels, model.inputs.sentences),
+            "selects": model.selects,
+            "low": model.labels.low,
+            "high": model.labels.high,
+        }
+        for name, model in models.items()
+    ]
+    return {"runs": runs}
 
 
 def run_asked(models: Mapping[str, Model], ask: Ask) -> str:
@@ -56,33 +54,30 @@ def answer_example(model: Model, asked: Asked, field: str, limits: Limits) -> di
         Problem: 422 or 413, with the field.
         ResourceError: not enough memory.
     """
-    return _explain(model, asked, field, limits).to_dict()
-
-
-def _explain(model: Model, asked: Asked, field: str, limits: Limits) -> Explanation:
-    for number, text in enumerate(asked.texts):
-        if len(text) > limits.characters:  # before tokenisation, which can take seconds
-            place = f"{field}.texts.{number}"
-            what = f"{len(text):,} characters, at most {limits.characters:,}"
-            raise Problem(413, f"{place}: {what}", place)
+    for number, text in enumerate(asked.texts):  # before tokenisation, which can take seconds
+        _check_length(len(text), limits.characters, "characters", f"{field}.texts.{number}")
     try:
         encoded = model.encode(asked.texts, f"{field}.texts")
     except DataError as error:
         raise Problem(422, str(error), f"{field}.texts") from error
     for number, ids in enumerate(encoded.ids):
-        if len(ids) > limits.words:
-            place = f"{field}.texts.{number}"
-            raise Problem(413, f"{place}: {len(ids):,} words, at most {limits.words:,}", place)
+        _check_length(len(ids), limits.words, "words", f"{field}.texts.{number}")
     if asked.keep is not None:
         _check_keep(asked.keep, encoded, f"{field}.keep")
         masks = [np.array([bits], bool) for bits in asked.keep]
-        return model.read([encoded], change=partial(keep_words, keep=masks))[0]
+        return model.read([encoded], change=partial(keep_words, keep=masks))[0].to_dict()
     if asked.share is not None:
         try:
-            return model.read([encoded], change=partial(keep_share, share=asked.share))[0]
+            keep = partial(keep_share, share=asked.share)
+            return model.read([encoded], change=keep)[0].to_dict()
         except ConfigError as error:
             raise Problem(422, f"{field}.share: {error}", f"{field}.share") from error
-    return model.read([encoded])[0]
+    return model.read([encoded])[0].to_dict()
+
+
+def _check_length(length: int, most: int, unit: str, field: str) -> None:
+    if length > most:
+        raise Problem(413, f"{field}: {length:,} {unit}, at most {most:,}", field)
 
 
 def _check_keep(keep: list[list[bool]], encoded: Encoded, field: str) -> None:
@@ -92,5 +87,4 @@ def _check_keep(keep: list[list[bool]], encoded: Encoded, field: str) -> None:
     for number, (bits, ids) in enumerate(zip(keep, encoded.ids, strict=True)):
         if len(bits) != len(ids):
             place = f"{field}.{number}"
-            message = f"{place}: {len(bits)} values for {len(ids)} words"
-            raise Problem(422, message, place)
+            raise Problem(422, f"{place}: {len(bits)} values for {len(ids)} words", place)

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -61,12 +61,12 @@ def make_app(
     limits = Limits() if limits is None else limits
     turns = _Turns(limits)
     routes = [
-        Route("/", _constant(filled("serve.html", version=VERSION), "text/html")),
-        Route("/page.css", _constant(_joined("look.css", "words.css", "serve.css"), "text/css")),
-        Route("/page.js", _constant(_joined("theme.js", "serve.js"), "text/javascript")),
-        Route("/health", _fixed({"status": "ok"})),
-        Route("/schema", _fixed(openapi(limits))),
-        Route("/runs", _fixed(runs_shown(models))),
+        Route("/", _always(filled("serve.html", version=VERSION), HTMLResponse)),
+        Route("/page.css", _joined("text/css", "look.css", "words.css", "serve.css")),
+        Route("/page.js", _joined("text/javascript", "theme.js", "words.js", "serve.js")),
+        Route("/health", _always({"status": "ok"})),
+        Route("/schema", _always(openapi(limits))),
+        Route("/runs", _always(runs_shown(models))),
         Route("/predict", partial(_predict, models, limits, turns), methods=["POST"]),
     ]
     handlers: dict[Any, Any] = {
@@ -137,22 +137,18 @@ async def _body(request: Request, limits: Limits) -> bytes:
     return bytes(found)
 
 
-def _constant(text: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(_: Request) -> Response:
-        return Response(text, media_type=kind)
+def _always(
+    content: Any, answer: Callable[..., Response] = JSONResponse
+) -> Callable[[Request], Awaitable[Response]]:
+    async def respond(_: Request) -> Response:
+        return answer(content)
 
-    return answer
-
-
-def _fixed(data: dict[str, Any]) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(_: Request) -> Response:
-        return JSONResponse(data)
-
-    return answer
+    return respond
 
 
-def _joined(*names: str) -> str:
-    return "".join(asset(name) for name in names)
+def _joined(kind: str, *names: str) -> Callable[[Request], Awaitable[Response]]:
+    text = "".join(asset(name) for name in names)
+    return _always(text, partial(Response, media_type=kind))
 
 
 def _refusal(status: int, message: str, field: str = "") -> JSONResponse:

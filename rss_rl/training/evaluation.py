@@ -27,7 +27,7 @@ from rss_rl.envs.shares import kept_shares
 from rss_rl.metrics.protocol import Metric, MetricSetup, Scored
 from rss_rl.metrics.run_metrics import RunMetrics
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
-from rss_rl.ops.rationale_overlap import moved_at_random
+from rss_rl.ops.rationale_overlap import shuffled_selection
 from rss_rl.rollouts.reward import build_reward
 from rss_rl.rollouts.snapshot import Models, inference
 from rss_rl.seeding import keyed_uniforms, stream_key
@@ -188,5 +188,5 @@ class _Evaluator:
         moved = []
         for slot, (selection, valid) in enumerate(zip(selections, batch.valid, strict=True)):
             uniforms = self._uniforms(purpose, batch.rows, slot, (1, 1, valid.shape[1]))[0, :, 0]
-            moved.append(moved_at_random(selection, valid, uniforms))
+            moved.append(shuffled_selection(selection, valid, uniforms))
         return moved

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rss_rl.ops.grouping import (
-    first_places,
+    first_positions,
     group_counts,
     group_sums,
     padded_groups,
@@ -55,12 +55,12 @@ def test_regrouped_tokens_are_those_of_the_group_in_their_order(
 
 
 @given(shape=SHAPES)
-def test_first_places_sums_and_padding(shape: tuple[int, int, int]) -> None:
+def test_first_positions_sums_and_padding(shape: tuple[int, int, int]) -> None:
     marks, keep = draw(shape)
     counts = group_counts(marks)
     present = present_groups(counts)
     values = torch.from_numpy(np.random.default_rng(shape[2]).normal(size=tuple(marks.shape)))
-    sums, first = group_sums(values, marks, present), first_places(marks, present)
+    sums, first = group_sums(values, marks, present), first_positions(marks, present)
     grouped = regroup(keep, marks, counts)
     labelled = torch.stack([grouped.example, grouped.number], 1).double() + 1
     padded = padded_groups(labelled, grouped, present)

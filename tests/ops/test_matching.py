@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rss_rl.ops import matching
-from rss_rl.ops.matching import MATCH_SIZE, Sequences, beside, best_matches
+from rss_rl.ops.matching import MATCH_SIZE, Sequences, best_matches, cross_features
 
 E = 4
 lengths = st.lists(st.integers(0, 5), min_size=1, max_size=4)
@@ -48,7 +48,7 @@ def twin(of: Sequences, other: Sequences) -> np.ndarray:
 def test_it_equals_the_loop(ours: list[int], seed: int, data: st.DataObject) -> None:
     theirs = data.draw(st.lists(st.integers(0, 5), min_size=len(ours), max_size=len(ours)))
     of, other = sequences(ours, seed=seed), sequences(theirs, seed=seed + 1)
-    np.testing.assert_allclose(beside(of, other).numpy(), twin(of, other), atol=1e-12)
+    np.testing.assert_allclose(cross_features(of, other).numpy(), twin(of, other), atol=1e-12)
 
 
 @pytest.mark.parametrize("at_a_time", [1, 7, 40])
@@ -63,22 +63,22 @@ def test_pieces_are_the_whole(at_a_time: int, monkeypatch: pytest.MonkeyPatch) -
 def test_alone_is_as_in_a_padded_batch() -> None:
     counts, others = [5, 2, 9], [1, 6, 3]
     of, other = sequences(counts, seed=4), sequences(others, seed=5)
-    together = beside(of, other)
+    together = cross_features(of, other)
     for row, (n, m) in enumerate(zip(counts, others, strict=True)):
         mine = Sequences(*(part[row : row + 1, :n] for part in of))
         their = Sequences(*(part[row : row + 1, :m] for part in other))
-        np.testing.assert_allclose(together[row, :n], beside(mine, their)[0], atol=1e-14)
+        np.testing.assert_allclose(together[row, :n], cross_features(mine, their)[0], atol=1e-14)
         assert (together[row, n:] == 0).all()
 
 
 def test_nothing_beside_it_says_nothing() -> None:
     of = sequences([3, 1], seed=6)
     for other in (sequences([0, 0], seed=7), sequences([0, 0], seed=7, width=4)):
-        result = beside(of, other)
+        result = cross_features(of, other)
         assert (result[..., E:] == 0).all()
         np.testing.assert_array_equal(result[..., :E], of.vectors * of.keep[..., None])
     empty = Sequences(*(part[:0] for part in of))
-    assert beside(empty, empty).shape == (0, 3, 3 * E + MATCH_SIZE)
+    assert cross_features(empty, empty).shape == (0, 3, 3 * E + MATCH_SIZE)
 
 
 def test_autocast_changes_no_bit() -> None:
@@ -86,15 +86,15 @@ def test_autocast_changes_no_bit() -> None:
         Sequences(one.tokens, one.vectors.float(), one.keep)
         for one in (sequences([6, 3], seed=8), sequences([2, 5], seed=9))
     )
-    plain = beside(of, other)
+    plain = cross_features(of, other)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(beside(of, other), plain)
+        assert torch.equal(cross_features(of, other), plain)
 
 
 def test_what_does_not_fit_is_refused() -> None:
     of, other = sequences([3, 1], seed=0), sequences([2, 2, 2], seed=1)
     with pytest.raises(ValueError, match="beside"):
-        beside(of, other)
+        cross_features(of, other)
     for wrong in (
         of._replace(keep=of.keep.double()),
         of._replace(tokens=of.tokens[:, :1]),

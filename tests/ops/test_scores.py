@@ -83,6 +83,11 @@ def test_area_under_roc_is_the_share_of_pairs_in_order(scored: list[tuple[int, b
     assert found == pytest.approx(sum(pairs) / len(pairs))
 
 
+def test_area_under_roc_needs_a_score_for_each_example() -> None:
+    with pytest.raises(ValueError, match="one score for each"):
+        roc_auc(np.zeros(3), np.array([True, False]))
+
+
 def test_what_an_unbalanced_split_hides() -> None:
     """Always the commonest class: accuracy .9, and nothing else says that it is good."""
     gold = np.array([0] * 90 + [1] * 10)

@@ -61,7 +61,7 @@ class Centred:
 class Signs:
     """Half the difference of reward from its mean, towards the bits drawn."""
 
-    pays_flips = False
+    needs_flips = False
 
     def spread(self, uniforms: Tensor) -> Tensor:
         return uniforms
@@ -126,7 +126,7 @@ def test_what_it_declares_is_what_it_is() -> None:
         build_estimator(configured("NEITHER").estimator, 4)
     with pytest.raises(ConfigError, match=r"is not a LogProbEstimator: it has no `advantages`"):
         build_estimator(configured("OTHER").estimator, 4)
-    with pytest.raises(ConfigError, match="pays_flips is False"):
+    with pytest.raises(ConfigError, match="needs_flips is False"):
         build_estimator(configured("FLIPS").estimator, 4)
 
 

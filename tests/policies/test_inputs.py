@@ -10,7 +10,7 @@ import torch
 
 from rss_rl.config import PolicyConfig, parse_section
 from rss_rl.errors import ConfigError
-from rss_rl.ops.matching import Sequences, beside
+from rss_rl.ops.matching import Sequences, cross_features
 from rss_rl.policies.inputs import check_reads, input_size, policy_inputs
 from rss_rl.testing import check_policy
 
@@ -47,8 +47,8 @@ def test_an_example_is_shown_as_each_sentence_beside_the_others() -> None:
         Sequences(ids, embedding(ids), keep) for ids, keep in ((a, keep_a), (b, keep_b))
     )
     shown = policy_inputs(small.policy(), embedding, (a, b), (keep_a, keep_b), "example")
-    assert torch.equal(shown[0], beside(first, second))
-    assert torch.equal(shown[1], beside(second, first))
+    assert torch.equal(shown[0], cross_features(first, second))
+    assert torch.equal(shown[1], cross_features(second, first))
     assert {part.shape[-1] for part in shown} == {input_size("example", small.EMBEDDING)}
 
 
@@ -60,8 +60,8 @@ def test_of_more_sentences_all_the_others_are_read() -> None:
     tokens, valid = zip(*slots, strict=True)
     shown = policy_inputs(small.policy(), embedding, tokens, valid, "example")
     others = Sequences(*(torch.cat(parts, 1) for parts in zip(first, third, strict=True)))
-    assert torch.equal(shown[1], beside(second, others))
-    assert not torch.equal(shown[1], beside(second, first))
+    assert torch.equal(shown[1], cross_features(second, others))
+    assert not torch.equal(shown[1], cross_features(second, first))
 
 
 def test_only_the_other_sentence_of_the_same_example_matters() -> None:

@@ -429,6 +429,6 @@ def test_of_a_pair_a_text_without_a_mark_does_not_count() -> None:
         labels = np.zeros(3, dtype=np.int64)
         batch = Batch(np.arange(3), tokens, (valid,) * slots, labels, rationale)
         read = Probabilities(even, even, even)
-        tally.add(batch, [kept, kept][:slots], [scores, scores][:slots], read, None)
+        tally.add(batch, [kept, kept][:slots], [scores, scores][:slots], read, {})
         found.append(tally.metrics())
     assert found[0] == found[1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from rss_rl.components import Options
-from rss_rl.models.encoders.pooled import packed_at_the_door, source2token
+from rss_rl.models.encoders.pooled import encode_padded, source2token
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import Source2Token
 from rss_rl.ops.gated import gated_mean, union
@@ -33,7 +33,7 @@ class Source2TokenEncoder(nn.Module):
 
     def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         """See `Encoder`."""
-        return packed_at_the_door(self, embedded, valid, selection)
+        return encode_padded(self, embedded, valid, selection)
 
     def packed(self, words: Rows, tokens: Packed, roles: Tensor) -> Tensor:
         """See `PackedEncoder`."""

@@ -13,8 +13,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rss_rl.components import Options
-from rss_rl.models.directional import AttentionSettings, DirectionalAttention, each_of
-from rss_rl.models.encoders.pooled import packed_at_the_door, source2token
+from rss_rl.models.directional import AttentionSettings, DirectionalAttention, typed_directions
+from rss_rl.models.encoders.pooled import encode_padded, source2token
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import Source2Token
 from rss_rl.models.resa import ReSA
@@ -35,7 +35,7 @@ class DiSANEncoder(nn.Module):
 
     def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         """See `Encoder`."""
-        return packed_at_the_door(self, embedded, valid, selection)
+        return encode_padded(self, embedded, valid, selection)
 
     def packed(self, words: Rows, tokens: Packed, roles: Tensor) -> Tensor:
         """See `PackedEncoder`."""
@@ -50,7 +50,7 @@ class DiSANEncoder(nn.Module):
 
     def attending(self, selection: Tensor) -> tuple[Sequence[DirectionalAttention], Tensor]:
         """See `AttendingEncoder`; every kept token is head and dependent."""
-        return list(each_of(self.context.directions)), selection.any(0).expand(2, -1)
+        return list(typed_directions(self.context.directions)), selection.any(0).expand(2, -1)
 
 
 class DiSANOptions(Options):

@@ -18,7 +18,7 @@ def source2token(setup: EncoderSetup, size: int) -> Source2Token:
     return Source2Token(size, setup.activation, setup.dropout, backend=setup.backend)
 
 
-def packed_at_the_door(
+def encode_padded(
     encoder: PackedEncoder, embedded: Tensor, valid: Tensor, selection: Tensor
 ) -> Tensor:
     """Run an encoder of packed tokens on padded ones; see `Encoder`."""

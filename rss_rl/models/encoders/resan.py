@@ -11,14 +11,14 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor, nn
 
-from rss_rl.models.directional import DirectionalAttention, each_of
+from rss_rl.models.directional import DirectionalAttention, typed_directions
 from rss_rl.models.encoders.disan import (
     DiSANOptions,
     attention_settings,
     disa,
     disan_capabilities,
 )
-from rss_rl.models.encoders.pooled import packed_at_the_door, source2token
+from rss_rl.models.encoders.pooled import encode_padded, source2token
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import Source2Token
 from rss_rl.models.resa import ReSA
@@ -37,7 +37,7 @@ class ReSANEncoder(nn.Module):
 
     def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         """See `Encoder`."""
-        return packed_at_the_door(self, embedded, valid, selection)
+        return encode_padded(self, embedded, valid, selection)
 
     @property
     def shares_rows(self) -> bool:
@@ -61,7 +61,7 @@ class ReSANEncoder(nn.Module):
 
     def attending(self, selection: Tensor) -> tuple[Sequence[DirectionalAttention], Tensor]:
         """See `AttendingEncoder`."""
-        return list(each_of(self.resa.directions)), selection
+        return list(typed_directions(self.resa.directions)), selection
 
 
 class _ReSANOptions(DiSANOptions):

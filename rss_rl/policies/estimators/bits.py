@@ -10,12 +10,12 @@ from torch import Tensor
 from rss_rl.ops.estimators import BitRewards
 
 
-class OfBits(NamedTuple):
+class ComposedBitEstimator(NamedTuple):
     """See `BitEstimator`."""
 
     gradient: Callable[[BitRewards], Tensor]
     spread: Callable[[Tensor], Tensor]
-    pays_flips: bool
+    needs_flips: bool
 
 
 def unchanged(uniforms: Tensor) -> Tensor:

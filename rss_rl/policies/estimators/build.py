@@ -44,9 +44,9 @@ def build_estimator(config: EstimatorConfig, selections: int) -> Estimator:
             where=where,
             remedy="See rss_rl.policies.estimators.protocol",
         )
-    if isinstance(built, BitEstimator) and built.pays_flips != config.can("flips"):
+    if isinstance(built, BitEstimator) and built.needs_flips != config.can("flips"):
         raise ConfigError(
-            f"pays_flips is {built.pays_flips}, and the capability flips says otherwise",
+            f"needs_flips is {built.needs_flips}, and the capability flips says otherwise",
             where=where,
             remedy="Declare flips if it needs the rewards of flipped bits",
         )

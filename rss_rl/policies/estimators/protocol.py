@@ -56,11 +56,11 @@ class BitEstimator(Protocol):
 
     The policy must be a `FactorisedPolicy`, and the behaviour policy itself.
 
-    pays_flips  True = the environment also scores each selection with each bit flipped; such an
-                estimator declares the capability `flips`
+    needs_flips  True = the environment also scores each selection with each bit flipped; such an
+                 estimator declares the capability `flips`
     """
 
-    pays_flips: bool
+    needs_flips: bool
 
     def spread(self, uniforms: Tensor) -> Tensor:
         """The uniform numbers [K, B, 2, N] to draw from, given independent ones."""

@@ -20,6 +20,8 @@ from rss_rl.results.output import FREE_SPACE
 from rss_rl.results.tables.plan import MANIFEST, Fold
 from rss_rl.results.tables.spec import Table
 
+_GIVE_ROOT = "Give --data-root DIR, the directory with one folder for each dataset"
+
 
 class TableData:
     """Prepares missing data for a table's runs.
@@ -56,9 +58,7 @@ class TableData:
             folder = fold.dataset.folder and self._under_root(fold.dataset.folder)
             if folder and self._root and not self._root.is_dir():
                 raise DataError(
-                    "there is no such directory",
-                    where=str(self._root),
-                    remedy="Give --data-root DIR, the directory with one folder for each dataset",
+                    "there is no such directory", where=str(self._root), remedy=_GIVE_ROOT
                 )
 
     def prepare(self, fold: Fold) -> None:
@@ -129,11 +129,8 @@ class TableData:
         if is_static(Path(name)):
             return Path(name)
         if self._root is None:
-            raise DataError(
-                "the folder of the datasets is not given",
-                where=name,
-                remedy="Give --data-root DIR, the directory with one folder for each dataset",
-            )
+            what = "the folder of the datasets is not given"
+            raise DataError(what, where=name, remedy=_GIVE_ROOT)
         return Path(os.path.normpath(self._root / name))
 
 

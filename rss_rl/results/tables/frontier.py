@@ -128,7 +128,9 @@ def _settings(base: RunConfig, sweep: Sweep, policy: str) -> list[tuple[str, flo
 
 
 def _point(base: RunConfig, policy: str, what: str, value: float) -> dict[str, Any]:
-    component, options = find_component("policy", policy), _options(base, policy)
+    component = find_component("policy", policy)
+    known = component.options.model_fields
+    options = {name: value for name, value in base.policy.options.items() if name in known}
     row: dict[str, Any] = {
         "name": f"{_slug(policy)}-{what}-{value:g}",
         "label": f"{policy}, {what} {value:g}",
@@ -160,17 +162,16 @@ def _point(base: RunConfig, policy: str, what: str, value: float) -> dict[str, A
             "phases": _without_policy(base, policy),
         } | ({} if base.learner.estimator is None else {"learner.estimator": None})
     elif what == "share":
-        _check_steered(policy)
+        if not component.can("share"):
+            raise ConfigError(
+                f"policy '{policy}' does not support a target share",
+                where="--shares",
+                remedy="Give --costs too, which are for such policies, or leave out that policy",
+            )
         row["settings"]["reward.target_share"] = value
     else:
         row["settings"] |= {"reward.target_share": None, "reward.sparsity_cost": value}
     return row
-
-
-def _options(base: RunConfig, policy: str) -> dict[str, Any]:
-    """Options of the configuration's policy that `policy` also has."""
-    known = find_component("policy", policy).options.model_fields
-    return {name: value for name, value in base.policy.options.items() if name in known}
 
 
 def _learns_through_gates(base: RunConfig, policy: str) -> bool:
@@ -180,15 +181,6 @@ def _learns_through_gates(base: RunConfig, policy: str) -> bool:
     capabilities = component.all_capabilities()
     named = base.learner.estimator or EstimatorConfig(name=default_estimator(capabilities))
     return named.can("gates")
-
-
-def _check_steered(policy: str) -> None:
-    if not find_component("policy", policy).can("share"):
-        raise ConfigError(
-            f"policy '{policy}' does not support a target share",
-            where="--shares",
-            remedy="Give --costs too, which are for such policies, or leave out that policy",
-        )
 
 
 def _without_policy(base: RunConfig, policy: str) -> list[dict[str, Any]]:
@@ -208,8 +200,7 @@ def _without_policy(base: RunConfig, policy: str) -> list[dict[str, Any]]:
 
 def _all_tokens(base: RunConfig) -> dict[str, Any] | None:
     """The all-tokens row, with the same number of updates; None if that is not known."""
-    steps = [phase.steps for phase in base.phases]
-    if None in steps:
+    if base.updates is None:
         return None
     phase = {"name": "all", "supervised": True, "selection": "all"}
     return {
@@ -217,7 +208,7 @@ def _all_tokens(base: RunConfig) -> dict[str, Any] | None:
         "label": "all tokens",
         "settings": {
             "reward.target_share": None,
-            "phases": [phase | {"steps": sum(step for step in steps if step)}],
+            "phases": [phase | {"steps": base.updates}],
         },
     }
 

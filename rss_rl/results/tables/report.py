@@ -15,7 +15,7 @@ from rss_rl.results.tables.hparams import write_hparams
 from rss_rl.results.tables.plan import Plan
 from rss_rl.results.tables.results import RowResult, collect_results, finished_runs
 from rss_rl.results.tables.spec import heading, percent_scale
-from rss_rl.results.tables.timing import Timing, fresh_timings
+from rss_rl.results.tables.timing import fresh_timings
 from rss_rl.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -178,10 +178,8 @@ def _first_timed(results: Sequence[RowResult]) -> RowResult | None:
 
 
 def _seconds(result: RowResult, name: str) -> float | None:
-    timing: Timing | None = result.timing
-    if timing is None:
-        return None
-    return timing.epoch if name == "epoch" else timing.inference
+    """A measured time; `name` is `epoch` or `inference`."""
+    return None if result.timing is None else getattr(result.timing, name)
 
 
 def _time_ratio(result: RowResult, first: RowResult | None, name: str) -> float | None:
@@ -229,11 +227,10 @@ def _record(plan: Plan, result: RowResult, first: RowResult | None) -> dict[str,
     for metric in plan.table.metrics:
         scale = percent_scale(metric)
         name = f"{metric}_percent" if scale > 1 else metric
-        ours = result.metrics.get(metric)
-        record |= _columns(name, [None if v is None else scale * v for v in ours or (None, None)])
-        figure = result.row.figure(result.dataset.name, metric)
-        record |= _columns(f"{name}_published", figure or (None, None))
-    record |= _columns("kept", result.kept or (None, None))
+        ours = result.metrics.get(metric) or (None, None)
+        record |= _columns(name, [None if v is None else scale * v for v in ours])
+        record |= _columns(f"{name}_published", result.row.figure(result.dataset.name, metric))
+    record |= _columns("kept", result.kept)
     record["parameters"] = result.parameters
     record["parameters_published"] = _published_value(result, "parameters")
     for name in ("epoch", "inference"):
@@ -243,8 +240,9 @@ def _record(plan: Plan, result: RowResult, first: RowResult | None) -> dict[str,
     return record
 
 
-def _columns(name: str, pair: Sequence[float | None]) -> dict[str, float | None]:
-    return {name: pair[0], f"{name}_sd": pair[1]}
+def _columns(name: str, pair: Sequence[float | None] | None) -> dict[str, float | None]:
+    mean, deviation = pair or (None, None)
+    return {name: mean, f"{name}_sd": deviation}
 
 
 def runs_as_csv(plan: Plan) -> str:

@@ -6,7 +6,7 @@ dataset, row, row on that dataset: later ones win.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -36,10 +36,14 @@ def heading(metric: str) -> str:
     return find_measure(metric).label + (" %" if find_measure(metric).percent else "")
 
 
+def _require(name: str, known: Iterable[str], what: str) -> None:
+    names = list(known)
+    if name not in names:
+        raise ValueError(f"{what}{nearest(name, names)}")
+
+
 def _known(metric: str) -> str:
-    known = list(all_measures())
-    if metric not in known:
-        raise ValueError(f"no metric '{metric:.100}'{nearest(metric[:100], known)}")
+    _require(metric[:100], all_measures(), f"no metric '{metric:.100}'")
     return metric
 
 
@@ -156,24 +160,14 @@ class Table(Section):
     def _check_row(self, row: Row) -> None:
         known = [dataset.name for dataset in self.datasets]
         for name in (*(row.datasets or ()), *row.settings_on, *row.published):
-            if name not in known:
-                raise ValueError(
-                    f"row '{row.name}' names an unknown dataset '{name}'{nearest(name, known)}"
-                )
+            _require(name, known, f"row '{row.name}' names an unknown dataset '{name}'")
         for dataset in self.datasets:
-            bases = list(dataset.bases)
-            if self.trains(row, dataset) and row.base is not None and row.base not in bases:
-                raise ValueError(
-                    f"dataset '{dataset.name}' has no base '{row.base}' for row '{row.name}'"
-                    f"{nearest(row.base, bases)}"
-                )
+            if self.trains(row, dataset) and row.base is not None:
+                what = f"dataset '{dataset.name}' has no base '{row.base}' for row '{row.name}'"
+                _require(row.base, dataset.bases, what)
         for metric in (name for figures in row.published.values() for name in figures):
-            if metric not in (*self.metrics, *_EXTRA):
-                columns = [*self.metrics, *_EXTRA]
-                raise ValueError(
-                    f"row '{row.name}' publishes '{metric}', which is not a column"
-                    f"{nearest(metric, columns)}"
-                )
+            what = f"row '{row.name}' publishes '{metric}', which is not a column"
+            _require(metric, (*self.metrics, *_EXTRA), what)
         self._check_figures(row)
 
     def _check_figures(self, row: Row) -> None:

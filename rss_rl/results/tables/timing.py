@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -189,7 +190,6 @@ class _TimedRow:
         self._session = Session(
             config, prepared, self._learner, lambda: LocalRoles().backend(config, prepared, NO_LOG)
         )
-        self._updates_an_epoch = self._session.updates_per_epoch
         self._update_s: list[float] = []
         self._inference_s: list[float] = []
 
@@ -209,12 +209,8 @@ class _TimedRow:
 
     def timing(self) -> Timing:
         """The recorded times."""
-        return Timing(
-            tuple(self._update_s),
-            tuple(self._inference_s),
-            self._updates_an_epoch,
-            identity(self._run),
-        )
+        epoch = self._session.updates_per_epoch
+        return Timing(tuple(self._update_s), tuple(self._inference_s), epoch, identity(self._run))
 
     def close(self) -> None:
         """Release the sampler."""
@@ -222,9 +218,7 @@ class _TimedRow:
 
 
 def measure(
-    runs: Sequence[PlannedRun],
-    *,
-    stop: Callable[[], bool] = lambda: False,
+    runs: Sequence[PlannedRun], *, stop: Callable[[], bool] = lambda: False
 ) -> dict[str, Timing] | None:
     """Time finished runs of one fold, one of each row; None if stopped.
 
@@ -232,23 +226,21 @@ def measure(
         RssError: a run cannot be opened.
     """
     prepared = open_prepared(runs[0].fold.prepared)
-    contenders = {run.row.name: _TimedRow(run, prepared) for run in runs}
+    rows = {run.row.name: _TimedRow(run, prepared) for run in runs}
+    # Training first, since samplers and learner share the memory of the weights.
+    turns: list[Callable[[_TimedRow], None]]
+    turns = [lambda row: row.train(_WARM_UPDATES, counts=False)]
+    turns += [lambda row: row.train(_UPDATES, counts=True)] * _TURNS
+    turns += [_TimedRow.infer] * _PASSES
     try:
-        for turn in range(_TURNS + 1):
-            for contender in contenders.values():
-                if stop():
-                    return None
-                contender.train(_UPDATES if turn else _WARM_UPDATES, counts=turn > 0)
-        # After training, since samplers and learner share the memory of the weights.
-        for _ in range(_PASSES):
-            for contender in contenders.values():
-                if stop():
-                    return None
-                contender.infer()
+        for turn, row in product(turns, rows.values()):
+            if stop():
+                return None
+            turn(row)
     finally:
-        for contender in contenders.values():
-            contender.close()
-    return {name: contender.timing() for name, contender in contenders.items()}
+        for row in rows.values():
+            row.close()
+    return {name: row.timing() for name, row in rows.items()}
 
 
 def machine() -> dict[str, Any]:

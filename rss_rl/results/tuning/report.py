@@ -113,8 +113,9 @@ def _markdown(
         _influence_table(found),
         _influence_notes(study),
     ]
-    if failures := _failures(records):
-        parts += ["## Failed trials", failures]
+    failures = [f"- trial {r.number}: {r.reason}" for r in records if r.state == "failed"]
+    if failures:
+        parts += ["## Failed trials", "\n".join(failures)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -138,32 +139,22 @@ def _table(study: Study, records: Sequence[TrialRecord]) -> str:
         name = f"{record.number} (as it is)" if record.number == 0 else str(record.number)
         cells = [name, _STATES.get(record.state, record.state)]
         cells += [output.NONE] * 3 if last is None else _cells(last, metric)
-        values = (_short(value_of(study.base, record, key)) for key in keys)
+        values = (value_of(study.base, record, key) for key in keys)
+        values = (f"{v:.4g}" if isinstance(v, float) else text_of(v) for v in values)
         body.append([*cells, f"{record.core_s:.0f}", *values])
     return output.markdown_table([*header, *(f"`{key}`" for key in keys)], body)
 
 
 def _cells(point: Point, metric: BestMetric) -> list[str]:
-    shown = output.NONE if point.best is None else _figure(point.best, metric.name)
-    missed = "*" if _misses(point, metric) else ""
-    return [shown, f"{100 * point.best_kept:.1f}{missed}", str(point.progress)]
-
-
-def _misses(point: Point, metric: BestMetric) -> bool:
-    """Whether the target share was missed: only then is merit below the metric's value."""
-    if point.best is None:
-        return False
-    better = -point.best if metric.lower_is_better else point.best
-    return point.merit < better - _ROUNDING
-
-
-def _figure(value: float, metric: str) -> str:
-    scale = percent_scale(metric)
-    return f"{scale * value:.{1 if scale > 1 else find_measure(metric).places}f}"
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else text_of(value)
+    best, missed = output.NONE, ""
+    if point.best is not None:
+        scale = percent_scale(metric.name)
+        places = 1 if scale > 1 else find_measure(metric.name).places
+        best = f"{scale * point.best:.{places}f}"
+        # Only with a missed target share is merit below the metric's value.
+        better = -point.best if metric.lower_is_better else point.best
+        missed = "*" if point.merit < better - _ROUNDING else ""
+    return [best, f"{100 * point.best_kept:.1f}{missed}", str(point.progress)]
 
 
 def _notes(study: Study, records: Sequence[TrialRecord]) -> str:
@@ -210,11 +201,6 @@ def _influence_notes(study: Study) -> str:
         " stopped, the better ones of the previous column. p: chance of so large a difference for"
         f" one key; with {len(study.space.dimensions)} keys, some are small by chance."
     )
-
-
-def _failures(records: Sequence[TrialRecord]) -> str:
-    failed = [record for record in records if record.state == "failed"]
-    return "\n".join(f"- trial {record.number}: {record.reason}" for record in failed)
 
 
 def _csv(study: Study, records: Sequence[TrialRecord]) -> str:
@@ -273,6 +259,7 @@ def _draw(study: Study, records: Sequence[TrialRecord]) -> bytes:
     keys = list(study.space.dimensions)
     figure, axes = output.panels(1 + len(keys), 3, (4.6, 3.4))
     metric, scale = study.metric.name, percent_scale(study.metric.name)
+    sign = -1 if study.metric.lower_is_better else 1  # promise is better if larger
     figure.suptitle(
         f"Search: {Path(study.space.where).stem} on {Path(study.base.where).stem}", fontsize=12
     )
@@ -283,7 +270,7 @@ def _draw(study: Study, records: Sequence[TrialRecord]) -> bytes:
         for state, colour in colours.items():
             found = [(r, point_at(r, at)) for r in records if r.state == state]
             shown = [
-                (value_of(study.base, r, key), scale * _signed_promise(p, study), r.number)
+                (value_of(study.base, r, key), sign * scale * p.promise, r.number)
                 for r, p in found
                 if p is not None and p.promise > WORST
             ]
@@ -297,11 +284,6 @@ def _draw(study: Study, records: Sequence[TrialRecord]) -> bytes:
             own.scatter([], [], s=60, color="0.3", label="large: as it is")
             own.legend(fontsize=7)
     return output.png(figure)
-
-
-def _signed_promise(point: Point, study: Study) -> float:
-    """A trial's promise at a point, with the metric's sign."""
-    return -point.promise if study.metric.lower_is_better else point.promise
 
 
 def _draw_curves(axes: Axes, study: Study, records: Sequence[TrialRecord], scale: int) -> None:
@@ -325,9 +307,8 @@ def _draw_curves(axes: Axes, study: Study, records: Sequence[TrialRecord], scale
     for rung in study.rungs:
         axes.axvline(rung, color="0.5", linestyle=":", linewidth=0.8)
     axes.set_title("Each trial; dotted: where the worse ones are stopped", fontsize=9)
-    axes.set_xlabel(
-        "updates since words were first selected" if study.config.selects else "updates"
-    )
+    since = " since words were first selected" if study.config.selects else ""
+    axes.set_xlabel(f"updates{since}")
     axes.set_ylabel(f"dev {heading(study.metric.name)}", fontsize=8)
     axes.grid(color="0.9")
     axes.legend(fontsize=8)
@@ -358,8 +339,7 @@ def _scatter(
             axes.set_xlim(min(inside) / margin, max(inside) * margin)
     else:
         numbers = {text_of(value): number for number, value in enumerate(own.choice)}
-        for value in (text_of(value_of(study.base, TrialRecord(0, {}), key)),):
-            numbers.setdefault(value, len(numbers))
+        numbers.setdefault(text_of(value_of(study.base, TrialRecord(0, {}), key)), len(numbers))
         axes.set_xticks(list(numbers.values()), list(numbers), fontsize=8)
         # Jitter, so that equal values do not overlap.
         across = [numbers[text_of(v)] + 0.04 * ((7 * n) % 5 - 2) for v, _, n in shown]

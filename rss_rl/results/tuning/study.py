@@ -65,10 +65,8 @@ class Study:
     def updates(self) -> int:
         """Counted updates of a trial, see `trial`; a guess if patience ends a phase."""
         selects = self.config.selects
-        steps = [p.steps for p in self.config.phases if (p.selection == "sampled") == selects]
-        if None in steps:
-            return _GUESS * self.config.evaluation.every
-        return sum(step for step in steps if step)
+        steps = [p.steps or 0 for p in self.config.phases if (p.selection == "sampled") == selects]
+        return sum(steps) if all(steps) else _GUESS * self.config.evaluation.every
 
     @cached_property
     def rungs(self) -> list[int]:
@@ -159,7 +157,9 @@ def open_study(
         ConfigError: there is nothing to search.
     """
     folder = folder.absolute()
-    study = Study(folder, space, _with_absolute_data(base), seeds)
+    if not is_uri(data := str(base.tree["data"])):
+        base = Base(dict(base.tree, data=str(Path(data).resolve())), base.where)
+    study = Study(folder, space, base, seeds)
     if next(islice(study.trials(), 1, None), None) is None:
         raise ConfigError(
             "no settings of this space differ from the configuration", where=space.where
@@ -171,7 +171,9 @@ def open_study(
         if not begin:
             return study
         check_folder(folder, "search")
-        _refuse_stray_trials(folder)
+        if any((folder / _TRIALS).glob("*")):
+            what = f"there are trials but no {_MANIFEST}"
+            raise CheckpointError(what, where=str(folder), remedy="Give another --out")
         with disk_errors(folder, "the search cannot be written", FREE_SPACE):
             replace_file(manifest, json.dumps(present, indent=2) + "\n")
     elif changed := _changed(read_json(manifest, remedy=_SAME_OR_ELSEWHERE), present):
@@ -184,13 +186,6 @@ def open_study(
 
 
 _SAME_OR_ELSEWHERE = "Give the same space, configuration and --seeds, or another --out"
-
-
-def _with_absolute_data(base: Base) -> Base:
-    data = str(base.tree["data"])
-    return (
-        base if is_uri(data) else Base(dict(base.tree, data=str(Path(data).resolve())), base.where)
-    )
 
 
 def _manifest(study: Study) -> dict[str, Any]:
@@ -212,10 +207,3 @@ def _changed(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
         elif value != other:
             changed.append(name)
     return changed
-
-
-def _refuse_stray_trials(folder: Path) -> None:
-    if any((folder / _TRIALS).glob("*")):
-        raise CheckpointError(
-            f"there are trials but no {_MANIFEST}", where=str(folder), remedy="Give another --out"
-        )

@@ -210,7 +210,7 @@ def train_trial(
         tell: called with the record after each evaluation; may raise SystemExit to end the trial.
     """
     record = read_record(trial.folder) or TrialRecord(trial.number, trial.settings)
-    meter = _Meter(record.core_s)
+    began = time.process_time() - record.core_s
     streams: list[Iterator[Evaluation]] = []
     try:
         write_record(trial.folder, record)
@@ -218,7 +218,7 @@ def train_trial(
         record.evaluations = record.evaluations or [[] for _ in range(trial.seeds)]
         streams = [_evaluations(path, config, stop) for path, config in trial.runs()]
         for _ in _rounds(streams, record):
-            record.core_s = meter.seconds()
+            record.core_s = round(time.process_time() - began, 3)
             write_record(trial.folder, record)
             tell(record)
         record.state = "finished"
@@ -231,23 +231,13 @@ def train_trial(
     finally:
         for stream in streams:
             stream.close()  # type: ignore[attr-defined]
-    record.core_s = meter.seconds()
+    record.core_s = round(time.process_time() - began, 3)
     write_record(trial.folder, record)
     return record
 
 
 class _Interrupted(Exception):
     """Training was asked to stop."""
-
-
-class _Meter:
-    """CPU seconds of this process, added to those used before."""
-
-    def __init__(self, before: float) -> None:
-        self._before, self._began = before, time.process_time()
-
-    def seconds(self) -> float:
-        return round(self._before + time.process_time() - self._began, 3)
 
 
 def _rounds(streams: Sequence[Iterator[Evaluation]], record: TrialRecord) -> Iterator[None]:
