@@ -26,7 +26,8 @@ from rss_rl.errors import CheckpointError, ConfigError, RssError
 from rss_rl.inference.artifact import EXPORT_FILE, export_run, open_result
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.runs.tensor_file import read_tensors, write_tensors
-from rss_rl.training.run import open_models, train
+from rss_rl.training.run import train
+from rss_rl.training.trained_models import open_models
 
 STRANGER = "stranger:POLICY"
 SHELL = {"name": "pydoc:pipepager", "options": {"cmd": "touch pwned"}}

@@ -51,7 +51,7 @@ from rss_rl.rollouts.weights import load_weights
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.runs.run_directory import REPORT_FILE
 from rss_rl.runs.tensor_file import read_tensors, write_tensors
-from rss_rl.training.run import open_models
+from rss_rl.training.trained_models import open_models
 from rss_rl.version import VERSION
 
 SCHEMA_VERSION = 2

@@ -75,7 +75,7 @@ class Model:
 
     Tokens with a probability over one half are selected; without a policy, all tokens.
 
-    config, models, inputs  as `rss_rl.training.run.open_models` returns them
+    config, models, inputs  as `rss_rl.training.trained_models.open_models` returns them
     """
 
     def __init__(self, config: RunConfig, models: Models, inputs: Prepared) -> None:

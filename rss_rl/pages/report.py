@@ -87,7 +87,7 @@ def gather_facts(
     """Read the logs and scores of runs, and their selections on a split.
 
     Args:
-        trust: see `rss_rl.training.run.open_models`.
+        trust: see `rss_rl.training.trained_models.open_models`.
         progress: called with the current step.
 
     Raises:

@@ -123,7 +123,7 @@ def score_run_agreement(
     Args:
         posthoc: `rss_rl.results.posthoc.METHODS` that explain the run's classifier.
         files: of scores, by the names of their selections.
-        trust: see `rss_rl.training.run.open_models`.
+        trust: see `rss_rl.training.trained_models.open_models`.
 
     Raises:
         RssError: see `score_agreement`, `rss_rl.data.score_file.read_scores` and

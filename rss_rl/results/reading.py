@@ -107,7 +107,7 @@ def read_split(path: Path, split: str, *, trust: Trust = NOTHING) -> Reading:
     """Read a split with a run's best checkpoint and thresholded selections.
 
     Args:
-        trust: see `rss_rl.training.run.open_models`.
+        trust: see `rss_rl.training.trained_models.open_models`.
 
     Raises:
         RssError: see `rss_rl.results.score.score_run`.

@@ -16,7 +16,7 @@ from rss_rl.rollouts.reward import build_reward
 from rss_rl.rollouts.snapshot import Models, open_data
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.evaluation import Mode, evaluate
-from rss_rl.training.run import open_models
+from rss_rl.training.trained_models import open_models
 
 
 def score_run(

@@ -11,7 +11,7 @@ from rss_rl.config import RunConfig
 from rss_rl.envs import ENV_ID
 from rss_rl.rollouts.reward import build_reward
 from rss_rl.rollouts.snapshot import build_prepared_models, open_data
-from rss_rl.training.run import open_models
+from rss_rl.training.trained_models import open_models
 
 
 def make_env(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ALL_TOKENS", "Finished", "RunEvent", "open_models", "train"]
+__all__ = ["ALL_TOKENS", "Finished", "RunEvent", "train"]
 
 import logging
 from collections.abc import Callable, Generator, Iterator
@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
-
-from rss_rl.components import NOTHING, Trust, folder_options
+from rss_rl.components import Trust, folder_options
 from rss_rl.config import (
     LearnerConfig,
     ModelConfig,
@@ -25,11 +23,10 @@ from rss_rl.config import (
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import CheckpointError, ConfigError, DataError
 from rss_rl.mirror.mirror import open_mirror
-from rss_rl.models.attention_choice import loadable_attention, settled_attention
+from rss_rl.models.attention_choice import settled_attention
 from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.rollouts.device import find_device
-from rss_rl.rollouts.snapshot import Models, build_prepared_models, open_data
-from rss_rl.rollouts.weights import load_weights
+from rss_rl.rollouts.snapshot import open_data
 from rss_rl.runs.checkpoint import Checkpoint, load_checkpoint
 from rss_rl.runs.provenance import provenance
 from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
@@ -315,32 +312,3 @@ def _report(config: RunConfig, path: Path, trained: Trained, scores: Scores) -> 
         "wall_seconds": round(trained.wall_s, 2),
         "examples_per_second": round(trained.examples_per_second, 2),
     }
-
-
-@memory_errors("for the model", "Use a machine with more, or end other programs")
-def open_models(
-    path: Path | str, which: str | int = "best", trust: Trust = NOTHING
-) -> tuple[RunConfig, Models, Prepared]:
-    """A run's configuration, its models with the weights of a checkpoint, and its inputs.
-
-    The third is the prepared dataset without its splits: vocabulary, vectors, tokenizer.
-
-    Args:
-        trust: in components that the run names as package.module:OBJECT.
-
-    Raises:
-        RssError: no run, no such checkpoint, or files that do not fit each other.
-    """
-    path = Path(path)
-    run = RunDirectory.open(path)
-    config = parse_config(run.config, where=str(path / CONFIG_FILE), trust=trust)
-    # The comparison with every token reads the inputs of the run it belongs to.
-    own = run.inputs.is_dir()
-    inputs = open_prepared(run.inputs if own else run.path.parent / run.inputs.name)
-    usable = config.model_copy(update={"model": loadable_attention(config.model)})
-    models = build_prepared_models(usable, inputs)
-    checkpoint = load_checkpoint(path, which)
-    load_weights(models, checkpoint.tensors, torch.device("cpu"))
-    models.classifier.eval()
-    models.policy.eval()
-    return config, models, inputs

@@ -23,7 +23,7 @@ from rss_rl.data.store import Prepared
 from rss_rl.inference.artifact import INT8_FILE, ONNX_FILE
 from rss_rl.inference.onnx_int8 import write_with_int8
 from rss_rl.rollouts.snapshot import open_data
-from rss_rl.training.run import open_models
+from rss_rl.training.trained_models import open_models
 from rss_rl.types import Array
 
 _BATCH = 32

@@ -26,7 +26,7 @@ from rss_rl.models.build import build_classifier
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.rss import RSSOptions, RSSPolicy
 from rss_rl.reward_models.likelihood import ClassifierReward
-from rss_rl.training.run import open_models
+from rss_rl.training.trained_models import open_models
 from rss_rl.types import Array, Batch, ExampleSource, LabelSpec
 
 EXAMPLES, SHORTEST, LONGEST = 8192, 8, 32

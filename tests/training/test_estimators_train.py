@@ -19,8 +19,9 @@ from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.training.learner import LocalLearner
-from rss_rl.training.run import open_models, train
+from rss_rl.training.run import train
 from rss_rl.training.session import Session
+from rss_rl.training.trained_models import open_models
 
 SHARED: dict[str, Any] = {"options": {"shared": True}}
 WAYS: dict[str, dict[str, Any]] = {

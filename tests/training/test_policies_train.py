@@ -13,8 +13,9 @@ from rss_rl.config import EncoderChoice, EstimatorConfig, PolicyConfig, RunConfi
 from rss_rl.data.store import Prepared
 from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.training.learner import LocalLearner
-from rss_rl.training.run import open_models, train
+from rss_rl.training.run import train
 from rss_rl.training.session import Session
+from rss_rl.training.trained_models import open_models
 
 POLICIES: dict[str, dict[str, Any]] = {
     "iterative": {"name": "iterative"},

@@ -16,7 +16,8 @@ from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import build_models, build_prepared_models
 from rss_rl.training.evaluation import evaluate
-from rss_rl.training.run import Finished, open_models, train
+from rss_rl.training.run import Finished, train
+from rss_rl.training.trained_models import open_models
 from rss_rl.training.trainer import Stopped
 from rss_rl.types import LabelSpec
 

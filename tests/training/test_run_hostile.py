@@ -19,7 +19,8 @@ from rss_rl.config import RunConfig
 from rss_rl.errors import CheckpointError, ConfigError, RssError
 from rss_rl.runs.checkpoint import load_checkpoint, save_checkpoint
 from rss_rl.runs.run_directory import LOCK_FILE, RunDirectory, lock_holder
-from rss_rl.training.run import open_models, train
+from rss_rl.training.run import train
+from rss_rl.training.trained_models import open_models
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -16,7 +16,8 @@ from rss_rl.models import attention_choice
 from rss_rl.rollouts.backend import Backend
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.training.roles import LocalRoles
-from rss_rl.training.run import ALL_TOKENS, open_models, train
+from rss_rl.training.run import ALL_TOKENS, train
+from rss_rl.training.trained_models import open_models
 from rss_rl.training.trainer import Stopped
 
 
