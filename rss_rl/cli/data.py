@@ -21,7 +21,7 @@ from rich.table import Table
 from rss_rl.api.terminal import SafeConsole, say
 from rss_rl.cli import data_catalogue, options
 from rss_rl.cli.options import argument, option, table_option
-from rss_rl.data.batching import padding_share, plain_batches
+from rss_rl.data.length_buckets import padding_share, plain_batches
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.prepare import SHARD_MB
 from rss_rl.data.store import Prepared, Split, open_prepared

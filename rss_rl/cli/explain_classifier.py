@@ -61,7 +61,7 @@ def explain_classifier(
 ) -> None:
     """Train a policy that marks the words that a classifier needs for its prediction."""
     from rss_rl.api.explaining import explain_classifier as explain
-    from rss_rl.inference.scoring import read_texts
+    from rss_rl.inference.predict_file import read_texts
 
     rows = list(read_texts(data, [text], 1))
     for row in rows:

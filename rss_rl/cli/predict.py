@@ -23,8 +23,8 @@ from rss_rl.storage import is_uri
 
 if TYPE_CHECKING:
     from rss_rl.inference.artifact import PackedModel
-    from rss_rl.inference.folder import FolderJob
-    from rss_rl.inference.scoring import Counts
+    from rss_rl.inference.predict_file import Counts
+    from rss_rl.inference.predict_folder import FolderJob
 
 EPILOG = """
 Examples:
@@ -95,16 +95,16 @@ def predict(
     the same command again to continue with the others.
     """
     from rss_rl.inference.artifact import pack_model
-    from rss_rl.inference.folder import begin_folder
     from rss_rl.inference.model import load_model
-    from rss_rl.inference.scoring import check_target, score_file
+    from rss_rl.inference.predict_file import check_target, score_file
+    from rss_rl.inference.predict_folder import begin_folder
 
     columns, trusted = text_columns(text, text_b), trust(trust_plugins)
     file, written = Path(source), Path(target)
     folder = is_uri(source) or is_uri(target) or file.is_dir() or not file.suffix
     if folder or address is not None:
         if address is not None:
-            from rss_rl.cluster.scoring import check_ray_data
+            from rss_rl.cluster.predict_folder import check_ray_data
 
             check_ray_data()
         packed = pack_model(path, checkpoint(which), trusted)
@@ -147,8 +147,8 @@ def _rows(counts: Counts) -> str:
 
 def _score_folder(packed: PackedModel, job: FolderJob, address: str | None, insecure: bool) -> None:
     """Score the remaining files; at the end, say what is complete and how to continue."""
-    from rss_rl.inference.folder import score_here
-    from rss_rl.inference.scoring import Counts
+    from rss_rl.inference.predict_file import Counts
+    from rss_rl.inference.predict_folder import score_here
 
     out, before, of = console(stderr=True), len(job.done), len(job.files)
     done, total = before, Counts(0, 0)
@@ -171,7 +171,7 @@ def _score_folder(packed: PackedModel, job: FolderJob, address: str | None, inse
             if address is None or not job.waiting:
                 scored = score_here(packed, job, interruption.asked, progress)
             else:
-                from rss_rl.cluster.scoring import score_on_ray
+                from rss_rl.cluster.predict_folder import score_on_ray
 
                 note = partial(say, out)
                 scored = score_on_ray(packed, job, note, address=address, insecure=insecure)

@@ -17,9 +17,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from rss_rl.data import manifest as records
+from rss_rl.data.batch_order import WINDOW_SHARDS
 from rss_rl.data.locations import Files, check_sum, open_files, refused
 from rss_rl.data.manifest import Manifest, VectorInfo, VocabularyInfo
-from rss_rl.data.order import WINDOW_SHARDS
 from rss_rl.data.shard import Shard, StoredRow
 from rss_rl.data.states import StatesInfo, StatesReader, open_states, read_info
 from rss_rl.data.tokens import Tokenizer
@@ -28,7 +28,7 @@ from rss_rl.errors import DataError, nearest
 from rss_rl.types import Array, Batch, LabelSpec
 
 OPEN_SHARDS = 2 * WINDOW_SHARDS
-"""Shards of a split that stay mapped: two windows of `rss_rl.data.order`."""
+"""Shards of a split that stay mapped: two windows of `rss_rl.data.batch_order`."""
 _TRIES = 3
 
 

@@ -29,7 +29,7 @@ import torch
 
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
-from rss_rl.data.batching import plain_batches
+from rss_rl.data.length_buckets import plain_batches
 from rss_rl.data.score_file import read_scores
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors

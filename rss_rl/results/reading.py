@@ -14,7 +14,7 @@ import torch
 
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
-from rss_rl.data.batching import plain_batches
+from rss_rl.data.length_buckets import plain_batches
 from rss_rl.data.store import Split
 from rss_rl.data.vocabulary import SPECIAL_WORDS
 from rss_rl.models.inputs import TensorBatch, tensor_batch

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from rss_rl.config import RunConfig
-from rss_rl.data.batching import plain_batches
+from rss_rl.data.length_buckets import plain_batches
 from rss_rl.envs.rewards import Reward
 from rss_rl.envs.shares import kept_shares
 from rss_rl.metrics.protocol import Metric, MetricSetup, Scored

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rss_rl.config import RunConfig
-from rss_rl.data.order import BatchOrder
+from rss_rl.data.batch_order import BatchOrder
 from rss_rl.data.store import Prepared
 from rss_rl.errors import NonFiniteError
 from rss_rl.learners.phases import PhaseSchedule, Turn

@@ -37,7 +37,7 @@ from rss_rl.data.store import open_prepared
 from rss_rl.data.vector_files import check_vectors, vector_lines
 from rss_rl.data.vocabulary import Vocabulary
 from rss_rl.errors import RssError
-from rss_rl.inference.scoring import score_file
+from rss_rl.inference.predict_file import score_file
 from rss_rl.json_files import canonical_json, read_json
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.runs.checkpoint import load_checkpoint, read_pointer

@@ -48,7 +48,7 @@ from throughput import make_session, variant_config
 
 from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig, load_config
-from rss_rl.data.order import BatchOrder
+from rss_rl.data.batch_order import BatchOrder
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.logs.events import NO_LOG
 from rss_rl.packaged import find_config

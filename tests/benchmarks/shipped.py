@@ -16,7 +16,7 @@ import numpy as np
 from suite.training_step import HIDDEN, SIZES, Size, words_of
 
 from rss_rl.config import load_config
-from rss_rl.data.order import BatchOrder
+from rss_rl.data.batch_order import BatchOrder
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample
 from rss_rl.data.store import open_prepared

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rss_rl.data.batching import padding_share, plain_batches
-from rss_rl.data.order import BatchOrder
+from rss_rl.data.batch_order import BatchOrder
+from rss_rl.data.length_buckets import padding_share, plain_batches
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import SourceRequest, named_source
 from rss_rl.data.store import Prepared, open_prepared

@@ -18,12 +18,12 @@ from scored import outputs, texts_folder
 from tiny_runs import command_line
 
 from rss_rl.cluster.connection import token_mode
-from rss_rl.cluster.scoring import score_on_ray
+from rss_rl.cluster.predict_folder import score_on_ray
 from rss_rl.components import NOTHING
 from rss_rl.config import RunConfig
 from rss_rl.errors import DataError
 from rss_rl.inference.artifact import PackedModel, pack_model
-from rss_rl.inference.folder import FolderJob, begin_folder, score_here
+from rss_rl.inference.predict_folder import FolderJob, begin_folder, score_here
 from rss_rl.training.run import train
 
 pytestmark = [

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tiny_runs import WORDS, command_line, tiny_tree
 
-from rss_rl.data.order import BatchOrder
+from rss_rl.data.batch_order import BatchOrder
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample, ReaderSource
 from rss_rl.data.store import open_prepared

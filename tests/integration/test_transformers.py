@@ -26,8 +26,8 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.inference.artifact import export_run, pack_model
-from rss_rl.inference.folder import begin_folder, score_here
-from rss_rl.inference.scoring import score_file
+from rss_rl.inference.predict_file import score_file
+from rss_rl.inference.predict_folder import begin_folder, score_here
 from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.serving.app import make_app
 from rss_rl.training.run import train

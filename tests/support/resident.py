@@ -19,7 +19,7 @@ def resident_mb() -> tuple[float, float]:
 
 def _pass(prepared: str, batch_size: int) -> dict[str, float]:
     """Ask for every batch of an epoch, fill some of them; memory from a tenth of the way on."""
-    from rss_rl.data.order import BatchOrder
+    from rss_rl.data.batch_order import BatchOrder
     from rss_rl.data.store import open_prepared
 
     split = open_prepared(prepared).split("train")

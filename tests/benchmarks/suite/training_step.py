@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 
 from rss_rl.config import ModelConfig, OptimizerConfig
-from rss_rl.data.batching import padding_share
-from rss_rl.data.order import BatchOrder
+from rss_rl.data.batch_order import BatchOrder
+from rss_rl.data.length_buckets import padding_share
 from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.models.build import build_classifier
 from rss_rl.models.inputs import TensorBatch

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rss_rl.data.batching import padding_share, plain_batches, within_tokens
-from rss_rl.data.order import WINDOW_SHARDS, BatchOrder
+from rss_rl.data.batch_order import WINDOW_SHARDS, BatchOrder
+from rss_rl.data.length_buckets import padding_share, plain_batches, within_tokens
 from rss_rl.errors import DataError
 from rss_rl.types import Array
 

@@ -20,8 +20,8 @@ from rss_rl.cluster.actors import last_line
 from rss_rl.cluster.connection import connected
 from rss_rl.errors import ClusterError, ConfigError, DataError, RssError
 from rss_rl.inference.artifact import PackedModel
-from rss_rl.inference.folder import FileScorer, FolderJob
-from rss_rl.inference.scoring import Counts
+from rss_rl.inference.predict_file import Counts
+from rss_rl.inference.predict_folder import FileScorer, FolderJob
 
 _ATTEMPTS = 3
 

@@ -20,7 +20,7 @@ from typing import Protocol
 
 import numpy as np
 
-from rss_rl.data.batching import split_by_length, within_tokens
+from rss_rl.data.length_buckets import split_by_length, within_tokens
 from rss_rl.errors import DataError
 from rss_rl.seeding import generator, keyed_permutation, stream_key
 from rss_rl.types import Array

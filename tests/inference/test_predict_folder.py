@@ -21,11 +21,11 @@ from typer.testing import CliRunner
 from rss_rl.cli.main import app
 from rss_rl.components import NOTHING
 from rss_rl.errors import StorageError
-from rss_rl.inference import folder as folder_module
+from rss_rl.inference import predict_folder as folder_module
 from rss_rl.inference.artifact import PackedModel, export_run, pack_model
-from rss_rl.inference.folder import FileScorer, FolderJob, begin_folder, score_here
 from rss_rl.inference.model import Model, load_model
-from rss_rl.inference.scoring import Counts, score_file
+from rss_rl.inference.predict_file import Counts, score_file
+from rss_rl.inference.predict_folder import FileScorer, FolderJob, begin_folder, score_here
 
 ROWS = {"b.parquet": 300, "a.parquet": 5, "year=2026/c.parquet": 40}
 
@@ -194,7 +194,7 @@ def test_a_signal_ends_it_and_what_to_do_is_said(
             time.sleep(0.01)
 
     monkeypatch.setattr(folder_module, "score_here", scoring)
-    monkeypatch.setattr("rss_rl.cluster.scoring.score_on_ray", scoring)
+    monkeypatch.setattr("rss_rl.cluster.predict_folder.score_on_ray", scoring)
     target = tmp_path / "out"
     monkeypatch.setattr("sys.argv", ["rss-rl", "predict", "a b", "--overwrite"])
     said = typed(run, source, target, *(["--address", address] if address else []), code=143)
@@ -249,7 +249,7 @@ def test_one_thread_computes_whatever_the_machine_has(
 def test_ray_data_is_asked_for_by_name(
     run: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rss_rl.cluster.scoring.find_spec", lambda name: None)
+    monkeypatch.setattr("rss_rl.cluster.predict_folder.find_spec", lambda name: None)
     said = typed(run, source, tmp_path / "out", "--address", "local", code=2)
     assert "Install rss-rl[data]" in said
     assert not (tmp_path / "out").exists()

@@ -20,7 +20,7 @@ from tiny_runs import command_line
 import rss_rl
 from rss_rl.errors import DataError
 from rss_rl.inference.model import Model
-from rss_rl.inference.scoring import Counts, own_columns, score_file
+from rss_rl.inference.predict_file import Counts, own_columns, score_file
 
 WAIT_S = 300.0
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rss_rl.data.batching import padding_share, plain_batches
+from rss_rl.data.length_buckets import padding_share, plain_batches
 from rss_rl.errors import DataError
 from rss_rl.types import Array
 

@@ -20,7 +20,7 @@ from rss_rl.components import Trust
 from rss_rl.errors import DataError, StorageError
 from rss_rl.inference.artifact import PackedModel
 from rss_rl.inference.model import Model, load_model
-from rss_rl.inference.scoring import Counts, score_stored
+from rss_rl.inference.predict_file import Counts, score_stored
 from rss_rl.rollouts.snapshot import fixed_threads
 from rss_rl.storage import Storage, StoredFile, is_uri, open_storage
 from rss_rl.version import VERSION
