@@ -29,7 +29,7 @@ from rss_rl.data.vectors import source_file
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.packaged import find_config
 from rss_rl.runs.run_directory import CONFIG_FILE
-from rss_rl.training.phase_budget import seconds
+from rss_rl.training.time_budget import seconds
 
 if TYPE_CHECKING:
     from rss_rl.api.run import Run

@@ -38,11 +38,11 @@ from rss_rl.packaged import find_config
 from rss_rl.results.sentences import kept_warning
 from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, RunDirectory
 from rss_rl.storage import is_uri, open_storage
-from rss_rl.training.phase_budget import PhaseBudget, seconds
 from rss_rl.training.roles import LocalRoles, Roles
 from rss_rl.training.run import RunEvent
 from rss_rl.training.run import train as train_events
 from rss_rl.training.safe_point import SafePoint
+from rss_rl.training.time_budget import TimeBudget, seconds
 from rss_rl.training.trainer import Stopped
 
 Config = str | Path | Mapping[str, Any] | RunConfig
@@ -143,7 +143,7 @@ def train(
             stop=interruption.asked,
             storage=storage,
             take_over=take_over,
-            budget=None if time is None else PhaseBudget(plan.config.phases, seconds(time)),
+            budget=None if time is None else TimeBudget(plan.config.phases, seconds(time)),
             point=point,
         ):
             progress.show(event)

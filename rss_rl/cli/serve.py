@@ -79,8 +79,8 @@ def serve(
     _check(paths, token)
     try:
         from rss_rl.serving.app import LOOPBACK_HOSTS, make_app
+        from rss_rl.serving.listening import listen, make_server
         from rss_rl.serving.payloads import Limits
-        from rss_rl.serving.server import listen, make_server
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in ("starlette", "uvicorn"):

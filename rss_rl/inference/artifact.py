@@ -46,8 +46,8 @@ from rss_rl.errors import CheckpointError
 from rss_rl.inference.card import card
 from rss_rl.json_files import read_json
 from rss_rl.models.attention_choice import loadable_attention
+from rss_rl.rollouts.checkpoint_weights import load_weights
 from rss_rl.rollouts.snapshot import Models, build_models, training_lengths
-from rss_rl.rollouts.weights import load_weights
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.runs.run_directory import REPORT_FILE
 from rss_rl.runs.tensor_file import read_tensors, write_tensors

@@ -22,9 +22,9 @@ from rss_rl.runs.checkpoint import (
 from rss_rl.training.evaluation import Mode
 from rss_rl.training.learner import Learner
 from rss_rl.training.observer import Observer
-from rss_rl.training.phase_budget import PhaseBudget
 from rss_rl.training.roles import Roles
 from rss_rl.training.safe_point import SafePoint
+from rss_rl.training.time_budget import TimeBudget
 from rss_rl.training.trainer import Event, PhaseBegan, Stopped, Trainer, find_best_metric
 
 FORK = "fork"
@@ -58,7 +58,7 @@ class RunContext:
     roles: Roles
     stop: Callable[[], bool]
     observer: Observer
-    budget: PhaseBudget | None = None
+    budget: TimeBudget | None = None
     point: SafePoint | None = None
     splits: tuple[str, ...] = SPLITS
 

@@ -29,6 +29,7 @@ from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.policies.estimators.build import build_estimator
 from rss_rl.policies.estimators.protocol import BitEstimator, GateEstimator, LogProbEstimator
 from rss_rl.policies.protocol import bits_per_token
+from rss_rl.rollouts.checkpoint_weights import load_weights, select_prefix
 from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.reward import build_reward
 from rss_rl.rollouts.rollout import Rollout
@@ -45,7 +46,6 @@ from rss_rl.rollouts.snapshot import (
     build_prepared_models,
     fixed_threads,
 )
-from rss_rl.rollouts.weights import load_weights, select_prefix
 from rss_rl.seeding import example_keys
 from rss_rl.training.allocator import keep_freed_memory
 from rss_rl.training.evaluation import Mode, evaluate

@@ -41,9 +41,9 @@ from rss_rl.training.attempts import (
 )
 from rss_rl.training.memory_needs import check_room, memory_errors
 from rss_rl.training.observer import Observer
-from rss_rl.training.phase_budget import PhaseBudget
 from rss_rl.training.roles import LocalRoles, Roles
 from rss_rl.training.safe_point import SafePoint
+from rss_rl.training.time_budget import TimeBudget
 from rss_rl.training.trainer import Event, find_best_metric
 
 _ATTENTION, _WORDS = "model.attention", "learner.embedding_update"
@@ -80,7 +80,7 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     storage: str | None = None,
     take_over: bool = False,
-    budget: PhaseBudget | None = None,
+    budget: TimeBudget | None = None,
     point: SafePoint | None = None,
     splits: tuple[str, ...] = SPLITS,
 ) -> Iterator[RunEvent]:

@@ -10,8 +10,8 @@ from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.models.attention_choice import loadable_attention
+from rss_rl.rollouts.checkpoint_weights import load_weights
 from rss_rl.rollouts.snapshot import Models, build_prepared_models
-from rss_rl.rollouts.weights import load_weights
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.runs.run_directory import CONFIG_FILE, RunDirectory
 from rss_rl.training.memory_needs import memory_errors

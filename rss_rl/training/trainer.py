@@ -31,9 +31,9 @@ from rss_rl.runs.checkpoint import (
 )
 from rss_rl.training.evaluation import Mode
 from rss_rl.training.learner import Learner, LocalLearner
-from rss_rl.training.phase_budget import PhaseBudget
 from rss_rl.training.safe_point import SafePoint
 from rss_rl.training.session import Session, UpdateReport
+from rss_rl.training.time_budget import TimeBudget
 
 
 def find_best_metric(config: RunConfig, prepared: Prepared) -> BestMetric:
@@ -110,7 +110,7 @@ class Trainer:
         backend: Callable[[], Backend],
         resume: Checkpoint | None = None,
         stop: Callable[[], bool] = lambda: False,
-        budget: PhaseBudget | None = None,
+        budget: TimeBudget | None = None,
         log: EventSink = NO_LOG,
         point: SafePoint | None = None,
         leave: Callable[[Stopped], None] = lambda _: None,

@@ -20,8 +20,8 @@ import rss_rl
 from rss_rl.config import parse_config
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference.explanation import Explanation, MarkedSentence, word_offsets
-from rss_rl.training.phase_budget import PhaseBudget, seconds
 from rss_rl.training.session import UpdateReport
+from rss_rl.training.time_budget import TimeBudget, seconds
 from rss_rl.training.trainer import Evaluated
 
 SMALL = {
@@ -242,7 +242,7 @@ def test_a_duration_is_read_and_shared_out(monkeypatch: pytest.MonkeyPatch) -> N
         },
         where="test",
     ).phases
-    budget = PhaseBudget(phases, 40)
+    budget = TimeBudget(phases, 40)
     assert not budget.over(0)
     clock[0] = 10.0
     assert budget.over(0)

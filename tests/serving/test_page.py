@@ -16,7 +16,7 @@ from rss_rl.inference.explanation import Explanation
 from rss_rl.inference.kept_words import keep_share, keep_words
 from rss_rl.inference.model import Model
 from rss_rl.serving.app import make_app
-from rss_rl.serving.server import listen, make_server
+from rss_rl.serving.listening import listen, make_server
 
 TEXT = "w3 w9 w4 w8 w5 zyx <b>w6</b>"
 TOKEN = "sesame"

@@ -32,7 +32,7 @@ def seconds(duration: str | float) -> float:
     return value
 
 
-class PhaseBudget:
+class TimeBudget:
     """Tells when a phase has used up its time; the total counts from construction.
 
     Each phase's time is proportional to its steps; phases that end at a plateau count as the mean
