@@ -34,10 +34,13 @@ def plain_bytes(path: Path, most: int) -> bytes:
         ValueError: it is not a regular file, or has more than `most` bytes. OSError: see `open`.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise ValueError("not a plain file")
-        content = file.read(most + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(most + 1)
+    finally:
+        os.close(descriptor)
     if len(content) > most:
         raise ValueError(f"larger than {most} bytes")
     return content

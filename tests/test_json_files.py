@@ -48,3 +48,10 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "file.json")
     with pytest.raises(CheckpointError, match="not a plain file"):
         read_json(tmp_path / "file.json", remedy="Do this")
+
+
+def test_a_directory_is_refused_and_not_held_open(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(CheckpointError, match="not a plain file"):
+        read_json(tmp_path, remedy="Do this")
+    assert len(os.listdir("/proc/self/fd")) == before

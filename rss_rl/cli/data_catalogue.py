@@ -179,7 +179,9 @@ def _described(name: str) -> dict[str, Any]:
         shown |= {"summary": source.help, "needs": source.needs}
     shown["get"] = _way(name)
     if known is not None:
-        shown |= asdict(known) | {"needs": known.needs}
+        shown |= asdict(known) | {"needs": known.needs, "folder": known.default_folder.name}
+        del shown["about_mb"]
+        shown["megabytes"] = None if known.megabytes is None else round(known.megabytes, 1)
     return shown
 
 

@@ -75,6 +75,7 @@ class TestList:
         known = {item["name"]: item for item in json.loads(run("list", "--json").output)}
         assert set(known) == {*known_sources(), *CATALOGUE}
         assert known["snli"]["files"][0]["size"] == 94_550_081
+        assert (known["snli"]["folder"], known["snli"]["megabytes"]) == ("snli", 94.6)
         assert known["snli"]["get"] == "fetch"
         assert known["who-did-what"]["get"] == "by hand"
         assert known["planted"]["get"] == "made"

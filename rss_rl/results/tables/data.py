@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from rss_rl.data.manifest import MANIFEST_FILE
 from rss_rl.data.prepare import prepare as prepare_source
 from rss_rl.data.sources import SourceRequest, named_source
 from rss_rl.data.static_vectors import is_static
@@ -17,7 +18,7 @@ from rss_rl.durable import disk_errors, file_lock, replace_file
 from rss_rl.errors import DataError
 from rss_rl.json_files import read_json
 from rss_rl.results.output import FREE_SPACE
-from rss_rl.results.tables.plan import MANIFEST, Fold
+from rss_rl.results.tables.plan import Fold
 from rss_rl.results.tables.spec import Table
 
 _GIVE_ROOT = "Give --data-root DIR, the directory with one folder for each dataset"
@@ -43,7 +44,7 @@ class TableData:
 
     def is_prepared(self, fold: Fold) -> bool:
         """Whether the data of a fold are prepared."""
-        return (fold.prepared / MANIFEST).is_file()
+        return (fold.prepared / MANIFEST_FILE).is_file()
 
     def check_root(self, folds: Sequence[Fold]) -> None:
         """Check, before any run, that --data-root is given if needed.

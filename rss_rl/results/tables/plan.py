@@ -10,7 +10,8 @@ from typing import Literal
 
 from rss_rl.components import Trust
 from rss_rl.config import RunConfig, load_config, options_that_fit
-from rss_rl.errors import CheckpointError, ConfigError, RssError
+from rss_rl.data.manifest import MANIFEST_FILE, Manifest
+from rss_rl.errors import CheckpointError, ConfigError, DataError, RssError
 from rss_rl.json_files import read_json
 from rss_rl.packaged import find_config
 from rss_rl.results.tables.spec import Dataset, Row, Table
@@ -18,8 +19,6 @@ from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, RunDirectory
 
 State = Literal["missing", "interrupted", "finished", "changed"]
 DATA_FOLDER = "data"
-MANIFEST = "manifest.json"
-"""Manifest of a prepared directory; each run keeps a copy."""
 
 
 @dataclass(frozen=True)
@@ -204,8 +203,14 @@ def state_of(run: PlannedRun) -> State:
 
 
 def _other_data(run: PlannedRun) -> bool:
-    own, present = (run.path / "inputs" / MANIFEST, run.fold.prepared / MANIFEST)
-    if not (own.is_file() and present.is_file()):
+    own, present = (run.path / "inputs", run.fold.prepared)
+    if not ((own / MANIFEST_FILE).is_file() and (present / MANIFEST_FILE).is_file()):
         return False
-    before = read_json(own, remedy="Remove the run's directory to train it again")
-    return before != read_json(present, remedy="Remove that directory to prepare the data again")
+    before = read_json(own / MANIFEST_FILE, remedy="Remove the run's directory to train it again")
+    remedy = "Remove that directory to prepare the data again"
+    if before == read_json(present / MANIFEST_FILE, remedy=remedy):
+        return False
+    try:  # an earlier version may have written the same otherwise
+        return not Manifest.load(own).is_of_the_same_data(Manifest.load(present))
+    except DataError:
+        return True

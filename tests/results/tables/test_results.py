@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 import shutil
 from dataclasses import replace
@@ -17,6 +18,7 @@ from table_runs import make_table, report_by_hand, table_tree
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import plugin_data_pb2
 
+from rss_rl.data.store import Prepared
 from rss_rl.errors import CheckpointError
 from rss_rl.results import output
 from rss_rl.results.summary import Spread
@@ -127,6 +129,21 @@ def test_changed_interrupted_damaged(plan: Plan, tmp_path: Path) -> None:
         collect_results(plan, {})
     (run.path / "report.json").unlink()
     assert state_of(run) == "interrupted"
+
+
+def test_data_of_an_earlier_version_are_the_same(plan: Plan, tiny: Prepared) -> None:
+    """It named a folder of subword vectors by its path."""
+    run = plan.runs[0]
+    report_by_hand(run, accuracy=0.5)
+    for place, name in (
+        (run.path / "inputs", "static:/home/me/model"),
+        (run.fold.prepared, "static:model"),
+    ):
+        place.mkdir(parents=True)
+        record = tiny.manifest.model_dump(mode="json")
+        record["sources"] = [{"name": name, "sha256": "0" * 64}]
+        (place / "manifest.json").write_text(json.dumps(record))
+    assert state_of(run) == "finished"
 
 
 def full(plan: Plan) -> dict[str, dict[str, Timing]]:
