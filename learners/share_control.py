@@ -78,7 +78,7 @@ class Reached(NamedTuple):
 def share_margin(probabilities: Sequence[Array], valid: Sequence[Array], target: float) -> Reached:
     """What a policy keeps, and how far its roles' logits are from keeping the target share.
 
-    Examples weigh the same whatever their lengths, as in `rss_rl.envs.core.kept_shares`.
+    Examples weigh the same whatever their lengths, as in `rss_rl.envs.shares.kept_shares`.
 
     Args:
         probabilities: S x float [B, 2, N_s] of selecting each token in each role.

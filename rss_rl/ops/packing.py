@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rss_rl.ops.masking import Gathered
-from rss_rl.ops.ragged import ranks
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,8 @@ class Packed:
     @functools.cached_property
     def rank(self) -> Tensor:
         """Index of each row in its sequence, from 0, int64 [R]."""
-        return ranks(self.starts.diff(), len(self))
+        # One gather; `ranks`, which needs no numbers of sequences, takes twice as long.
+        return torch.arange(len(self), device=self.position.device) - self.starts[self.sequence]
 
     @functools.cached_property
     def _cells(self) -> Tensor:

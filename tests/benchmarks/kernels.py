@@ -84,7 +84,7 @@ KERNELS: dict[str, Patches] = {
     "linear maps": [_APART, (f"{_LAYERS}.linear_maps", _maps)],
     "gates": [_APART, (f"{_DIRECTION}.gate_mix", _mix)],
     "pooling": [(f"{_LAYERS}.packed_pooling", _pooling)],
-    "pooling of several selections": [("rss_rl.ops.pooling._run_shared", _refused)],
+    "pooling of several selections": [("rss_rl.ops.pooling.shared_pooling_forward", _refused)],
     "dropout": [("rss_rl.models.dropout.Drop", _Dropout)],
     "selectors": [("rss_rl.policies.rss.has_selectors", lambda *_: False)],
 }
