@@ -27,7 +27,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -354,17 +354,15 @@ def _tuples(node: Any) -> Any:
     return tuple(_tuples(value) for value in node) if isinstance(node, list | tuple) else node
 
 
+# A scan opens files of every installed package, so all kinds share one.
+_all_entry_points = functools.cache(entry_points)
+
+
 @functools.cache
 def _installed(kind: Kind) -> Mapping[str, EntryPoint]:
     """Entry points by name; rss-rl's own take precedence over others of the same name."""
-    points = sorted(_entry_points().select(group=KINDS[kind].group), key=_is_built_in)
+    points = sorted(_all_entry_points().select(group=KINDS[kind].group), key=_is_built_in)
     return {point.name: point for point in points}
-
-
-@functools.cache
-def _entry_points() -> EntryPoints:
-    """Those of all packages: a scan opens files of each, so all kinds share one."""
-    return entry_points()
 
 
 def _is_built_in(point: EntryPoint) -> bool:

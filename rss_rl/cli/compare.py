@@ -12,8 +12,6 @@ from rich.console import Console
 from rss_rl.api.terminal import plain_table, say
 from rss_rl.cli import options
 from rss_rl.cli.options import console, option, trust
-from rss_rl.metrics.measures import find_measure, format_measure
-from rss_rl.results.score_cells import MODE_NAMES, summary_cells
 
 if TYPE_CHECKING:
     from rss_rl.results.comparing import Difference, Group
@@ -85,6 +83,7 @@ def _settings(groups: Sequence[Group]) -> _Part:
 
 def _scores(groups: Sequence[Group], split: str) -> _Part:
     """Mean (sd) over the runs of each group, by selection mode."""
+    from rss_rl.results.score_cells import summary_cells
     from rss_rl.results.summary import summarise
 
     rows: list[tuple[str, str, dict[str, Spread]]] = []
@@ -96,7 +95,9 @@ def _scores(groups: Sequence[Group], split: str) -> _Part:
 
 
 def _tests(groups: Sequence[Group], split: str) -> _Part:
+    from rss_rl.metrics.measures import find_measure
     from rss_rl.results.comparing import main_score, paired
+    from rss_rl.results.score_cells import MODE_NAMES
 
     header = ["against A", "metric", "selection", "n"]
     header += ["difference", "t-test p", "exact p", "verdict"]
@@ -133,6 +134,8 @@ def _untested(groups: Sequence[Group], tested: Sequence[Group]) -> str:
 
 
 def _gap(found: Difference) -> str:
+    from rss_rl.metrics.measures import format_measure
+
     if found.mean is None:
         return "-"
     sign = "+" if found.mean >= 0 else "-"

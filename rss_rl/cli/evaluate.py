@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rss_rl.api.scores import print_report, scores_table
 from rss_rl.api.terminal import plain_table, say
 from rss_rl.cli import options
 from rss_rl.cli.options import checkpoint, console, option, trust
 from rss_rl.errors import ConfigError
-from rss_rl.results.score_cells import summary_cells
 
 if TYPE_CHECKING:
     from rss_rl.training.evaluation import Mode
@@ -71,6 +69,7 @@ def evaluate(
 ) -> None:
     """Score a split with a checkpoint of a run."""
     from rss_rl.api.run import Run
+    from rss_rl.api.scores import scores_table
 
     asked: list[Mode] | None = [item.value for item in mode] if mode else None
     opened = Run(run, trust_plugins=trust_plugins)
@@ -113,6 +112,7 @@ def report(
             write_report_page(runs, html, split, trust=trusted, progress=status.update)
         typer.echo(f"wrote {html}")
         return
+    from rss_rl.api.scores import print_report
     from rss_rl.results.sentences import kept_warning
     from rss_rl.runs.run_directory import RunDirectory
 
@@ -133,6 +133,7 @@ def report(
 
 def _print_summary(records: list[dict[str, Any]], json_: bool, markdown: bool) -> None:
     from rss_rl.results.output import markdown_table
+    from rss_rl.results.score_cells import summary_cells
     from rss_rl.results.summary import summarise
 
     rows = summarise(records)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from rss_rl.api.scores import print_report
 from rss_rl.api.terminal import SafeConsole, say
 
 if TYPE_CHECKING:
@@ -181,6 +180,8 @@ def end_run(run: Run, out: Console, *, as_json: bool, page: bool = False) -> Non
     if as_json:
         typer.echo(json.dumps(run.report, indent=2))
     else:
+        from rss_rl.api.scores import print_report
+
         print_report(out, run.path, run.report)
         if page:
             write_page(run, out)

@@ -19,7 +19,6 @@ from rss_rl.api.interruption import Interruption
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
 from rss_rl.cli.options import checkpoint, console, option, text_columns, trust
-from rss_rl.storage import is_uri
 
 if TYPE_CHECKING:
     from rss_rl.inference.artifact import PackedModel
@@ -98,6 +97,7 @@ def predict(
     from rss_rl.inference.model import load_model
     from rss_rl.inference.predict_file import check_target, score_file
     from rss_rl.inference.predict_folder import begin_folder
+    from rss_rl.storage import is_uri
 
     columns, trusted = text_columns(text, text_b), trust(trust_plugins)
     file, written = Path(source), Path(target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,9 +13,10 @@ from rss_rl.api.terminal import counted, plain_table
 from rss_rl.cli import options
 from rss_rl.cli.evaluate import Split
 from rss_rl.cli.options import checkpoint, console, option, split_list, trust
-from rss_rl.components import Trust
 from rss_rl.errors import ConfigError
-from rss_rl.results.score_cells import AGREEMENT_LABELS, format_agreement
+
+if TYPE_CHECKING:
+    from rss_rl.components import Trust
 
 EPILOG = """
 Examples:
@@ -161,6 +162,8 @@ def _file_names(files: Sequence[Path]) -> dict[str, Path]:
 
 
 def _cells(rows: Sequence[_Row]) -> tuple[list[str], list[list[str]]]:
+    from rss_rl.results.score_cells import AGREEMENT_LABELS, format_agreement
+
     known = [name for name in AGREEMENT_LABELS if any(name in scores for _, _, scores in rows)]
     header = ["run", "selection", *(AGREEMENT_LABELS[name] for name in known)]
     body = [

@@ -13,7 +13,6 @@ from rich.text import Text
 from rss_rl.api.terminal import plain_table
 from rss_rl.cli import options
 from rss_rl.cli.options import argument, checkpoint, console, option, trust
-from rss_rl.types import DEPENDENT, HEAD
 
 if TYPE_CHECKING:
     from rss_rl.inference.explanation import Explanation, MarkedSentence
@@ -102,6 +101,8 @@ def _marked(sentence: MarkedSentence) -> Text:
 
 
 def _token_table(sentence: MarkedSentence) -> Table:
+    from rss_rl.types import DEPENDENT, HEAD
+
     table = plain_table(["token", "head", "dependent"], left=1)
     for index in range(len(sentence.words)):
         kept = bool(sentence.kept[index])

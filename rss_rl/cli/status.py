@@ -13,8 +13,6 @@ from rich.table import Table
 
 from rss_rl.cli import options
 from rss_rl.cli.options import argument, console, option
-from rss_rl.metrics.measures import brief_measures
-from rss_rl.results.output import describe_scores
 
 if TYPE_CHECKING:
     from rss_rl.training.status import RunStatus
@@ -138,6 +136,9 @@ def _storage(found: RunStatus) -> str:
 def _scored(scored: dict[str, Any] | None) -> str:
     if scored is None:
         return "-"
+    from rss_rl.metrics.measures import brief_measures
+    from rss_rl.results.output import describe_scores
+
     shown = (
         f"{mode}: {describe_scores(brief_measures(metrics), ', ')}"
         for mode, metrics in scored["scores"].items()

@@ -14,7 +14,6 @@ from rss_rl.cli import options
 from rss_rl.cli.job import Address, finish, watch
 from rss_rl.cli.options import console, option
 from rss_rl.errors import ConfigError
-from rss_rl.storage import is_uri
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -120,6 +119,8 @@ def entrypoint(
         take_over: from a writer that seems alive. insecure: the cluster checks no token.
         trust_plugins: the user's configuration names plug-ins as package.module:OBJECT.
     """
+    from rss_rl.storage import is_uri
+
     # `exec`, so that a signal reaches the training directly and only once.
     words = ["exec", "python", "-m", "rss_rl.cli.main", "train", "config.yaml", "--resume"]
     if is_uri(storage):
@@ -145,6 +146,8 @@ def _resolve_config(start: str, overrides: list[str], shared: bool) -> tuple[Run
 
 def _on_every_node(path: str, key: str, shared: bool) -> str:
     """A path or URI that is valid on every node."""
+    from rss_rl.storage import is_uri
+
     if is_uri(path):
         return path
     if not shared:
@@ -159,6 +162,8 @@ def _on_every_node(path: str, key: str, shared: bool) -> str:
 
 def _resolve_storage(storage: str, shared: bool, take_over: bool) -> str:
     """The storage, valid on every node; refuses a take-over that would have no effect."""
+    from rss_rl.storage import is_uri
+
     storage = _on_every_node(storage, "--storage", shared)
     if take_over and not is_uri(storage):
         raise ConfigError(
