@@ -14,6 +14,7 @@ from rss_rl.errors import CheckpointError, NonFiniteError
 from rss_rl.learners.adadelta import ROW_STEPS, RowAdadelta
 from rss_rl.learners.group import ALONE, Group
 from rss_rl.learners.row_adam import ROW_UPDATES, RowAdam
+from rss_rl.learners.row_gradients import WithoutCompiler
 
 
 class GradientStep:
@@ -190,6 +191,14 @@ class _Tables:
         self._lent.clear()
 
 
+class PlainAdam(WithoutCompiler, torch.optim.Adam):
+    """torch's Adam."""
+
+
+class PlainSGD(WithoutCompiler, torch.optim.SGD):
+    """torch's SGD."""
+
+
 def _optimizer(
     groups: list[dict[str, Any]], config: OptimizerConfig, *, by_row: bool
 ) -> torch.optim.Optimizer:
@@ -198,8 +207,8 @@ def _optimizer(
             groups, lr=config.learning_rate, rho=config.rho, eps=config.eps, foreach=True
         )
     if config.name == "sgd":
-        return torch.optim.SGD(groups, lr=config.learning_rate, foreach=True)
-    adam = RowAdam if by_row else torch.optim.Adam
+        return PlainSGD(groups, lr=config.learning_rate, foreach=True)
+    adam = RowAdam if by_row else PlainAdam
     return adam(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
 
 
@@ -213,10 +222,10 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 _QUANTITIES: dict[type[torch.optim.Optimizer], frozenset[str]] = {
-    torch.optim.Adam: frozenset({"step", "exp_avg", "exp_avg_sq"}),
+    PlainAdam: frozenset({"step", "exp_avg", "exp_avg_sq"}),
     RowAdam: frozenset({"step", "exp_avg", "exp_avg_sq"}),
     RowAdadelta: frozenset({"step", "square_avg", "acc_delta"}),
-    torch.optim.SGD: frozenset(),
+    PlainSGD: frozenset(),
 }
 
 

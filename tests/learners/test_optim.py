@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -222,3 +224,20 @@ def test_biases_are_told_from_weights_by_their_rank_in_every_module() -> None:
     names = {name for name, p in net.named_parameters() if id(p) in decayed}
     assert names == {"0.weight", "1.weight"}
     assert {g["weight_decay"] for g in step.optimizer.param_groups} == {0.5, 0}
+
+
+def test_no_optimiser_imports_the_compiler() -> None:
+    """Its import takes a second of every start."""
+    code = (
+        "import sys\nimport torch\nfrom torch import nn\n"
+        "from rss_rl.config import OptimizerConfig\n"
+        "from rss_rl.learners.optim import GradientStep, load_optimizer_tensors, optimizer_tensors\n"
+        "for name in ('adam', 'adadelta', 'sgd'):\n"
+        "    model = nn.Linear(2, 1)\n"
+        "    step = GradientStep('test', model, OptimizerConfig(name=name, l2=0.1))\n"
+        "    step(model(torch.ones(1, 2)).sum(), 0)\n"
+        "    load_optimizer_tensors(step.optimizer, optimizer_tensors(step.optimizer))\n"
+        "assert 'torch._dynamo' not in sys.modules\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
