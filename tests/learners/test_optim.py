@@ -231,7 +231,8 @@ def test_no_optimiser_imports_the_compiler() -> None:
     code = (
         "import sys\nimport torch\nfrom torch import nn\n"
         "from rss_rl.config import OptimizerConfig\n"
-        "from rss_rl.learners.optim import GradientStep, load_optimizer_tensors, optimizer_tensors\n"
+        "from rss_rl.learners.optim import GradientStep\n"
+        "from rss_rl.learners.optim import load_optimizer_tensors, optimizer_tensors\n"
         "for name in ('adam', 'adadelta', 'sgd'):\n"
         "    model = nn.Linear(2, 1)\n"
         "    step = GradientStep('test', model, OptimizerConfig(name=name, l2=0.1))\n"
