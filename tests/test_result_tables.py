@@ -68,7 +68,7 @@ def test_the_documents_have_the_figures_of_their_files(repository: Path) -> None
 @pytest.mark.parametrize(
     ("document", "right", "wrong"),
     [
-        ("README.md", "AUPRC .477", "AUPRC .478"),
+        ("README.md", "AUPRC .480", "AUPRC .481"),
         ("docs/performance.md", "| 264 | 3.7 |", "| 264 | 3.8 |"),
         ("docs/results/papers.md", "| 82.5 (2.2) |", "| 82.9 (2.2) |"),
         ("docs/results/rationales.md", "| 4.9 (0.8) |", "| 4.8 (0.8) |"),
@@ -122,7 +122,7 @@ def test_a_sentence_that_differs_from_its_files_is_an_error(
     [
         (PAPERS, "words cost .2", "words cost .1", "is not 'Two fifths of the words cost .2"),
         (PAPERS, "above the published ones", ".019 above the published ones", "is not 'are .012"),
-        (RESULTS / "snli_kept.csv", "for,0,0.74", "for,0,0.84", "words give 84.9%"),
+        (RESULTS / "snli_kept.csv", "for,0,0.74", "for,0,0.84", "words give 78.1%"),
         (Path("configs/tables/sick.yaml"), ".8695", ".8795", "our DiSAN .016 below"),
         (Path("docs/results/rationales.md"), "206 times", "207 times", "LIME took 206 times"),
         (PAPERS, "a tenth of each", "11% of each", "figures without a file: 11"),
