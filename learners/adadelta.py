@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rss_rl.learners.row_gradients import RowOptimizer
+from rss_rl.learners.row_optimizer import RowOptimizer
 
 ROW_STEPS = "row_steps"
 """State of a table: the update at which each row's averages were last brought up to date, [V]."""

@@ -13,8 +13,8 @@ from rss_rl.config import OptimizerConfig
 from rss_rl.errors import CheckpointError, NonFiniteError
 from rss_rl.learners.adadelta import ROW_STEPS, RowAdadelta
 from rss_rl.learners.group import ALONE, Group
+from rss_rl.learners.plain_optimizers import PlainAdam, PlainSGD
 from rss_rl.learners.row_adam import ROW_UPDATES, RowAdam
-from rss_rl.learners.row_gradients import WithoutCompiler
 
 
 class GradientStep:
@@ -189,14 +189,6 @@ class _Tables:
             self._dense[table].index_fill_(0, rows, 0.0)
             table.grad = None
         self._lent.clear()
-
-
-class PlainAdam(WithoutCompiler, torch.optim.Adam):
-    """torch's Adam."""
-
-
-class PlainSGD(WithoutCompiler, torch.optim.SGD):
-    """torch's SGD."""
 
 
 def _optimizer(

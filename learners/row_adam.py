@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rss_rl.learners.row_gradients import RowOptimizer
+from rss_rl.learners.row_optimizer import RowOptimizer
 
 ROW_UPDATES = "row_updates"
 """Optimiser state: the number of updates of each row, [V]; exact up to 2^24."""
