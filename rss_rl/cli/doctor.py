@@ -48,6 +48,7 @@ def doctor(
     findings = [
         *_versions(),
         _devices(),
+        _bfloat16(),
         _cores(config, overrides or []),
         _compiler(),
         _token(),
@@ -79,6 +80,18 @@ def _devices() -> Finding:
 
     names = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
     return Finding("devices", ", ".join(["cpu", *names]))
+
+
+def _bfloat16() -> Finding:
+    """Never a problem: with precision=auto a run does the faster of both."""
+    import torch
+
+    from rss_rl.rollouts.device import multiplies_bfloat16
+
+    native = multiplies_bfloat16(torch.device("cpu"))
+    return Finding(
+        "bfloat16", f"products are {'native' if native else 'emulated, slowly'} on the cpu"
+    )
 
 
 def _cores(start: str | None, overrides: list[str]) -> Finding:

@@ -14,6 +14,9 @@ MOST_THREADS = 1024
 _Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
+Precision = Literal["float32", "bfloat16", "auto"]
+
+
 class OptimizerConfig(Section):
     """One optimizer over one group of parameters."""
 
@@ -86,7 +89,7 @@ class LearnerConfig(Section):
         " update. auto: rows; all for a run that an earlier version started.",
     )
     device: str = Field(default="cpu", description="Device of the learner: cpu, cuda, cuda:1, ...")
-    precision: Literal["float32", "bfloat16", "auto"] = Field(
+    precision: Precision = Field(
         default="float32",
         description="bfloat16: matrix products in autocast; parameters stay float32. auto: bfloat16"
         " on devices where it is faster, so results may differ between machines.",
@@ -154,7 +157,11 @@ class SamplerConfig(Section):
     threads: int = Field(
         default=1, ge=1, le=MOST_THREADS, description="CPU threads of each sampler."
     )
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Precision = Field(
+        default="float32",
+        description="Of matrix products, as `learner.precision`; with auto, of each sampler's own"
+        " device.",
+    )
     gpus: float = Field(
         default=0.0,
         ge=0,

@@ -25,7 +25,7 @@ from rss_rl.errors import CheckpointError, ConfigError, DataError
 from rss_rl.mirror.mirror import open_mirror
 from rss_rl.models.attention_choice import settled_attention
 from rss_rl.reward_models.protocol import RewardSetup
-from rss_rl.rollouts.device import find_device
+from rss_rl.rollouts.device import find_device, multiplies_bfloat16
 from rss_rl.rollouts.snapshot import open_data
 from rss_rl.runs.checkpoint import Checkpoint, load_checkpoint
 from rss_rl.runs.provenance import provenance
@@ -149,7 +149,24 @@ def _check(config: RunConfig, roles: Roles | None) -> Prepared:
             f"{config.batch_size:,}",
             f"{rows:,}",
         )
+    _warn_of_emulation(config)
     return prepared
+
+
+def _warn_of_emulation(config: RunConfig) -> None:
+    """A processor without bfloat16 emulates it: on AVX2 an update takes ten times as long."""
+    here = {}
+    if not config.learner.actors:
+        here["learner.precision"] = config.learner.precision, config.learner.device
+    if config.sampler.backend == "local":
+        here["sampler.precision"] = config.sampler.precision, "cpu"
+    for key, (precision, device) in here.items():
+        if precision == "bfloat16" and not multiplies_bfloat16(find_device(device)):
+            _log.warning(
+                "%s=bfloat16 is emulated on this %s, much slower than float32: set it to auto",
+                key,
+                device,
+            )
 
 
 def _check_reward_files(config: RunConfig, prepared: Prepared) -> None:

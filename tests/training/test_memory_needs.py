@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import rss_rl.training.memory_needs as memory_needs
+import rss_rl.training.run as training_run
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError, ResourceError
@@ -91,6 +92,21 @@ def test_of_a_batch_larger_than_the_data_is_reported(
     config = with_values(tiny_config, batch_size=10**5)
     next(train(config, tmp_path / "run"))
     assert "batch_size is 100,000, and train has 48 rows: every update reads" in caplog.text
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_of_bfloat16_that_is_emulated_is_reported(
+    native: bool,
+    tiny_config: RunConfig,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(training_run, "multiplies_bfloat16", lambda _device: native)
+    config = with_values(tiny_config, learner__precision="bfloat16", sampler__precision="auto")
+    next(train(config, tmp_path / "run"))
+    assert ("learner.precision=bfloat16 is emulated on this cpu" in caplog.text) is not native
+    assert "sampler.precision" not in caplog.text
 
 
 def test_learners_are_asked_about_the_machine_they_share(
