@@ -347,3 +347,6 @@ def _versions(run: Path) -> Iterator[tuple[str, str]]:
     yield "Python", f"{record.get('python')} on {record.get('machine')}"
     for name, number in record.get("libraries", {}).items():
         yield name, str(number)
+    for key in ("learner.precision", "sampler.precision"):
+        if key in record:  # of those that were other processes it is unknown
+            yield f"Matrix products of the {key.partition('.')[0]}", str(record[key])

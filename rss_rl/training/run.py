@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
+
 from rss_rl.components import Trust, folder_options
 from rss_rl.config import (
     LearnerConfig,
@@ -26,7 +28,7 @@ from rss_rl.mirror.mirror import open_mirror
 from rss_rl.models.attention_choice import settled_attention
 from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.rollouts.device import find_device, multiplies_bfloat16
-from rss_rl.rollouts.snapshot import open_data
+from rss_rl.rollouts.snapshot import autocast_dtype, open_data
 from rss_rl.runs.checkpoint import Checkpoint, load_checkpoint
 from rss_rl.runs.provenance import provenance
 from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
@@ -112,7 +114,11 @@ def train(
         Observer(run.path, config, mirror, storage) as observer,
     ):
         _copy_inputs(run, prepared)
-        run.note_provenance(provenance(prepared))
+        products = {
+            key: str(autocast_dtype(device, precision) or torch.float32).removeprefix("torch.")
+            for key, (precision, device) in _precisions(config).items()
+        }
+        run.note_provenance(provenance(prepared) | products)
         context = RunContext(prepared, roles or LocalRoles(), stop, observer, budget, point, splits)
         settled = _settled(config, run)
         trained = yield from train_phases(settled, run.path, context, fork=_compares(config))
@@ -155,18 +161,24 @@ def _check(config: RunConfig, roles: Roles | None) -> Prepared:
 
 def _warn_of_emulation(config: RunConfig) -> None:
     """A processor without bfloat16 emulates it: on AVX2 an update takes ten times as long."""
-    here = {}
-    if not config.learner.actors:
-        here["learner.precision"] = config.learner.precision, config.learner.device
-    if config.sampler.backend == "local":
-        here["sampler.precision"] = config.sampler.precision, "cpu"
-    for key, (precision, device) in here.items():
-        if precision == "bfloat16" and not multiplies_bfloat16(find_device(device)):
+    for key, (precision, device) in _precisions(config).items():
+        if precision == "bfloat16" and not multiplies_bfloat16(device):
             _log.warning(
                 "%s=bfloat16 is emulated on this %s, much slower than float32: set it to auto",
                 key,
                 device,
             )
+
+
+def _precisions(config: RunConfig) -> dict[str, tuple[str, torch.device]]:
+    """Precision asked for and device, by key, of the learner and sampler within this process."""
+    found = dict[str, tuple[str, torch.device]]()
+    if not config.learner.actors:
+        device = find_device(config.learner.device)
+        found["learner.precision"] = config.learner.precision, device
+    if config.sampler.backend == "local":
+        found["sampler.precision"] = config.sampler.precision, torch.device("cpu")
+    return found
 
 
 def _check_reward_files(config: RunConfig, prepared: Prepared) -> None:

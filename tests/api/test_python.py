@@ -76,6 +76,7 @@ def test_fit_is_a_finished_run_with_all_that_one_asks_of_it(run: rss_rl.Run) -> 
     record = json.loads((run.path / "provenance.json").read_text())
     assert record["rss_rl"] == rss_rl.__version__
     assert record["libraries"]["torch"]
+    assert record["learner.precision"] == record["sampler.precision"] == "float32"
     assert re.fullmatch("[0-9a-f]{64}", record["data"]["manifest_sha256"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import tracemalloc
 from pathlib import Path
@@ -12,7 +13,6 @@ import pytest
 import torch
 
 import rss_rl.training.memory_needs as memory_needs
-import rss_rl.training.run as training_run
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError, ResourceError
@@ -102,11 +102,15 @@ def test_of_bfloat16_that_is_emulated_is_reported(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(training_run, "multiplies_bfloat16", lambda _device: native)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: native, raising=False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False, raising=False)
     config = with_values(tiny_config, learner__precision="bfloat16", sampler__precision="auto")
     next(train(config, tmp_path / "run"))
     assert ("learner.precision=bfloat16 is emulated on this cpu" in caplog.text) is not native
     assert "sampler.precision" not in caplog.text
+    record = json.loads((tmp_path / "run" / "provenance.json").read_text())
+    assert record["learner.precision"] == "bfloat16"
+    assert record["sampler.precision"] == ("bfloat16" if native else "float32")
 
 
 def test_learners_are_asked_about_the_machine_they_share(
