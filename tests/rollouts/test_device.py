@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 
-from rss_rl.config import LearnerConfig
+from rss_rl.config import LearnerConfig, RunConfig, parse_config
 from rss_rl.rollouts import snapshot
 from rss_rl.rollouts.device import multiplies_bfloat16
+from rss_rl.training.run import train
 
 CPU = torch.device("cpu")
 
@@ -36,3 +40,23 @@ def test_a_torch_that_cannot_tell_is_taken_to_have_none(monkeypatch: pytest.Monk
     for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
         monkeypatch.delattr(torch.cpu, name, raising=False)
     assert not multiplies_bfloat16(CPU)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_run_warns_of_emulated_bfloat16_and_notes_its_precision(
+    native: bool,
+    tiny_config: RunConfig,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: native, raising=False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False, raising=False)
+    tree = tiny_config.model_dump(mode="json")
+    tree["learner"]["precision"], tree["sampler"]["precision"] = "bfloat16", "auto"
+    next(train(parse_config(tree, where="test"), tmp_path / "run"))
+    assert ("learner.precision=bfloat16 is emulated on this cpu" in caplog.text) is not native
+    assert "sampler.precision" not in caplog.text
+    record = json.loads((tmp_path / "run" / "provenance.json").read_text())
+    assert record["learner.precision"] == "bfloat16"
+    assert record["sampler.precision"] == ("bfloat16" if native else "float32")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import tracemalloc
 from pathlib import Path
@@ -92,25 +91,6 @@ def test_of_a_batch_larger_than_the_data_is_reported(
     config = with_values(tiny_config, batch_size=10**5)
     next(train(config, tmp_path / "run"))
     assert "batch_size is 100,000, and train has 48 rows: every update reads" in caplog.text
-
-
-@pytest.mark.parametrize("native", [True, False])
-def test_of_bfloat16_that_is_emulated_is_reported(
-    native: bool,
-    tiny_config: RunConfig,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: native, raising=False)
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False, raising=False)
-    config = with_values(tiny_config, learner__precision="bfloat16", sampler__precision="auto")
-    next(train(config, tmp_path / "run"))
-    assert ("learner.precision=bfloat16 is emulated on this cpu" in caplog.text) is not native
-    assert "sampler.precision" not in caplog.text
-    record = json.loads((tmp_path / "run" / "provenance.json").read_text())
-    assert record["learner.precision"] == "bfloat16"
-    assert record["sampler.precision"] == ("bfloat16" if native else "float32")
 
 
 def test_learners_are_asked_about_the_machine_they_share(
