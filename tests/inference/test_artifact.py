@@ -23,6 +23,7 @@ from rss_rl.inference.artifact import WEIGHTS_FILE, export_run
 from rss_rl.inference.explanation import Explanation
 from rss_rl.inference.model import load_model
 from rss_rl.models import attention_choice
+from rss_rl.ops import native
 from rss_rl.ops.compilers import missing_compiler
 from rss_rl.training.run import train
 
@@ -109,8 +110,17 @@ def test_compiled_and_eager_exports_agree(
     lose_compiler(monkeypatch)
     eager = rss_rl.load(path)
     examples = [eager.encode([text]) for text in TEXTS]
-    ours, theirs = (model.logits(model.choose(examples)) for model in (compiled, eager))
-    assert not torch.equal(ours, theirs)  # or both were eager
+    ran, kernel = [], native._function
+
+    def recorded(name: str) -> object:
+        ran.append(name)
+        return kernel(name)
+
+    monkeypatch.setattr(native, "_function", recorded)
+    theirs = eager.logits(eager.choose(examples))
+    assert not ran
+    ours = compiled.logits(compiled.choose(examples))
+    assert ran
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from ray_nodes import own_ray
 from tiny_runs import Outcome, assert_each_example_once_an_epoch, reports_of
 
@@ -14,8 +13,6 @@ from rss_rl.cluster.roles import RayRoles
 from rss_rl.config import RunConfig
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.training.run import train
-
-pytestmark = pytest.mark.timeout(100)
 
 
 def test_in_one_process_the_lag_is_exact_and_the_run_repeats_to_the_bit(

@@ -18,7 +18,6 @@ from rss_rl.config import RunConfig
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.runs.run_directory import RunDirectory
 
-pytestmark = pytest.mark.timeout(250)
 GONE_S = 90
 """Mostly all is gone within seconds; an agent of Ray's that misses its cluster late takes 60."""
 

@@ -53,7 +53,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = shutil.copytree(EXAMPLES, folder / "source")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
     command += ["--no-build-isolation", "--target", str(folder / "target"), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     return folder / "target"
 
@@ -88,7 +88,7 @@ class Commands:
 
     def python(self, *words: str) -> str:
         done = subprocess.run(
-            [sys.executable, *words], capture_output=True, text=True, timeout=110,
+            [sys.executable, *words], capture_output=True, text=True, timeout=200,
             env=self._environment, cwd=self._place,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
@@ -155,7 +155,7 @@ def test_one_in_the_working_directory_needs_no_installation(tmp_path: Path, news
                     "sampler.backend=ray", "sampler.actors=1", "--run-dir", "run")  # fmt: skip
     refused = subprocess.run(
         [sys.executable, "-m", "rss_rl.cli.main", "select", "run", "a text"],
-        capture_output=True, text=True, timeout=100, cwd=tmp_path,
+        capture_output=True, text=True, timeout=200, cwd=tmp_path,
     )  # fmt: skip
     assert refused.returncode == 2
     assert "model.encoder.name" in refused.stderr

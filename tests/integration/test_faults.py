@@ -24,7 +24,6 @@ from rss_rl.config import RunConfig
 from rss_rl.training.run import RunEvent, train
 from rss_rl.training.session import UpdateReport
 
-pytestmark = pytest.mark.timeout(100)
 ASYNCHRONOUS = {"backend": "ray", "actors": 2, "max_policy_lag": 4}
 QUICK_TO_NOTICE = {
     "health_check_initial_delay_ms": 1000,

@@ -81,7 +81,6 @@ def test_files(expected: Path) -> None:
     assert (expected / "frontier.png").read_bytes()[:4] == b"\x89PNG"
 
 
-@pytest.mark.timeout(200)
 def test_several_at_a_time(
     expected: Path, prepared: Path, tmp_path: Path, processes: list[subprocess.Popen[str]]
 ) -> None:

@@ -19,7 +19,6 @@ from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.attempts import LearnersLost
 from rss_rl.training.run import train
 
-pytestmark = pytest.mark.timeout(110)
 SAMPLERS = {"backend": "ray", "actors": 1}
 
 

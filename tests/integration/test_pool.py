@@ -20,7 +20,6 @@ from rss_rl.errors import DataError, SamplerError
 from rss_rl.rollouts.rollout import Rollout, SampleJob
 from rss_rl.rollouts.snapshot import Snapshot
 
-pytestmark = pytest.mark.timeout(100)
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 

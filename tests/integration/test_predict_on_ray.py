@@ -27,7 +27,6 @@ from rss_rl.inference.predict_folder import FolderJob, begin_folder, score_here
 from rss_rl.training.run import train
 
 pytestmark = [
-    pytest.mark.timeout(240),
     # Ray Data itself sets what it calls deprecated.
     pytest.mark.filterwarnings("ignore:`use_:DeprecationWarning"),
 ]

@@ -29,8 +29,6 @@ from rss_rl.training.run import RunEvent, train
 from rss_rl.training.session import UpdateReport
 from rss_rl.types import Array
 
-pytestmark = pytest.mark.timeout(100)
-
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:

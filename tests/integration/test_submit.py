@@ -34,7 +34,6 @@ from rss_rl.config import RunConfig
 from rss_rl.errors import ClusterError
 
 pytestmark = [
-    pytest.mark.timeout(200),
     # Ray's client says so to a newer aiohttp than it knows.
     pytest.mark.filterwarnings("ignore:ssl=None is deprecated:DeprecationWarning"),
 ]

@@ -45,7 +45,6 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
     return (place / "out" / "own" / "table.csv").read_text()
 
 
-@pytest.mark.timeout(150)
 def test_interrupted_and_killed(
     expected: str, tmp_path: Path, processes: list[subprocess.Popen[str]]
 ) -> None:
@@ -84,7 +83,6 @@ def ray_as_it_was() -> Iterator[None]:
     token_mode(os.environ.get("RAY_AUTH_MODE"))
 
 
-@pytest.mark.timeout(150)
 @pytest.mark.usefixtures("ray_as_it_was")
 def test_several_at_a_time(expected: str, tmp_path: Path) -> None:
     """Ray's tasks make the same runs; one that fails ends no other."""

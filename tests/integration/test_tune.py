@@ -189,7 +189,6 @@ def test_a_trial_that_fails_is_reported_and_all_that_fail_are_an_error(
     assert "- trial 0: update 3: the loss is NaN" in shown[0]
 
 
-@pytest.mark.timeout(200)
 def test_killed_and_resumed(
     prepared: Path, tmp_path: Path, processes: list[subprocess.Popen[str]]
 ) -> None:
