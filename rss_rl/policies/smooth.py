@@ -37,7 +37,7 @@ class SmoothOptions(RSSOptions):
     """Options of smooth masks."""
 
     width: float = Field(
-        default=4.0, gt=_LEAST_WIDTH, description="Initial width of every bump, in tokens."
+        default=1.5, gt=_LEAST_WIDTH, description="Initial width of every bump, in tokens."
     )
     largest_width: float = Field(default=16.0, gt=0, description="Largest width, in tokens.")
     widths: Literal["role", "word"] = Field(
