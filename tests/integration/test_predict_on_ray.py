@@ -26,10 +26,8 @@ from rss_rl.inference.artifact import PackedModel, pack_model
 from rss_rl.inference.predict_folder import FolderJob, begin_folder, score_here
 from rss_rl.training.run import train
 
-pytestmark = [
-    # Ray Data itself sets what it calls deprecated.
-    pytest.mark.filterwarnings("ignore:`use_:DeprecationWarning"),
-]
+# Ray Data itself sets what it calls deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore:`use_:DeprecationWarning")
 WAIT_S = 120.0
 ROWS = {f"part-{number}.parquet": 400 + 4000 * (number > 1) for number in range(6)}
 

@@ -33,10 +33,8 @@ from rss_rl.cluster.package import pack_code
 from rss_rl.config import RunConfig
 from rss_rl.errors import ClusterError
 
-pytestmark = [
-    # Ray's client says so to a newer aiohttp than it knows.
-    pytest.mark.filterwarnings("ignore:ssl=None is deprecated:DeprecationWarning"),
-]
+# Ray's client says so to a newer aiohttp than it knows.
+pytestmark = pytest.mark.filterwarnings("ignore:ssl=None is deprecated:DeprecationWarning")
 
 WAIT_S = 130
 FAR = "far"
