@@ -13,6 +13,7 @@ from rich.text import Text
 from rss_rl.api.terminal import plain_table
 from rss_rl.cli import options
 from rss_rl.cli.options import argument, checkpoint, console, option, trust
+from rss_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     from rss_rl.inference.explanation import Explanation, MarkedSentence
@@ -26,6 +27,8 @@ Examples:
 `rss-rl select runs/reviews "A dull film with one good scene."`
 
 `rss-rl select runs/sick "A man is playing a guitar" "Nobody is playing" --sampled 7`
+
+`rss-rl select runs/explained "A dull film with one good scene." --check`
 """
 
 
@@ -41,6 +44,14 @@ def select(
             "Draw the selection at random. Default: tokens with probability over one half.",
         ),
     ] = None,
+    check: Annotated[
+        bool,
+        option(
+            "--check",
+            "Ask the classifier that the run explains; where it is not sure of its class from"
+            " these words, choose others.",
+        ),
+    ] = False,
     which: options.Which = "best",
     trust_plugins: options.TrustPlugins = False,
     json_: options.Json = False,
@@ -51,9 +62,12 @@ def select(
     """
     from rss_rl.inference.model import load_model
 
+    if check and sampled is not None:
+        raise ConfigError("--check takes no drawn selection", remedy="Leave out --sampled")
     model = load_model(path, checkpoint(which), trust(trust_plugins))
-    (explanation,) = model.predict(
-        [texts[0] if len(texts) == 1 else tuple(texts)], sampled_seed=sampled
+    examples = [texts[0] if len(texts) == 1 else tuple(texts)]
+    (explanation,) = (
+        model.check(examples) if check else model.predict(examples, sampled_seed=sampled)
     )
     if json_:
         typer.echo(json.dumps(explanation.to_dict(), indent=2, ensure_ascii=False))

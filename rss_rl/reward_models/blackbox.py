@@ -80,9 +80,12 @@ class _Classifier(Protocol):
     def log_probs(self, words: Array, valid: Array, kept: Array) -> Array:
         """float [M, C] of the kept words; int64, bool and bool [M, N]."""
 
+    def add_words(self, words: Sequence[str]) -> None:
+        """Give words the next ids."""
+
 
 class BlackboxReward:
-    """See the module.
+    """See the module. `of_class` is the number of the class asked for, None without one.
 
     Args:
         classifier: to be explained.
@@ -95,17 +98,19 @@ class BlackboxReward:
     def __init__(
         self, classifier: _Classifier, setup: RewardSetup, options: _TargetOptions, where: str
     ) -> None:
-        self._classifier, self._where = classifier, where
+        self.classifier, self._where = classifier, where
         names, asked = setup.labels.names, options.of_class
         if asked is not None:
             names = (asked,) * len(names)  # one class, whatever the label
         by_label = options.target == "label" or asked is not None
-        self._classes = _classes(classifier.names, names, where) if by_label else None
+        numbers = _classes(classifier.names, names, where) if by_label else None
+        self._classes = numbers
+        self.of_class = None if numbers is None or asked is None else int(numbers[0])
 
     def score(self, batch: Batch, selections: Sequence[Array]) -> dict[str, Array]:
         """`log_likelihood`, float32 [M] in nats; see `RewardModel.score`."""
         (words,), (valid,), (chosen,) = batch.tokens, batch.valid, selections
-        log_probs = self._classifier.log_probs(words, valid, chosen.any(1) & valid)  # [M, C]
+        log_probs = self.classifier.log_probs(words, valid, chosen.any(1) & valid)  # [M, C]
         if self._classes is not None and self._classes.max() >= log_probs.shape[1]:
             raise ComponentError(
                 f"has {log_probs.shape[1]} classes, but the data have one numbered"
@@ -124,7 +129,7 @@ class BlackboxReward:
         # Examples are repeated for each selection; the whole text is read once.
         _, first, again = np.unique(batch.rows, return_index=True, return_inverse=True)
         words, valid = batch.tokens[0][first], batch.valid[0][first]
-        whole: Array = self._classifier.log_probs(words, valid, valid).argmax(-1)[again]
+        whole: Array = self.classifier.log_probs(words, valid, valid).argmax(-1)[again]
         return whole
 
 
@@ -154,6 +159,28 @@ class _Transformer:
             log_probs: Array = torch.log_softmax(logits, -1).cpu().numpy()
         return log_probs
 
+    def add_words(self, words: Sequence[str]) -> None:
+        """See `_Classifier`."""
+        self._reader.table.add(words)
+
+    def slopes(self, words: Array, valid: Array, classes: Array) -> Array:
+        """Slope of the log-odds of a class in each word's gate, where all are 1: float64 [M, N].
+
+        Approximates what removing the word changes, see `WordReader`; 0 on padding.
+
+        Args:
+            words: int64 [M, N]. valid: bool [M, N]. classes: int64 [M].
+        """
+        gates = torch.from_numpy(valid).float().requires_grad_()
+        log_probs = self.gated_log_probs(
+            torch.from_numpy(words), torch.from_numpy(valid), gates
+        ).double()
+        at = torch.from_numpy(classes)[:, None]
+        others = log_probs.scatter(1, at, -torch.inf).logsumexp(1)
+        (slopes,) = torch.autograd.grad((log_probs.gather(1, at)[:, 0] - others).sum(), gates)
+        found: Array = slopes.double().numpy()
+        return found
+
     def gated_log_probs(self, words: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """float [M, C] of words weighted by gates [M, N]; int64 and bool [M, N]."""
         read = valid & (gates > 0)
@@ -165,20 +192,20 @@ class _Transformer:
 class GatedBlackboxReward(BlackboxReward):
     """The same for a transformer with absent=remove: a policy can learn through gates."""
 
-    _classifier: _Transformer
+    classifier: _Transformer
 
     def gated_losses(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Tensor:
         """Minus the log-likelihood, [K * B], of gates [K, B, 2, N]; see `GatedReward`."""
         (words,), (valid,), (gate,) = batch.tokens, batch.valid, gates
         samples = len(gate)
         joint = union(gate.flatten(0, 1))  # [K * B, N]
-        log_probs = self._classifier.gated_log_probs(
+        log_probs = self.classifier.gated_log_probs(
             words.repeat(samples, 1), valid.repeat(samples, 1), joint
         )
         if self._classes is not None:
             target = torch.from_numpy(self._classes).to(words.device)[batch.labels]
         else:
-            whole = self._classifier.gated_log_probs(words, valid, valid.to(gate.dtype))
+            whole = self.classifier.gated_log_probs(words, valid, valid.to(gate.dtype))
             target = whole.detach().argmax(-1)
         return -log_probs.gather(1, target.repeat(samples)[:, None])[:, 0]
 
@@ -201,6 +228,10 @@ class _Function:
         found = [ask(self._function, texts[i : i + _MOST_TEXTS], self._where) for i in starts]
         log_probs: Array = np.log(np.concatenate(found).clip(_LEAST))
         return log_probs
+
+    def add_words(self, words: Sequence[str]) -> None:
+        """See `_Classifier`."""
+        self._words = np.concatenate([self._words, np.array(words, dtype=object)])
 
     def _text(self, words: Array, valid: Array, kept: Array) -> str:
         if self._absent is None:

@@ -65,6 +65,28 @@ def test_from_texts_to_marked_words(folder: Path, tmp_path: Path) -> None:
     assert set(run.model.labels.names) == {"calm", "loud"}
     (marked,) = run.model.select(["zzz aaa unheard"])[0]
     assert marked.selection.shape == (2, 3)
+    # The classifier is asked about words that are new to the run, too.
+    text = "zzz aaa unheard of"
+    (checked,) = run.model.check([text])
+    (kept,) = checked.sentences
+    shown = " ".join(word for word, bit in zip(text.split(), kept.kept, strict=True) if bit)
+    for read, about in ((text, {checked.prediction}), (shown, {"calm", "loud"})):
+        shares = said(folder, read)
+        assert max(shares, key=lambda name: shares[name]) in about
+    assert checked.class_probabilities == pytest.approx(shares, abs=1e-5)
+    asked = ["select", str(tmp_path / "run"), text, "--check"]
+    told = CliRunner().invoke(app, asked)
+    assert told.exit_code == 0, told.output
+    assert f"prediction: {checked.prediction}" in told.output
+    assert "takes no drawn selection" in CliRunner().invoke(app, [*asked, "--sampled", "1"]).output
+
+
+def said(folder: Path, text: str) -> dict[str, float]:
+    """The probability of each class, by the library itself."""
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    with torch.no_grad():
+        logits = model(**tiny_transformers.tokenizer()(text, return_tensors="pt")).logits[0]
+    return dict(zip(("calm", "loud"), torch.softmax(logits, -1).tolist(), strict=True))
 
 
 def test_long_texts_and_a_policy_that_reads_as_the_classifier_does(
@@ -118,6 +140,11 @@ def test_a_function_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (marked,) = run.model.select(["aaa qq zzz xy bo vvv"])[0]
     chances = marked.probabilities.max(0)
     assert chances.argmax() == 2
+    (checked,) = run.model.check(["aaa qq zzz xy bo vvv"])
+    assert (checked.sentences[0].kept == marked.kept).all()  # a function has no gradient
+    assert checked.prediction == "loud"
+    sure = 0.95 if marked.kept[2] else 0.05
+    assert checked.class_probabilities == pytest.approx({"calm": 1 - sure, "loud": sure})
 
 
 def test_what_speaks_for_a_class_that_is_asked_for(

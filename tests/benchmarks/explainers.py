@@ -18,6 +18,7 @@ whole text, and all are asked in turn for one text after another, in one process
   integrated gradients   `captum`, 50 steps from padding to the pieces' vectors, of the log-odds,
                          summed over the pieces of a word
   every --run NAME=DIR   a run of `rss-rl explain-classifier`: one pass of its policy
+  NAME, checked          the same, checked by the classifier as `rss-rl select --check` does
 
 The same code judges all scores. A word that is not kept is removed from the text. Of the predicted
 class, sufficiency is its probability given the whole text less that given the kept words,
@@ -47,6 +48,7 @@ import torch
 from torch import Tensor
 
 import rss_rl
+from rss_rl.inference.explanation import Explanation
 from rss_rl.ops.rationale_overlap import BUDGETS, precision_recall_area, ranked_scores, top_share
 from rss_rl.types import Array
 
@@ -258,13 +260,21 @@ class Ours:
     def __init__(self, run: str, lower: bool) -> None:
         self._model = rss_rl.load(run)
         self._lower = lower
-        self._model.select([("to", "load", "all")])
+        self._model.check([("to", "load", "all")])
 
     def __call__(self, asked: Asked) -> Array:
+        return self._scores(self._model.predict, asked)
+
+    def checked(self, asked: Asked) -> Array:
+        """The same, where the classifier may have other words chosen."""
+        return self._scores(self._model.check, asked)
+
+    def _scores(self, explain: Callable[[list[Any]], list[Explanation]], asked: Asked) -> Array:
         with torch.autocast("cpu", torch.bfloat16, enabled=self._lower):
-            encoded = self._model.encode((tuple(asked.words),))
-            (chances,) = self._model.choose([encoded]).probabilities or ()
-        return chances[0].amax(0).double().numpy()
+            (found,) = explain([tuple(asked.words)])
+        chances = found.sentences[0].probabilities
+        assert chances is not None
+        return chances.max(0).astype(np.float64)
 
 
 METHODS: dict[str, Callable[[Asked], Array]] = {
@@ -432,7 +442,9 @@ def main() -> None:
         name: METHODS[name] for name in given.only or METHODS
     }
     runs = dict(run.split("=", 1) for run in given.run)
-    methods |= {name: Ours(folder, lower) for name, folder in runs.items()}
+    for name, folder in runs.items():
+        own = Ours(folder, lower)
+        methods |= {name: own, f"{name}, checked": own.checked}
     reviews = read_reviews(given.movies, given.split, given.texts, given.seed, classifier)
     lines = list(lines_of(classifier, reviews, methods, given))
     base = next(iter(runs), "LIME")

@@ -4,8 +4,8 @@
 
 A benchmark of `bench.py`. A turn copies all parameters, puts them into the object store, and ends
 when both sampler processes have loaded them and said so. With FOLDER, that of a transformer: what
-an update of its LoRA adapters, the classifier's head and the policy publishes. What other updates
-have to publish where less changed, `publishing_sizes.py` shows.
+an update of `transformer/sentences` with LoRA adapters publishes. What other updates have to
+publish where less changed, `publishing_sizes.py` shows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from peer_task import LABELS
 from suite.records import Record, limited
 from suite.timing import Settings
 
-from rss_rl.config import RunConfig
+from rss_rl.config import RunConfig, load_config
+from rss_rl.packaged import find_config
 from rss_rl.rollouts.snapshot import (
     CLASSIFIER,
     POLICY,
@@ -55,15 +56,10 @@ def models() -> Models:
 
 
 def adapted(pretrained: str) -> Models:
-    """A transformer with LoRA adapters and a policy over vectors of 100 numbers."""
-    encoder = {"name": "transformer", "options": {"pretrained": pretrained, "learns": "lora"}}
-    tree: dict[str, Any] = {
-        "data": "none",
-        "model": {"encoder": encoder, "hidden": 128},
-        "phases": [{"name": "both", "supervised": True, "policy": True, "steps": 1}],
-    }
+    """Those of `transformer/sentences` with LoRA adapters, over vectors of 100 numbers."""
+    asked = [f"model.encoder.options.pretrained={pretrained}", "model.encoder.options.learns=lora"]
+    config = load_config(find_config("transformer/sentences"), asked)
     words = [f"word{number}" for number in range(1000)]
-    config = RunConfig.model_validate(tree)
     return build_models(config, LABELS, 1, np.zeros((1000, 100), np.float32), 1000, words)
 
 

@@ -1,0 +1,119 @@
+"""Selected words put to the classifier that a run explains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny_transformers
+import torch
+from transformers import AutoModelForSequenceClassification
+
+from rss_rl.config import RewardConfig
+from rss_rl.errors import ConfigError
+from rss_rl.inference.checking import Checker
+from rss_rl.types import Array, LabelSpec
+
+LABELS = LabelSpec("classes", ("no", "yes"))
+WORDS = ["<pad>", "<unk>", *"the film was dull but its music moved me deeply".split()]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("tiny") / "classifier"
+    names = {0: "no", 1: "yes"}
+    return tiny_transformers.save(place, classes=2, id2label=names, max_position_embeddings=128)
+
+
+def checker(folder: Path, **options: Any) -> Checker:
+    model = {"name": "blackbox", "options": {"pretrained": str(folder), **options}}
+    return Checker(RewardConfig.model_validate({"model": model}), LABELS, WORDS)
+
+
+def texts() -> tuple[Array, Array, Array]:
+    """Words, which are real, and a random third of them, at least one of a text."""
+    draw = np.random.default_rng(0)
+    words = draw.integers(2, len(WORDS), (6, 9))
+    valid = np.arange(9) < np.array([9, 3, 7, 9, 1, 5])[:, None]
+    kept = (draw.random((6, 9)) < 0.3) & valid
+    kept[:, 0] = True
+    return np.where(valid, words, 0), valid, kept
+
+
+def slow(folder: Path, words: Array, kept: Array) -> Array:
+    """Probabilities by the library itself, text by text."""
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = tiny_transformers.tokenizer()
+    found = []
+    for own, bits in zip(words, kept, strict=True):
+        text = " ".join(WORDS[word] for word in own[bits])
+        with torch.no_grad():
+            logits = model(**tokenizer(text, return_tensors="pt")).logits[0].double()
+        found.append(torch.softmax(logits, -1).numpy())
+    return np.stack(found)
+
+
+def test_words_are_left_where_the_classifier_is_sure(folder: Path) -> None:
+    words, valid, kept = texts()
+    chances = np.where(kept, 0.9, 0.2)
+    found = checker(folder)(words, valid, kept, chances, 0.0)
+    assert np.array_equal(found.kept, kept)
+    assert np.array_equal(found.chances, chances)
+    assert np.array_equal(found.classes, slow(folder, words, valid).argmax(-1))
+    assert np.allclose(found.shares, slow(folder, words, kept), atol=1e-5)
+    assert found.names == ["no", "yes"]
+
+
+def test_others_are_chosen_where_it_is_surer_of_them(folder: Path) -> None:
+    """As many as before, never worse, and here better for some."""
+    words, valid, kept = texts()
+    chances = np.where(kept, 0.9, 0.2)
+    found = checker(folder)(words, valid, kept, chances, 1.0)
+    rows = np.arange(len(words))
+    before = slow(folder, words, kept)[rows, found.classes]
+    after = found.shares[rows, found.classes]
+    assert np.allclose(found.shares, slow(folder, words, found.kept), atol=1e-5)
+    assert (after > before - 1e-5).all()
+    changed = (found.kept != kept).any(1)
+    assert changed.any()
+    assert (after[changed] > before[changed]).all()
+    assert np.array_equal(found.kept.sum(1), kept.sum(1))
+    assert not (found.kept & ~valid).any()
+    assert (found.chances[changed][found.kept[changed]] >= 0.5).all()
+    assert (found.chances[changed][(valid & ~found.kept)[changed]] <= 0.5).all()
+
+
+def test_a_class_that_is_asked_for_is_the_one_that_is_checked(folder: Path) -> None:
+    words, valid, kept = texts()
+    found = checker(folder, of_class="yes")(words, valid, kept, kept * 0.9, 0.0)
+    assert (found.classes == 1).all()
+
+
+def test_slopes_are_those_of_the_gates(folder: Path) -> None:
+    """Against differences of the log-odds with one gate a little smaller."""
+    words, valid, _ = texts()
+    model = checker(folder)._model.classifier
+    classes = np.array([0, 1, 0, 1, 1, 0])
+    slopes = model.slopes(words, valid, classes)  # type: ignore[attr-defined]
+    assert (slopes[~valid] == 0).all()
+
+    def log_odds(gates: Array) -> Array:
+        given = torch.from_numpy(words), torch.from_numpy(valid), torch.from_numpy(gates)
+        found = model.gated_log_probs(*given).double().numpy()  # type: ignore[attr-defined]
+        odds: Array = found[:, 1] - found[:, 0]
+        return np.where(classes == 1, odds, -odds)
+
+    step = 0.02
+    for place in range(valid.shape[1]):
+        more, less = (valid.astype(np.float32) for _ in range(2))
+        more[:, place] *= 1 + step
+        less[:, place] *= 1 - step
+        difference = (log_odds(more) - log_odds(less)) / (2 * step)
+        assert np.allclose(slopes[:, place], difference, atol=2e-4), place
+
+
+def test_only_runs_that_explain_a_classifier_are_checked() -> None:
+    with pytest.raises(ConfigError, match="explains no classifier"):
+        Checker(RewardConfig(), LABELS, WORDS)
