@@ -10,7 +10,8 @@ batches' size; both have Adam, a rate that falls to 0 and gradients clipped to a
 Trainer groups texts of like length, which is faster than its default, as it pads the shorter ones.
 
 accuracy: both read all words of all rows. Dev is scored after each epoch and the best epoch kept;
-test is scored once. OUT/accuracy.jsonl holds a line for each data, system and seed.
+test is scored once. OUT/accuracy.jsonl holds a line for each data, system and seed. With --save
+the Trainer's models are kept, each in DIRECTORY/DATA-SEED.
 
 seconds: of the processor, for learning from the same rows, in turns: some updates of our co-train,
 then an epoch of the Trainer over their rows, cut to what the model reads at once, and another over
@@ -95,6 +96,11 @@ class Peer:
             "logging_strategy": "no",
         }
 
+    def save(self, folder: Path) -> None:
+        """Write the model and its tokenizer, as `policy.pretrained` takes them."""
+        self.model.save_pretrained(folder)
+        self._tokenizer.save_pretrained(folder)
+
     def items(
         self, split: Split, rows: Sequence[int] | Array, *, parts: bool = False
     ) -> list[Item]:
@@ -152,6 +158,8 @@ def peer_accuracy(given: argparse.Namespace, data: str, seed: int) -> Item:
         }
         trainer = peer.trainer(rows["train"], rows["dev"])
         trainer.train()
+        if given.save is not None:
+            peer.save(given.save / f"{prepared.manifest.name}-{seed}")
         key = "eval_accuracy"
         return {
             "epochs": [line[key] for line in trainer.state.log_history if key in line],
@@ -328,6 +336,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--set", nargs="*", default=[], help="settings of ours, as KEY=VALUE")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--save", type=Path, help="directory of the Trainer's models, in accuracy")
     parser.add_argument("--share", type=float, default=0.4, help="of the words, in seconds")
     parser.add_argument("--updates", type=int, default=8, help="of a turn")
     parser.add_argument("--turns", type=int, default=5)
