@@ -13,6 +13,8 @@ from torch import Tensor
 
 from rss_rl.types import ROLES
 
+_HALVINGS, _LEAST_SLOPE = 30, 1e-4
+
 
 def sample(logits: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
     """Selections b_i = [u_i < p_i] on real tokens, False on padding.
@@ -75,3 +77,34 @@ def both_roles(log_prob: Tensor) -> Tensor:
     """[K, B, R, N] to [K, B, 2, N]; a bit that decides both roles counts once, as the head's."""
     missing = ROLES - log_prob.shape[2]
     return F.pad(log_prob, (0, 0, 0, missing)) if missing else log_prob
+
+
+def even_logits(scores: Tensor, valid: Tensor, share: Tensor) -> Tensor:
+    """Scores less a level of each sentence and role, at which their mean probability is `share`.
+
+    The level is found by bisection. A Newton step, of about 0, gives it the gradient of the
+    implicit function.
+
+    Args:
+        scores: [B, R, N]. valid: bool [B, N]. share: [R] in (0, 1).
+
+    Returns:
+        [B, R, N], meaningless on padding.
+    """
+    if not scores.numel():
+        return scores
+    real = valid[:, None].to(scores.dtype)
+    wanted = share[:, None] * real.sum(-1, keepdim=True)  # [B, R, 1]
+    with torch.no_grad():
+        offset = torch.logit(share)[:, None]
+        level = low = scores.masked_fill(~valid[:, None], torch.inf).amin(-1, keepdim=True) - offset
+        high = scores.masked_fill(~valid[:, None], -torch.inf).amax(-1, keepdim=True) - offset
+        for _ in range(_HALVINGS):
+            level = (low + high) / 2
+            more = (torch.sigmoid(scores - level) * real).sum(-1, keepdim=True) > wanted
+            low, high = torch.where(more, level, low), torch.where(more, high, level)
+        level = level.nan_to_num()  # of a sentence without tokens
+        chance = torch.sigmoid(scores - level)
+        slope = (chance * (1 - chance) * real).sum(-1, keepdim=True).clamp_min(_LEAST_SLOPE)
+    excess = (torch.sigmoid(scores - level) * real).sum(-1, keepdim=True) - wanted
+    return scores - level - excess / slope

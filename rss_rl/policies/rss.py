@@ -22,7 +22,7 @@ from rss_rl.models.encoders.protocol import TokenEncoder
 from rss_rl.models.encoders.recurrent import RecurrentContext
 from rss_rl.models.layers import Source2Token, activation_function, glorot_linear
 from rss_rl.ops.attention import KernelBackend
-from rss_rl.ops.bernoulli import log_odds
+from rss_rl.ops.bernoulli import even_logits, log_odds
 from rss_rl.ops.masking import masked_mean
 from rss_rl.ops.relaxed import straight_through
 from rss_rl.ops.selectors import Selector, has_selectors, selector_logits
@@ -154,10 +154,13 @@ class RSSPolicy(IndependentBits):
         self._temperature = options.temperature
         self.modules_by_role = options.modules(setup, options.initial_probability)
         self.bits_per_token = options.roles
+        start = torch.full((options.roles,), log_odds(options.initial_probability))
+        self.share = nn.Parameter(start) if options.even else None
 
     def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """Logits of the bits that are drawn, [B, R, N]; R = 1 where the roles share one."""
-        return self.modules_by_role(embedded, valid)  # type: ignore[no-any-return]
+        scores: Tensor = self.modules_by_role(embedded, valid)
+        return scores if self.share is None else even_logits(scores, valid, self.share.sigmoid())
 
     def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
         """The same bits as `sample`, by the straight-through estimator; see `RelaxedPolicy`."""
@@ -204,7 +207,7 @@ class SelectorOptions(Options):
         return 1 if self.shared else ROLES
 
 
-class RSSOptions(SelectorOptions):
+class BitsOptions(SelectorOptions):
     """Options of independent bits."""
 
     initial_probability: float = Field(
@@ -212,6 +215,16 @@ class RSSOptions(SelectorOptions):
     )
     temperature: float = Field(
         default=1.0, gt=0, description="Temperature of the gates' gradient, for pathwise learning."
+    )
+
+
+class RSSOptions(BitsOptions):
+    """Options of bits with logits of their own."""
+
+    even: bool = Field(
+        default=False,
+        description="Keep the same share of every sentence, in expectation. Otherwise a policy that"
+        " can tell the label may say it by how much it keeps.",
     )
 
 

@@ -27,13 +27,13 @@ from rss_rl.ops.relaxed import straight_through
 from rss_rl.ops.smoothing import bumps
 from rss_rl.policies.decide import once
 from rss_rl.policies.protocol import PolicySetup
-from rss_rl.policies.rss import RSSOptions
+from rss_rl.policies.rss import BitsOptions
 from rss_rl.types import ROLES
 
 _LEAST_WIDTH = 0.5
 
 
-class SmoothOptions(RSSOptions):
+class SmoothOptions(BitsOptions):
     """Options of smooth masks."""
 
     width: float = Field(

@@ -9,6 +9,9 @@ from rss_rl.metrics.measures import find_measure, format_measure
 
 Scores = Mapping[str, float | None]
 _FAR_FROM_SHARE, _COLLAPSED = 0.05, 0.01
+_EDGE = 0.05
+"""Of what the selected words add to the accuracy of the majority class, the part that random words
+must lack."""
 
 
 def score_sentences(modes: Mapping[str, Scores], metric: str, split: str) -> list[str]:
@@ -33,7 +36,8 @@ def score_sentences(modes: Mapping[str, Scores], metric: str, split: str) -> lis
 
 
 def kept_warning(report: Mapping[str, Any], asked: float | None) -> str | None:
-    """A warning if a run misses its target share, or keeps almost all or almost no words.
+    """A warning if a run misses its target share, keeps almost all or almost no words, or says the
+    label by how many it keeps.
 
     Args:
         report: of the run. asked: its `reward.target_share`.
@@ -55,4 +59,20 @@ def kept_warning(report: Mapping[str, Any], asked: float | None) -> str | None:
             "longer (more steps in the phases that train the policy), or start from "
             "another initial_probability of the policy"
         )
-    return None
+    return _count_warning(report["splits"]["dev"])
+
+
+def _count_warning(modes: Mapping[str, Scores]) -> str | None:
+    """A warning if as many random words of each text predict its class nearly as well."""
+    chosen, moved = (modes.get(name, {}) for name in ("thresholded", "random"))
+    least = chosen.get("majority_accuracy")
+    right, by_chance = chosen.get("accuracy"), moved.get("accuracy")
+    if least is None or right is None or by_chance is None or right <= least:
+        return None
+    if right - by_chance >= _EDGE * (right - least):
+        return None
+    return (
+        f"as many random words of each text are right as often ({by_chance:.1%}; the selected ones"
+        f" {right:.1%}): either any words will do, or the policy says the label by how many it"
+        " keeps. policy.options.even=true has it keep the same share of every text"
+    )

@@ -131,3 +131,36 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
         bernoulli.sample(logits, valid, torch.rand(1, 2, 1, 3))
     with pytest.raises(ValueError, match="selection must be bool"):
         bernoulli.log_prob(logits, torch.ones(1, 2, 2, 3), valid)
+
+
+@given(**{name: SHAPES[name] for name in ("b", "roles", "n", "seed")}, share=st.floats(0.05, 0.95))
+def test_even_logits_keep_a_share_of_every_sentence(
+    b: int, roles: int, n: int, seed: int, share: float
+) -> None:
+    """Their differences within a sentence are those of the scores; padding changes nothing."""
+    scores, valid = draw(b, roles, n, seed)
+    shares = torch.tensor([share, 1 - share][:roles], dtype=scores.dtype)
+    logits = bernoulli.even_logits(scores, valid, shares)
+    for row, role in itertools.product(range(b), range(roles)):
+        real = valid[row]
+        if not real.any():
+            continue
+        own = logits[row, role, real]
+        assert torch.sigmoid(own).mean().item() == pytest.approx(shares[role].item(), abs=1e-6)
+        levels = scores[row, role, real] - own
+        assert levels.max().item() == pytest.approx(levels.min().item(), abs=1e-9)
+        alone = scores[row : row + 1, role : role + 1, real]
+        again = bernoulli.even_logits(alone, torch.ones(1, int(real.sum())) > 0, shares[role, None])
+        assert torch.allclose(again[0, 0], own, atol=1e-6)
+
+
+def test_the_gradient_of_even_logits_is_that_of_the_implicit_level() -> None:
+    scores, valid = draw(3, 2, 5)
+    valid[-1, 0] = True
+    given_ = scores.requires_grad_(), torch.tensor([0.4, 0.7], dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda s, share: bernoulli.even_logits(s, valid, share) * valid[:, None],
+        given_,
+        eps=1e-5,
+        atol=1e-4,
+    )

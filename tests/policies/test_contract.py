@@ -37,6 +37,7 @@ BUILT_IN: dict[str, dict[str, Any]] = {
     "smooth by word": {"name": "smooth", "shared": True, "options": {"widths": "word"}},
     "rss over conv": {"context": "conv", "pool": "learnt"},
     "rss without a pool": {"pool": "none"},
+    "rss, even shares": {"options": {"even": True}},
     "stop-words": {"name": "stop-words"},
 }
 

@@ -37,6 +37,19 @@ def test_another_share_than_was_asked_for_is_said(
     assert (found is None) if said is None else (said in (found or ""))
 
 
+@pytest.mark.parametrize(
+    ("right", "by_chance", "warned"),
+    [(0.92, 0.915, True), (0.92, 0.85, False), (0.6, 0.6, False), (0.92, None, False)],
+)
+def test_a_label_that_is_said_by_a_count_is_found(
+    right: float, by_chance: float | None, warned: bool
+) -> None:
+    chosen = {"kept": 0.4, "accuracy": right, "majority_accuracy": 0.66}
+    report = {"splits": {"dev": {"thresholded": chosen, "random": {"accuracy": by_chance}}}}
+    found = kept_warning(report, 0.4)
+    assert ("by how many it keeps" in (found or "")) is warned
+
+
 def test_the_report_of_a_run_says_it(tiny_config: RunConfig, tmp_path: Path) -> None:
     list(train(tiny_config, tmp_path / "run"))
     path = tmp_path / "run" / "report.json"
