@@ -93,10 +93,12 @@ class Checker:
         names = self._model.classifier.names or [str(number) for number in range(shares.shape[1])]
         found = Checked(kept.copy(), chances.copy(), classes, shares, names)
         doubted = np.flatnonzero(found.shares[np.arange(len(words)), classes] < sure)
-        if len(doubted) and isinstance(self._model, GatedBlackboxReward):
-            slopes = self._model.classifier.slopes(words[doubted], valid[doubted], classes[doubted])
-            for row, slope in zip(doubted.tolist(), slopes, strict=True):
-                self._choose(row, words[row], valid[row], slope, found)
+        model = self._model
+        if isinstance(model, GatedBlackboxReward) and model.classifier.takes_gates:
+            for row in doubted.tolist():  # one by one: the gradient of a long text takes memory
+                own = slice(row, row + 1)
+                (slopes,) = model.classifier.slopes(words[own], valid[own], classes[own])
+                self._choose(row, words[row], valid[row], slopes, found)
         return found
 
     def _choose(self, row: int, words: Array, valid: Array, slopes: Array, found: Checked) -> None:

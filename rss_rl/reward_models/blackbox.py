@@ -146,6 +146,7 @@ class _Transformer:
         self._device, self._removes = torch.device(setup.device), absent == "remove"
         reader = WordReader(pretrained, pretrained.classifier(), _words(setup))
         self._reader = reader.eval().requires_grad_(False).to(self._device)
+        self.takes_gates = reader.takes_gates
 
     def log_probs(self, words: Array, valid: Array, kept: Array) -> Array:
         """See `_Classifier`."""

@@ -114,6 +114,14 @@ def test_slopes_are_those_of_the_gates(folder: Path) -> None:
         assert np.allclose(slopes[:, place], difference, atol=2e-4), place
 
 
+def test_words_are_left_where_attention_takes_no_gates(tmp_path: Path) -> None:
+    folder = tiny_transformers.save_another(tmp_path / "deberta", "deberta-v2")
+    AutoModelForSequenceClassification.from_pretrained(folder).save_pretrained(folder)
+    words, valid, kept = texts()
+    found = checker(folder)(words, valid, kept, kept * 0.9, 1.0)
+    assert np.array_equal(found.kept, kept)
+
+
 def test_only_runs_that_explain_a_classifier_are_checked() -> None:
     with pytest.raises(ConfigError, match="explains no classifier"):
         Checker(RewardConfig(), LABELS, WORDS)
