@@ -35,6 +35,8 @@ Context = Literal["none", "lstm", "gru", "conv"]
 Pool = Literal["mean", "learnt", "none"]
 _CONVOLUTIONS, _WINDOW = 2, 5
 """Layers of context=conv and the window of each: a receptive field of nine tokens."""
+_GAIN = 20.0
+"""Of the logit of an even share: Adam moves one parameter by its rate, and a share takes nats."""
 
 
 class RSSModule(nn.Module):
@@ -154,13 +156,15 @@ class RSSPolicy(IndependentBits):
         self._temperature = options.temperature
         self.modules_by_role = options.modules(setup, options.initial_probability)
         self.bits_per_token = options.roles
-        start = torch.full((options.roles,), log_odds(options.initial_probability))
+        start = torch.full((options.roles,), log_odds(options.initial_probability) / _GAIN)
         self.share = nn.Parameter(start) if options.even else None
 
     def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """Logits of the bits that are drawn, [B, R, N]; R = 1 where the roles share one."""
         scores: Tensor = self.modules_by_role(embedded, valid)
-        return scores if self.share is None else even_logits(scores, valid, self.share.sigmoid())
+        if self.share is None:
+            return scores
+        return even_logits(scores, valid, (_GAIN * self.share).sigmoid())
 
     def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
         """The same bits as `sample`, by the straight-through estimator; see `RelaxedPolicy`."""
