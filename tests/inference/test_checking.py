@@ -17,7 +17,8 @@ from rss_rl.inference.checking import Checker
 from rss_rl.types import Array, LabelSpec
 
 LABELS = LabelSpec("classes", ("no", "yes"))
-WORDS = ["<pad>", "<unk>", *"the film was dull but its music moved me deeply".split()]
+TEXT = "the film was dull but its music moved me deeply"
+WORDS = ["<pad>", "<unk>", *TEXT.split()]
 
 
 @pytest.fixture(scope="module")
