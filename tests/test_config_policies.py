@@ -26,6 +26,8 @@ FLAT = {
     "initial_probability": 0.8,
 }
 """The section as b9a4141 writes it, beside name, options and reads."""
+LATER = {"context": "none", "initial_probability": 0.8}
+"""Of these, what most policies have as options."""
 OLD_LEARNER = {
     "baseline": "moving-average",
     "baseline_momentum": 0.9,
@@ -42,9 +44,9 @@ def parsed(phase: dict[str, Any], **sections: Any) -> RunConfig:
 @pytest.mark.parametrize(
     ("name", "own", "wanted"),
     [
-        ("rss", {"temperature": 0.5}, {"context": "none", "initial_probability": 0.8}),
-        ("gumbel", {"temperature": 0.5}, {"context": "none", "initial_probability": 0.8}),
-        ("hardkuma", {"low": -0.2}, {"context": "none", "initial_probability": 0.8, "high": 1.1}),
+        ("rss", {"temperature": 0.5}, {**LATER, "even": False}),
+        ("gumbel", {"temperature": 0.5}, {**LATER, "even": False}),
+        ("hardkuma", {"low": -0.2}, {**LATER, "high": 1.1}),
         ("top-k", {"share": 0.3}, {"context": "none", "tokens": None, "temperature": 1.0}),
         ("iterative", {}, {"cell": "gru", "initial_probability": 0.8}),
     ],
