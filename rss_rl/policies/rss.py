@@ -35,7 +35,7 @@ Context = Literal["none", "lstm", "gru", "conv"]
 Pool = Literal["mean", "learnt", "none"]
 _CONVOLUTIONS, _WINDOW = 2, 5
 """Layers of context=conv and the window of each: a receptive field of nine tokens."""
-_GAIN = 20.0
+_GAIN = 60.0
 """Of the logit of an even share: Adam moves one parameter by its rate, and a share takes nats."""
 
 
