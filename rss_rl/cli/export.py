@@ -41,6 +41,14 @@ def export(
             " integers. It is smaller and faster, and not as exact.",
         ),
     ] = False,
+    transformer: Annotated[
+        bool,
+        option(
+            "--transformer",
+            "Also write the trained transformer, its adapters merged, as transformer/: a folder"
+            " for policy.pretrained, `rss-rl data encode` or the transformers library.",
+        ),
+    ] = False,
     overwrite: Annotated[bool, option("--overwrite", "Replace an existing export.")] = False,
     trust_plugins: options.TrustPlugins = False,
     json_: options.Json = False,
@@ -58,13 +66,18 @@ def export(
         which=checkpoint(which),
         overwrite=overwrite,
         onnx=write_with_int8 if int8 else write_onnx if onnx else None,
+        transformer=transformer,
         trust=trust(trust_plugins),
     )
-    sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+    sizes = {
+        str(path.relative_to(folder)): path.stat().st_size
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
     if json_:
         typer.echo(json.dumps({"path": str(folder), "bytes": sizes}, indent=2))
         return
     printed = console()
     say(printed, f"Exported to {folder}")
     for name, size in sizes.items():
-        say(printed, f"  {name:22} {size / 1e6:9.3f} MB")
+        say(printed, f"  {name:30} {size / 1e6:9.3f} MB")

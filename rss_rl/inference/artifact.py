@@ -10,6 +10,7 @@ README.md             the model card
 config.yaml           the configuration, for people
 pretrained-N/         each folder that a component's option names, such as a transformer
 model.onnx            on request; also model-int8.onnx
+transformer/          on request: the trained transformer, for other programs
 """
 
 from __future__ import annotations
@@ -42,10 +43,11 @@ from rss_rl.durable import (
     sync_directory,
     sync_file,
 )
-from rss_rl.errors import CheckpointError
+from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.inference.card import card
 from rss_rl.json_files import read_json
 from rss_rl.models.attention_choice import loadable_attention
+from rss_rl.models.encoders.transformer import TransformerEncoder
 from rss_rl.rollouts.checkpoint_weights import load_weights
 from rss_rl.rollouts.snapshot import Models, build_models, training_lengths
 from rss_rl.runs.checkpoint import load_checkpoint
@@ -63,7 +65,9 @@ _FIXED = "vectors/fixed"
 _TUNED = "classifier/embedding.trainable"
 _OWN_SUM = "record_sha256"
 _FOLDER_PREFIX = "pretrained-"
-_FOR_PEOPLE = frozenset({"README.md", "config.yaml", ONNX_FILE, INT8_FILE})
+_TRANSFORMER = "transformer"
+_NOT_READ = frozenset({"README.md", "config.yaml", ONNX_FILE, INT8_FILE, _TRANSFORMER})
+"""Files and folders of an export that `open_result` does not read."""
 _PLAIN = frozenset({".json", ".safetensors", ".txt"})
 """Suffixes of files that are copied: formats that cannot contain executable code."""
 _AGAIN = "Export the run again"
@@ -79,6 +83,7 @@ def export_run(
     which: str | int = "best",
     overwrite: bool = False,
     onnx: OnnxWriter | None = None,
+    transformer: bool = False,
     trust: Trust = NOTHING,
 ) -> Path:
     """Export a run's checkpoint to a directory, atomically.
@@ -87,19 +92,23 @@ def export_run(
         which: `best`, `latest` or a step.
         overwrite: replace an existing export.
         onnx: writes model.onnx at the given path.
+        transformer: also write the trained transformer as a folder of its own, in the format of
+            the transformers library.
         trust: see `open_models`.
 
     Returns:
         The directory, absolute.
 
     Raises:
-        RssError: no such run or checkpoint, `out` holds something else, or a write fails.
+        RssError: no such run or checkpoint, `out` holds something else, a write fails, or there is
+            no transformer to write.
     """
     out = out.resolve()
     with disk_errors(aside_of(out), "cannot be written", _FREE_SPACE):
         put_back(out)
     _check_free(out, overwrite)
     config, models, inputs = open_models(run, which, trust)
+    encoder = _transformer_of(models, config, run) if transformer else None
     staging = out.with_name(f".tmp-{out.name}-{os.getpid()}")
     try:
         with disk_errors(out, "cannot be written", _FREE_SPACE):
@@ -111,11 +120,24 @@ def export_run(
             _fill(staging, run, step, config, models, inputs)
             if onnx is not None:
                 onnx(models, inputs, config, staging / ONNX_FILE)
+            if encoder is not None:
+                encoder.save(staging / _TRANSFORMER)
             _seal(staging, run, step, config)
             swap_in(staging, out)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return out
+
+
+def _transformer_of(models: Models, config: RunConfig, run: Path) -> TransformerEncoder:
+    encoder = getattr(models.classifier, "encoder", None)
+    if not isinstance(encoder, TransformerEncoder):
+        raise ConfigError(
+            f"the classifier's encoder, {config.model.encoder.name}, is no transformer",
+            where=str(run),
+            remedy="Export it without --transformer",
+        )
+    return encoder
 
 
 def _copy_folder(folder: Path, name: str) -> str:
@@ -250,7 +272,11 @@ def pack_model(path: Path, which: str | int = "best", trust: Trust = NOTHING) ->
         out = Path(folder) / "export"
         export = path if is_export(path) else export_run(path, out, which=which, trust=trust)
         record = _export_record(export)
-        sums = {name: sum_ for name, sum_ in record["sha256"].items() if name not in _FOR_PEOPLE}
+        sums = {
+            name: sum_
+            for name, sum_ in record["sha256"].items()
+            if name.partition("/")[0] not in _NOT_READ
+        }
         with disk_errors(export, "cannot be read", _AGAIN):
             files = {name: (export / name).read_bytes() for name in (EXPORT_FILE, *sums)}
     content = json.dumps([record["config"], sums], sort_keys=True)

@@ -7,6 +7,7 @@ group, L pieces of its longest, with special ones.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, cast
 
 import torch
@@ -23,6 +24,8 @@ Positions = Literal["closed", "kept"]
 Pool = Literal["mean", "first"]
 _CELLS = 1 << 14
 _SMALLEST = 1e-6
+_CLOSED = -1e3
+"""Attention logits below this are of pieces that are not attended to, whatever the gates."""
 _WITHOUT_WEIGHTS = ("deberta", "deberta-v2")
 """Types of models whose attention accepts only masks of zeros and ones."""
 
@@ -184,7 +187,14 @@ class WordReader(nn.Module):
         return sums.index_add_(0, owner, states) / count[:, None]
 
     def class_logits(
-        self, words: Tensor, text: Tensor, texts: int, kept: Tensor, gates: Tensor | None = None
+        self,
+        words: Tensor,
+        text: Tensor,
+        texts: int,
+        kept: Tensor,
+        gates: Tensor | None = None,
+        *,
+        upper: bool = False,
     ) -> Tensor:
         """Logits of a text classifier, float32 [M, C]; pieces beyond its length are truncated.
 
@@ -193,6 +203,7 @@ class WordReader(nn.Module):
             texts: M.
             kept: bool [R], False = the mask token replaces each piece of the word.
             gates: [R] in (0, 1], see `pooled`.
+            upper: gates weigh words in the upper half of the layers only.
         """
         pieces, count = self.table.of(words)
         shown = torch.repeat_interleave(kept, count)
@@ -207,7 +218,8 @@ class WordReader(nn.Module):
         found: dict[int, Tensor] = {}
         for group in self._inputs(pieces, length):
             mask = self._attended(group, self._scale(group, each))
-            logits = self.model(input_ids=group.ids, attention_mask=mask).logits.float()
+            with self._ungated_below(upper):
+                logits = self.model(input_ids=group.ids, attention_mask=mask).logits.float()
             found |= dict(zip(group.windows.tolist(), logits, strict=True))
         return torch.stack([found[number] for number in range(texts)])
 
@@ -268,6 +280,18 @@ class WordReader(nn.Module):
         far = (number - number[:, None]).abs() > config.sliding_window
         return {"full_attention": full, "sliding_attention": full.masked_fill(far, lowest)}
 
+    @contextmanager
+    def _ungated_below(self, upper: bool) -> Iterator[None]:
+        """Where `upper`, the lower half of the layers attends to all words alike."""
+        layers = layers_of(self.model) if upper else None
+        lower = () if layers is None else layers[: len(layers) // 2]
+        hooks = [each.register_forward_pre_hook(_ungated, with_kwargs=True) for each in lower]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
     def _inputs(self, pieces: Tensor, length: Tensor) -> Iterator[_Inputs]:
         """Windows of these lengths, int64 [W], whose P pieces are concatenated."""
         first = length.cumsum(0) - length
@@ -308,3 +332,21 @@ class WordReader(nn.Module):
         for number in range(len(self._behind)):
             numbers[lines, before + sizes + number] = last + 1 + number
         return numbers + self._first
+
+
+def layers_of(model: nn.Module) -> nn.ModuleList | None:
+    """The layers of a transformer, whatever its library calls them; None if there is no list."""
+    count = int(model.config.num_hidden_layers)  # type: ignore[union-attr, arg-type]
+    found = (m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == count)
+    return next(found, None)
+
+
+def _ungated(module: nn.Module, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """The arguments of a layer, with an attention mask that has no gates."""
+
+    def plain(given: Any) -> Any:
+        if not isinstance(given, Tensor) or given.dim() != 4:
+            return given
+        return given.detach().masked_fill(given > _CLOSED, 0.0)
+
+    return tuple(map(plain, positional)), {name: plain(each) for name, each in named.items()}

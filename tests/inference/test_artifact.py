@@ -75,6 +75,12 @@ def compiled_run(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_no_transformer_is_exported_where_there_is_none(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is no transformer"):
+        export_run(run, tmp_path / "model", transformer=True)
+    assert not (tmp_path / "model").exists()
+
+
 def lose_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     attention_choice._report.cache_clear()
     monkeypatch.setattr(attention_choice, "missing_compiler", lambda: "no compiler here")

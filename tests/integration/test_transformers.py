@@ -28,6 +28,7 @@ from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.inference.artifact import export_run, pack_model
 from rss_rl.inference.predict_file import score_file
 from rss_rl.inference.predict_folder import begin_folder, score_here
+from rss_rl.pretrained.folder import open_pretrained
 from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.serving.app import make_app
 from rss_rl.training.run import train
@@ -108,6 +109,15 @@ def test_an_export_stands_alone(run: Path, folder: Path, tmp_path: Path) -> None
     weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\1")
     with pytest.raises(CheckpointError, match="not the file that was exported"):
         rss_rl.load(moved)
+
+
+def test_an_export_may_hold_the_trained_transformer(run: Path, tmp_path: Path) -> None:
+    export = export_run(run, tmp_path / "export", transformer=True)
+    assert open_pretrained(str(export / "transformer")).encoder() is not None
+    assert not any("transformer/" in name for name in pack_model(export).files)
+    assert not (export_run(run, tmp_path / "without") / "transformer").exists()
+    shutil.rmtree(export / "transformer")  # nothing here reads it
+    assert rss_rl.load(export).predict(["w1 w2"])
 
 
 def test_it_is_served_as_it_is_used(run: Path) -> None:

@@ -240,6 +240,27 @@ def test_what_learns_steps_travels_and_is_saved(
         assert torch.equal(again([tokens], [valid]), model.eval()([tokens], [valid]))
 
 
+@pytest.mark.parametrize("options", [{"learns": "all"}, {"learns": "lora", "rank": 2}])
+def test_what_has_been_learnt_is_written_as_a_folder(
+    folder: Path, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """Adapters merged; read by the library itself, and nothing changed in the encoder."""
+    model = encoder(folder, **options)
+    with torch.no_grad():
+        for number, parameter in enumerate(model.parameters()):
+            if parameter.requires_grad:
+                parameter += 0.1 * torch.randn(
+                    parameter.shape, generator=torch.Generator().manual_seed(number)
+                )
+        words = [2, 3, 4]
+        tokens, valid = batch([words])
+        found = model(tokens, valid, valid[:, None].expand(-1, ROLES, -1))
+        model.save(tmp_path / "saved")
+        assert torch.allclose(slow(tmp_path / "saved", words), found[0], atol=1e-5)
+        assert not torch.allclose(slow(folder, words), found[0], atol=1e-2)
+        assert torch.equal(model(tokens, valid, valid[:, None].expand(-1, ROLES, -1)), found)
+
+
 def test_its_own_rate(folder: Path) -> None:
     config = OptimizerConfig(name="adam", learning_rate=0.1)
     step = GradientStep("supervised", classifier(folder, rate=0.2), config, ("embedding.",))

@@ -8,8 +8,10 @@ Legend: M sentences, N tokens, R selected tokens of all sentences, H hidden size
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
@@ -23,7 +25,7 @@ from rss_rl.models.dropout import Dropout, batch_seed
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.ops.gated import union
 from rss_rl.pretrained.folder import Pretrained, open_pretrained
-from rss_rl.pretrained.reader import Pool, Positions, WordReader
+from rss_rl.pretrained.reader import Pool, Positions, WordReader, layers_of
 
 
 class TransformerOptions(Options):
@@ -89,12 +91,19 @@ class TransformerEncoder(nn.Module):
         self.relative_rate = options.rate
         self.reads_unselected = options.positions == "kept"
         self._pool: Pool = options.pool
+        self._tokenizer = pretrained.tokenizer
         self._register_state_dict_hook(_without_frozen)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(_with_frozen)  # type: ignore[no-untyped-call]
 
     def add_words(self, words: Sequence[str]) -> None:
         """See `WordEncoder`."""
         self.reader.table.add(words)
+
+    def save(self, folder: Path) -> None:
+        """Write it as it is now, its adapters merged, as `open_pretrained` takes it."""
+        model = _without_adapters(copy.deepcopy(self.reader.model))
+        model.save_pretrained(folder)  # type: ignore[operator]
+        self._tokenizer.save_pretrained(folder)
 
     def forward(self, words: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         """See `WordEncoder`."""
@@ -128,7 +137,13 @@ def _freeze(model: nn.Module, name: str, options: TransformerOptions) -> None:
     for parameter in model.parameters():
         parameter.requires_grad_(False)
     if options.learns == "last":
-        layers = _layers(model, name)
+        layers = layers_of(model)
+        if layers is None:
+            raise ConfigError(
+                "has no list of its layers",
+                where=name,
+                remedy="Set model.encoder.options.learns to all, lora or nothing",
+            )
         if options.last > len(layers):
             raise ConfigError(
                 f"has {len(layers)} layers, and the last {options.last} are to learn",
@@ -140,19 +155,6 @@ def _freeze(model: nn.Module, name: str, options: TransformerOptions) -> None:
                 parameter.requires_grad_(True)
     elif options.learns == "lora":
         _add_adapters(model, options.rank)
-
-
-def _layers(model: nn.Module, name: str) -> nn.ModuleList:
-    """The layers of a transformer, whatever its library calls them."""
-    count = int(model.config.num_hidden_layers)  # type: ignore[union-attr, arg-type]
-    found = [m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == count]
-    if not found:
-        raise ConfigError(
-            f"has no list of {count} layers",
-            where=name,
-            remedy="Set model.encoder.options.learns to all, lora or nothing",
-        )
-    return found[0]
 
 
 def _add_adapters(model: nn.Module, rank: int) -> None:
@@ -167,6 +169,16 @@ def _add_adapters(model: nn.Module, rank: int) -> None:
     names = [name for name, part in model.named_modules() if isinstance(part, nn.Linear)]
     adapters = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=names, bias="none")
     inject_adapter_in_model(adapters, model)
+
+
+def _without_adapters(model: nn.Module) -> nn.Module:
+    """The same, its adapters added to the weights that they adapt."""
+    adapted = {n: part for n, part in model.named_modules() if hasattr(part, "get_base_layer")}
+    for name, part in adapted.items():
+        part.merge()
+        above, _, last = name.rpartition(".")
+        setattr(model.get_submodule(above), last, part.get_base_layer())
+    return model
 
 
 @contextmanager
