@@ -10,12 +10,23 @@
 
 `prepare` and `train` are the two halves of `fit`; `Run` opens an existing run; `encode` stores the
 encoder states that a contextual policy reads; `explain_classifier` learns which words an existing
-classifier needs. Pluggable components: `rss_rl.components`; their contract tests: `rss_rl.testing`.
+classifier needs, and `explain` says so of single texts without training. Pluggable components:
+`rss_rl.components`; their contract tests: `rss_rl.testing`.
 """
 
 from __future__ import annotations
 
-__all__ = ["Run", "__version__", "encode", "explain_classifier", "fit", "load", "prepare", "train"]
+__all__ = [
+    "Run",
+    "__version__",
+    "encode",
+    "explain",
+    "explain_classifier",
+    "fit",
+    "load",
+    "prepare",
+    "train",
+]
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +35,7 @@ from rss_rl.version import VERSION
 
 if TYPE_CHECKING:
     from rss_rl.api.encoding import encode
-    from rss_rl.api.explaining import explain_classifier
+    from rss_rl.api.explaining import explain, explain_classifier
     from rss_rl.api.fitting import fit
     from rss_rl.api.preparing import prepare
     from rss_rl.api.run import Run
@@ -35,6 +46,7 @@ __version__ = VERSION
 _MODULES = {
     "Run": "rss_rl.api.run",
     "encode": "rss_rl.api.encoding",
+    "explain": "rss_rl.api.explaining",
     "explain_classifier": "rss_rl.api.explaining",
     "fit": "rss_rl.api.fitting",
     "prepare": "rss_rl.api.preparing",

@@ -1,4 +1,4 @@
-"""Explaining a classifier: a policy trained on a corpus to select the words that it needs."""
+"""Explaining a classifier: by a policy trained on a corpus, or by its gradient alone."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from rss_rl.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from rss_rl.api.run import Run
+    from rss_rl.data.sources import Text
+    from rss_rl.inference.explanation import Explanation
     from rss_rl.reward_models.blackbox import Probabilities
 
 _THROUGH_GATES = "transformer/explain"
@@ -117,6 +119,41 @@ def explain_classifier(
         overwrite=overwrite,
         console=shown,
     )
+
+
+def explain(
+    classifier: str | Path,
+    texts: Sequence[Text],
+    *,
+    keep: float = 0.2,
+    of_class: str | None = None,
+) -> list[Explanation]:
+    """The words on which a transformer bases its prediction, at once: nothing is trained.
+
+    Each word is worth the slope of the log-odds of the class in the word's weight in attention, in
+    the upper half of the layers. It costs some two forward passes per text. The classifier is
+    opened in each call: give all texts together.
+
+    Args:
+        classifier: folder of an AutoModelForSequenceClassification with its tokenizer, or its name
+            on the Hugging Face hub.
+        texts: each a text, or a tuple of words, which is not tokenised.
+        keep: share of the words to mark, at least one of a text.
+        of_class: the class for which marked words speak; None: the one predicted from the whole
+            text.
+
+    Returns:
+        Explanations whose prediction is that class, with the probabilities of the classes from the
+        marked words alone.
+
+    Raises:
+        ConfigError: the classifier, the class or `keep` cannot be used. DataError: a text without
+            words.
+    """
+    from rss_rl.inference.gradient import GradientExplainer
+
+    check_share(keep)
+    return GradientExplainer(classifier)(texts, keep, of_class)
 
 
 def _classify(

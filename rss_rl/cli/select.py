@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,11 +30,20 @@ Examples:
 `rss-rl select runs/sick "A man is playing a guitar" "Nobody is playing" --sampled 7`
 
 `rss-rl select runs/explained "A dull film with one good scene." --check`
+
+`rss-rl select SENTIMENT_FOLDER "A dull film with one good scene." --keep 0.2`
 """
 
 
 def select(
-    path: options.ModelPath,
+    path: Annotated[
+        Path,
+        argument(
+            "RUN|EXPORT|CLASSIFIER",
+            "Directory of a run or of an export. With --keep: folder of an"
+            " AutoModelForSequenceClassification, or its name on the Hugging Face hub.",
+        ),
+    ],
     texts: Annotated[
         list[str], argument("TEXT...", "One text, or two: a pair, or a passage and a question.")
     ],
@@ -52,6 +62,18 @@ def select(
             " these words, choose others.",
         ),
     ] = False,
+    keep: Annotated[
+        float | None,
+        option(
+            "--keep SHARE",
+            "Without training: this share of the words of each text, by the gradient of a"
+            " classifier.",
+        ),
+    ] = None,
+    of_class: Annotated[
+        str | None,
+        option("--class NAME", "With --keep: the class for which the words shall speak."),
+    ] = None,
     which: options.Which = "best",
     trust_plugins: options.TrustPlugins = False,
     json_: options.Json = False,
@@ -60,19 +82,54 @@ def select(
 
     Heads attend to dependents. A token that is neither is not kept.
     """
-    from rss_rl.inference.model import load_model
-
-    if check and sampled is not None:
-        raise ConfigError("--check takes no drawn selection", remedy="Leave out --sampled")
-    model = load_model(path, checkpoint(which), trust(trust_plugins))
-    examples = [texts[0] if len(texts) == 1 else tuple(texts)]
-    (explanation,) = (
-        model.check(examples) if check else model.predict(examples, sampled_seed=sampled)
-    )
+    if keep is None:
+        if of_class is not None:
+            raise ConfigError("--class needs --keep", remedy="Give the share to keep")
+        explanation = _of_model(path, texts, sampled, check, checkpoint(which), trust_plugins)
+    else:
+        explanation = _of_classifier(path, texts, sampled, check, keep, of_class)
     if json_:
         typer.echo(json.dumps(explanation.to_dict(), indent=2, ensure_ascii=False))
     else:
         print_explanation(console(), explanation)
+
+
+def _of_model(
+    path: Path,
+    texts: list[str],
+    sampled: int | None,
+    check: bool,
+    which: str | int,
+    trust_plugins: bool,
+) -> Explanation:
+    from rss_rl.inference.model import load_model
+
+    if check and sampled is not None:
+        raise ConfigError("--check takes no drawn selection", remedy="Leave out --sampled")
+    model = load_model(path, which, trust(trust_plugins))
+    examples = [texts[0] if len(texts) == 1 else tuple(texts)]
+    if check:
+        return model.check(examples)[0]
+    return model.predict(examples, sampled_seed=sampled)[0]
+
+
+def _of_classifier(
+    path: Path,
+    texts: list[str],
+    sampled: int | None,
+    check: bool,
+    keep: float,
+    of_class: str | None,
+) -> Explanation:
+    from rss_rl.api.explaining import explain
+
+    if check or sampled is not None:
+        raise ConfigError(
+            "--keep is for a classifier, without a policy", remedy="Leave out --check and --sampled"
+        )
+    if len(texts) > 1:
+        raise ConfigError("--keep takes one text", remedy="Put it in quotation marks")
+    return explain(str(path), texts, keep=keep, of_class=of_class)[0]
 
 
 def print_explanation(out: Console, explanation: Explanation, *, details: bool = True) -> None:

@@ -2,8 +2,8 @@
 
 A policy learns from a corpus which words its classifier needs, and may miss those of a single text,
 most of all where the classifier is in doubt itself. Where the classifier is not sure of its class
-from the selected words alone, as many words are chosen by the slopes of its log-odds, with and
-without the policy's scores, and the choice of which it is surest is kept.
+from the selected words alone, as many words are chosen by its gradient, and kept if it is surer
+from these.
 
 Legend: B texts, N tokens, C classes.
 """
@@ -18,14 +18,14 @@ import numpy as np
 from rss_rl.config import RewardConfig
 from rss_rl.envs.rewards import Reward
 from rss_rl.errors import ConfigError
-from rss_rl.ops.rationale_overlap import top_share
-from rss_rl.reward_models.blackbox import BlackboxReward, GatedBlackboxReward
+from rss_rl.inference.gradient import most_worth
+from rss_rl.reward_models.blackbox import (
+    BlackboxReward,
+    GatedBlackboxReward,
+    TransformerClassifier,
+)
 from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.types import Array, LabelSpec
-
-_WEIGHTS = (0.0, 0.3, 1.0)
-"""Of the policy's scores beside the slopes; both have a standard deviation of 1 in each text."""
-_LEAST = 1e-6
 
 
 class Checked(NamedTuple):
@@ -95,34 +95,21 @@ class Checker:
         doubted = np.flatnonzero(found.shares[np.arange(len(words)), classes] < sure)
         model = self._model
         if isinstance(model, GatedBlackboxReward) and model.classifier.takes_gates:
-            for row in doubted.tolist():  # one by one: the gradient of a long text takes memory
-                own = slice(row, row + 1)
-                (slopes,) = model.classifier.slopes(words[own], valid[own], classes[own])
-                self._choose(row, words[row], valid[row], slopes, found)
+            for row in doubted.tolist():
+                _choose(model.classifier, row, words[row, valid[row]], found)
         return found
 
-    def _choose(self, row: int, words: Array, valid: Array, slopes: Array, found: Checked) -> None:
-        """Replace the words of a row by those of which the classifier is surest."""
-        odds = found.chances[row].clip(_LEAST, 1 - _LEAST).astype(np.float64)
-        policy = _standard(np.log(odds / (1 - odds)), valid)
-        scores = np.stack([_standard(slopes, valid) + part * policy for part in _WEIGHTS])
-        many = len(scores)
-        share = found.kept[row].sum() / valid.sum()
-        kept = top_share(scores, np.repeat(valid[None], many, 0), float(share))
-        log_probs = self._model.classifier.log_probs(
-            np.repeat(words[None], many, 0), np.repeat(valid[None], many, 0), kept
-        )
-        shares = np.exp(log_probs)
-        best = int(shares[:, found.classes[row]].argmax())
-        if shares[best, found.classes[row]] > found.shares[row, found.classes[row]]:
-            found.kept[row], found.shares[row] = kept[best], shares[best]
-            least = scores[best][kept[best]].min()
-            most = scores[best][valid & ~kept[best]].max(initial=least - 1.0)
-            found.chances[row] = 1 / (1 + np.exp((least + most) / 2 - scores[best]))
 
+def _choose(classifier: TransformerClassifier, row: int, words: Array, found: Checked) -> None:
+    """Replace the words of a row by as many others if the classifier is surer from these.
 
-def _standard(scores: Array, valid: Array) -> Array:
-    """Scores less their mean, in standard deviations, of the words of a text; 0 on padding."""
-    own = scores[valid]
-    scaled: Array = np.where(valid, scores - own.mean(), 0.0) / max(float(own.std()), 1e-12)
-    return scaled
+    Args:
+        words: int64 [n], of its text.
+    """
+    count, asked = len(words), found.classes[row]  # real tokens come first
+    (slopes,), _ = classifier.slopes(words[None], found.classes[row : row + 1])
+    kept, chances = most_worth(slopes, float(found.kept[row].sum() / count))
+    (log_probs,) = classifier.log_probs(words[None], np.ones_like(kept)[None], kept[None])
+    if np.exp(log_probs[asked]) > found.shares[row, asked]:
+        found.kept[row, :count], found.chances[row, :count] = kept, chances
+        found.shares[row] = np.exp(log_probs)

@@ -144,7 +144,7 @@ class Model:
 
         Where its class is less probable than `sure` from the selected words alone, as many others
         are chosen by its gradient, if they make it surer. Costs a pass of the classifier over the
-        text and one over the selected words, and some four more where others are chosen.
+        text and one over the selected words, and some two more where others are chosen.
 
         Args:
             examples: see `predict`.

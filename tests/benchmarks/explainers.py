@@ -17,6 +17,7 @@ whole text, and all are asked in turn for one text after another, in one process
   SHAP, partition        `shap.PartitionExplainer`, --samples texts: Owen values
   integrated gradients   `captum`, 50 steps from padding to the pieces' vectors, of the log-odds,
                          summed over the pieces of a word
+  ours, no policy        `rss_rl.explain`
   every --run NAME=DIR   a run of `rss-rl explain-classifier`: one pass of its policy
   NAME, checked          the same, checked by the classifier as `rss-rl select --check` does
 
@@ -49,6 +50,7 @@ from torch import Tensor
 
 import rss_rl
 from rss_rl.inference.explanation import Explanation
+from rss_rl.inference.gradient import GradientExplainer
 from rss_rl.ops.rationale_overlap import BUDGETS, precision_recall_area, ranked_scores, top_share
 from rss_rl.types import Array
 
@@ -286,6 +288,26 @@ METHODS: dict[str, Callable[[Asked], Array]] = {
 }
 
 
+class Gradient:
+    """`rss_rl.explain`, its classifier opened once; scores [n].
+
+    Args:
+        folder: of the classifier.
+        lower: bfloat16 products.
+    """
+
+    def __init__(self, folder: Path, lower: bool) -> None:
+        self._explain = GradientExplainer(folder)
+        self._lower = lower
+
+    def __call__(self, asked: Asked) -> Array:
+        with torch.autocast("cpu", torch.bfloat16, enabled=self._lower):
+            (found,) = self._explain([tuple(asked.words)], SHARE)
+        chances = found.sentences[0].probabilities
+        assert chances is not None
+        return chances[0].astype(np.float64)
+
+
 def read_reviews(
     folder: Path, split: str, texts: int, seed: int, asked: Classifier
 ) -> list[Review]:
@@ -441,13 +463,14 @@ def main() -> None:
     methods: dict[str, Callable[[Asked], Array]] = {
         name: METHODS[name] for name in given.only or METHODS
     }
+    methods["ours, no policy"] = Gradient(given.classifier, lower)
     runs = dict(run.split("=", 1) for run in given.run)
     for name, folder in runs.items():
         own = Ours(folder, lower)
         methods |= {name: own, f"{name}, checked": own.checked}
     reviews = read_reviews(given.movies, given.split, given.texts, given.seed, classifier)
     lines = list(lines_of(classifier, reviews, methods, given))
-    base = next(iter(runs), "LIME")
+    base = next(iter(runs), "ours, no policy")
     found = means(lines, base)
     print(table(found, base))
     (given.out / "explainers.json").write_text(json.dumps(found, indent=2) + "\n")

@@ -14,6 +14,7 @@ from transformers import AutoModelForSequenceClassification
 from rss_rl.config import RewardConfig
 from rss_rl.errors import ConfigError
 from rss_rl.inference.checking import Checker
+from rss_rl.reward_models.blackbox import TransformerClassifier
 from rss_rl.types import Array, LabelSpec
 
 LABELS = LabelSpec("classes", ("no", "yes"))
@@ -23,9 +24,7 @@ WORDS = ["<pad>", "<unk>", *TEXT.split()]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("tiny") / "classifier"
-    names = {0: "no", 1: "yes"}
-    return tiny_transformers.save(place, classes=2, id2label=names, max_position_embeddings=128)
+    return tiny_transformers.save_classifier(tmp_path_factory.mktemp("tiny"), "no", "yes")
 
 
 def checker(folder: Path, **options: Any) -> Checker:
@@ -92,27 +91,31 @@ def test_a_class_that_is_asked_for_is_the_one_that_is_checked(folder: Path) -> N
     assert (found.classes == 1).all()
 
 
-def test_slopes_are_those_of_the_gates(folder: Path) -> None:
+@pytest.mark.parametrize("asked", [None, 1])
+def test_slopes_are_those_of_the_upper_gates(folder: Path, asked: int | None) -> None:
     """Against differences of the log-odds with one gate a little smaller."""
-    words, valid, _ = texts()
+    words = np.random.default_rng(0).integers(2, len(WORDS), (3, 7))
     model = checker(folder)._model.classifier
-    classes = np.array([0, 1, 0, 1, 1, 0])
-    slopes = model.slopes(words, valid, classes)  # type: ignore[attr-defined]
-    assert (slopes[~valid] == 0).all()
+    assert isinstance(model, TransformerClassifier)
+    slopes, log_probs = model.slopes(words, None if asked is None else np.full(3, asked))
+    classes = log_probs.argmax(1) if asked is None else np.full(3, asked)
+    assert np.allclose(np.exp(log_probs), slow(folder, words, np.ones_like(words, bool)), atol=1e-5)
 
-    def log_odds(gates: Array) -> Array:
-        given = torch.from_numpy(words), torch.from_numpy(valid), torch.from_numpy(gates)
-        found = model.gated_log_probs(*given).double().numpy()  # type: ignore[attr-defined]
+    def log_odds(gates: Array, upper: bool = True) -> Array:
+        given = torch.from_numpy(words), torch.ones(words.shape) > 0, torch.from_numpy(gates)
+        found = model.gated_log_probs(*given, upper=upper).double().detach().numpy()
         odds: Array = found[:, 1] - found[:, 0]
         return np.where(classes == 1, odds, -odds)
 
-    step = 0.02
-    for place in range(valid.shape[1]):
-        more, less = (valid.astype(np.float32) for _ in range(2))
-        more[:, place] *= 1 + step
-        less[:, place] *= 1 - step
+    step, differences = 0.02, []
+    for place in range(words.shape[1]):
+        more, less = (np.ones(words.shape, dtype=np.float32) for _ in range(2))
+        more[:, place] += step
+        less[:, place] -= step
         difference = (log_odds(more) - log_odds(less)) / (2 * step)
         assert np.allclose(slopes[:, place], difference, atol=2e-4), place
+        differences.append((log_odds(more, False) - log_odds(less, False)) / (2 * step))
+    assert not np.allclose(slopes, np.stack(differences, 1), atol=2e-4)
 
 
 def test_words_are_left_where_attention_takes_no_gates(tmp_path: Path) -> None:
