@@ -22,7 +22,7 @@ from rss_rl.data.store import open_prepared
 from rss_rl.errors import LearnerError, LearnersLostError, RssError
 from rss_rl.learners.group import ProcessGroup
 from rss_rl.rollouts.device import find_device
-from rss_rl.rollouts.snapshot import PARTS, Delta, StoredDelta, StoredSnapshot, open_data
+from rss_rl.rollouts.snapshot import StoredDelta, StoredSnapshot, bundles, open_data
 from rss_rl.training.evaluation import Mode
 from rss_rl.training.learner import LearnTask, LocalLearner
 from rss_rl.training.memory_needs import check_room
@@ -74,12 +74,15 @@ class LearnerActor:
         return getattr(self._learner, method)(*arguments)
 
     def publish(self, version: int, whole: bool) -> list[Any]:
-        """(part, whole, bytes) of each delta; then for each of `PARTS` its delta, or None."""
+        """(bundle, place, part, whole, bytes) of each delta; then the `bundles`."""
         assert self._learner is not None
-        deltas = self._learner.publish(version, whole=whole).deltas
-        by_part: dict[str, Delta | None] = dict.fromkeys(PARTS)
-        by_part.update((delta.part, delta) for delta in deltas)
-        return [[(delta.part, delta.whole, delta.bytes) for delta in deltas], *by_part.values()]
+        stored = bundles(self._learner.publish(version, whole=whole).deltas)
+        described = [
+            (number, place, delta.part, delta.whole, delta.bytes)
+            for number, bundle in enumerate(stored)
+            for place, delta in enumerate(bundle)
+        ]
+        return [described, *stored]
 
     def tensors(self) -> dict[str, Array]:
         """The tensors of a checkpoint, as arrays."""
@@ -221,12 +224,12 @@ class RayLearners:
     def publish(self, version: int, *, whole: bool = True) -> StoredSnapshot:
         """See `Learner`; the deltas stay in the object store."""
         # Separate objects: the driver fetches only the first, samplers the deltas that they lack.
-        call = self._actors[0].publish.options(num_returns=1 + len(PARTS))
+        call = self._actors[0].publish.options(num_returns=3)
         described, *references = call.remote(version, whole)
-        by_part = dict(zip(PARTS, references, strict=True))
         deltas = self._get([described], "publish", self._config.timeout_s)[0]
         stored = (
-            StoredDelta(part, complete, size, by_part[part]) for part, complete, size in deltas
+            StoredDelta(part, complete, size, references[bundle], place)
+            for bundle, place, part, complete, size in deltas
         )
         return StoredSnapshot(version, tuple(stored))
 

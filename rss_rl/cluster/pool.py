@@ -22,7 +22,13 @@ from rss_rl.errors import DataError, LearnersLostError, RssError, SamplerError, 
 from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.rollouts.backend import BackendStats, Delivery
 from rss_rl.rollouts.rollout import Rollout, SampleJob
-from rss_rl.rollouts.snapshot import Publications, Snapshot, StoredDelta, StoredSnapshot
+from rss_rl.rollouts.snapshot import (
+    Publications,
+    Snapshot,
+    StoredDelta,
+    StoredSnapshot,
+    bundles,
+)
 
 _STATS_EVERY_S = 5.0
 _POLL_S = 0.2
@@ -121,9 +127,9 @@ class RayBackend:
     Args:
         config: of the samplers.
         spawn: starts an actor for a slot number and returns its handle, with the methods
-            `process() -> ActorProcess` and `sample(jobs, version, deltas)`, which loads the Ray
-            references in `deltas` and returns a rollout and seconds for each packed job. Ray must
-            not restart it: it would have lost its weights unnoticed.
+            `process() -> ActorProcess` and `sample(jobs, version, deltas)`, which loads `deltas`,
+            Ray references to bundles and places in them, and returns a rollout and seconds for each
+            packed job. Ray must not restart it: it would have lost its weights unnoticed.
         log: records which samplers start and fail, and why.
 
     Raises:
@@ -165,14 +171,17 @@ class RayBackend:
         """See `Backend`; one copy for all, in the object store."""
         # Replaced references stay alive through the calls that use them.
         self._stored = isinstance(snapshot, StoredSnapshot)
-        self._published.add(
-            [
-                delta
-                if isinstance(delta, StoredDelta)
-                else StoredDelta(delta.part, delta.whole, delta.bytes, ray.put(delta))
-                for delta in snapshot.deltas
-            ]
-        )
+        if isinstance(snapshot, StoredSnapshot):
+            self._published.add(snapshot.deltas)
+        else:
+            self._published.add(
+                [
+                    StoredDelta(delta.part, delta.whole, delta.bytes, reference, place)
+                    for bundle in filter(None, bundles(snapshot.deltas))
+                    for reference in [ray.put(bundle)]
+                    for place, delta in enumerate(bundle)
+                ]
+            )
         self._version = snapshot.version
 
     def room(self) -> int:
@@ -200,7 +209,7 @@ class RayBackend:
                 continue
             jobs = [self._waiting.popleft() for _ in range(count)]
             # Calls run in order, and a failure replaces the actor: it has earlier calls' deltas.
-            lacking = [delta.reference for delta in self._published.after(slot.given)]
+            lacking = [(d.reference, d.place) for d in self._published.after(slot.given)]
             slot.given = self._published.count
             packed = [job.packed() for job in jobs]
             call = slot.actor.sample.remote(packed, self._version, lacking)

@@ -33,15 +33,16 @@ class SamplerActor:
         return this_process()
 
     def sample(
-        self, jobs: list[list[Any]], version: int, deltas: list[Any]
+        self, jobs: list[list[Any]], version: int, deltas: list[tuple[Any, int]]
     ) -> list[list[bytes | float]]:
         """The rollout of each job, and the seconds that it took.
 
         Args:
             jobs: packed.
             version: of the policy.
-            deltas: references to the changes since the previous call, to be loaded in this order;
-                in a list, so that a failed fetch is an error of this call.
+            deltas: the changes since the previous call, to be loaded in this order: references to
+                bundles, and places in them; in a list, so that a failed fetch is an error of this
+                call.
         """
         started = time.perf_counter()
         self.hold(version, deltas)
@@ -53,10 +54,11 @@ class SamplerActor:
             started = finished
         return done
 
-    def hold(self, version: int, deltas: list[Any]) -> None:
+    def hold(self, version: int, deltas: list[tuple[Any, int]]) -> None:
         """Load a publication; arguments as in `sample`."""
-        fetched = ray.get(deltas, timeout=self._config.sampler.timeout_s)
-        self._sampler.load(Snapshot(version, tuple(fetched)))
+        fetched = ray.get([stored for stored, _ in deltas], timeout=self._config.sampler.timeout_s)
+        found = (bundle[place] for bundle, (_, place) in zip(fetched, deltas, strict=True))
+        self._sampler.load(Snapshot(version, tuple(found)))
 
 
 def ray_samplers(config: RunConfig, log: EventSink = NO_LOG) -> RayBackend:

@@ -11,6 +11,7 @@ Legend: P parameters of a part, V trainable word vectors, R rows of them, E embe
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -42,13 +43,15 @@ from rss_rl.types import Array, LabelSpec
 CLASSIFIER, WORDS, POLICY = "classifier", "words", "policy"
 PARTS = (CLASSIFIER, WORDS, POLICY)
 """The classifier without its trainable word vectors, these word vectors, and the policy."""
+_ALIGNED = 16
+"""Numbers of 4 bytes."""
 
 
 class Delta(NamedTuple):
     """The state of a part, or of some rows of the word vectors.
 
     part     one of `PARTS`
-    weights  float32 [P], all parameters concatenated; [R * E] if there are rows
+    weights  float32 [P], see `Joined`; [R * E] if there are rows
     buffers  uint8, the bytes of the persistent buffers, concatenated
     rows     int64 [R], ascending, of the word vectors; None = the whole part
     leading  float32, as `weights`: the weights that these word vectors average; None = no average
@@ -75,12 +78,17 @@ class Delta(NamedTuple):
 
 
 class StoredDelta(NamedTuple):
-    """A delta in Ray's object store: `reference` is a Ray reference to a `Delta`."""
+    """A delta in Ray's object store.
+
+    reference  a Ray reference to one of `bundles`
+    place      of the delta in it
+    """
 
     part: str
     whole: bool
     bytes: int
     reference: Any
+    place: int
 
 
 _D = TypeVar("_D", Delta, StoredDelta)
@@ -103,6 +111,16 @@ class Snapshot(_Versioned[Delta]):
 
 class StoredSnapshot(_Versioned[StoredDelta]):
     """A snapshot whose deltas are in Ray's object store, put there by a learner."""
+
+
+def bundles(deltas: Sequence[Delta]) -> tuple[tuple[Delta, ...], tuple[Delta, ...]]:
+    """What is stored as one object each: the modules, and the word vectors.
+
+    Each object costs a sampler some 0.5 ms. Rows of word vectors are stored apart, as they are
+    needed for longer.
+    """
+    words = tuple(delta for delta in deltas if delta.part == WORDS)
+    return tuple(delta for delta in deltas if delta.part != WORDS), words
 
 
 class Publications(Generic[_D]):
@@ -190,17 +208,73 @@ class Models(NamedTuple):
         Parts(self).load(snapshot)
 
 
+class Joined:
+    """Parameters that lie in one tensor, so that one copy reads or sets them all.
+
+    Each begins at a multiple of 64 bytes, as torch's own tensors do: products of matrices may
+    depend on that in their last bits. Parameters that are not float32, or on several devices, are
+    copied one by one.
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
+        self._parameters = parameters
+        sizes = [parameter.numel() for parameter in parameters]
+        ends = list(itertools.accumulate(-(-size // _ALIGNED) * _ALIGNED for size in sizes))
+        starts = [0, *ends][: len(sizes)]
+        device = parameters[0].device if parameters else torch.device("cpu")
+        self._all = torch.zeros(starts[-1] + sizes[-1] if sizes else 0, device=device)
+        self._views = [
+            self._all[start : start + parameter.numel()].view(parameter.shape)
+            for start, parameter in zip(starts, parameters, strict=True)
+        ]
+        kinds = {(parameter.dtype, parameter.device) for parameter in parameters}
+        self._one_kind = kinds <= {(torch.float32, device)}
+
+    def _elsewhere(self) -> list[tuple[nn.Parameter, torch.Tensor]]:
+        """Parameters that do not lie in the tensor, with their places there."""
+        pairs = zip(self._parameters, self._views, strict=True)
+        return [pair for pair in pairs if pair[0].data_ptr() != pair[1].data_ptr()]
+
+    def read(self) -> Array:
+        """A copy, float32 [P], zeros between parameters."""
+        for parameter, view in self._elsewhere():
+            view.copy_(parameter.detach())
+            if self._one_kind:
+                parameter.data = view
+        copy: Array = self._all.cpu().numpy()
+        return copy.copy() if self._all.device.type == "cpu" else copy
+
+    def write(self, weights: Array) -> None:
+        """Set them to float32 [P], which may be read-only.
+
+        Raises:
+            ValueError: of another length.
+        """
+        if weights.shape != (len(self._all),):
+            raise ValueError(f"a snapshot of {weights.shape} for parameters of {len(self._all)}")
+        if self._all.device.type == "cpu":  # torch needs writable memory even to read, numpy not
+            np.copyto(self._all.numpy(), weights)
+        else:
+            self._all.copy_(torch.from_numpy(np.array(weights)))
+        for parameter, view in self._elsewhere():
+            if self._one_kind:
+                parameter.data = view
+            else:
+                parameter.copy_(view)
+
+
 class Parts:
     """The trainable parameters and persistent buffers of each of `PARTS`, found once.
 
     Walking a transformer's modules takes longer than copying its trainable parameters.
 
     Args:
-        models: on their final device; their parameters must not be replaced afterwards.
+        models: on their final device; none of their parameters may be exchanged afterwards.
     """
 
     def __init__(self, models: Models) -> None:
         self.parameters = models.parts()
+        self._joined = {part: Joined(own) for part, own in self.parameters.items()}
         self._embedding = models.classifier.embedding
         self._slots = {part: _persistent(module) for part, module in models.modules.items()}
 
@@ -208,15 +282,18 @@ class Parts:
         """The current buffers of a part, in the order of a delta."""
         return [held[name] for held, name in self._slots.get(part, [])]
 
+    def weights(self, part: str) -> Array:
+        """A copy of all parameters of a part, see `Joined`."""
+        return self._joined[part].read()
+
     def load(self, snapshot: Snapshot) -> None:
         """See `Models.load`."""
         with torch.no_grad():
             for delta in snapshot.deltas:
-                parameters = self.parameters[delta.part]
                 if delta.rows is None:
-                    _load_weights(delta, parameters)
+                    self._joined[delta.part].write(delta.weights)
                 else:
-                    _load_rows(delta.weights, delta.rows, parameters[0])
+                    _load_rows(delta.weights, delta.rows, self.parameters[delta.part][0])
                 if delta.part == WORDS:
                     _load_average(delta, self._embedding)
                 _load_buffers(delta.buffers, self.buffers(delta.part))
@@ -263,19 +340,19 @@ class Publisher:
             self.note_all()
         deltas = []
         self._parts = self._parts or Parts(self._models)
-        parts = self._parts.parameters
+        words = self._parts.parameters[WORDS][0].detach()
         for part in PARTS:
             raw = _bytes_of(self._parts.buffers(part))
             same = self._buffers.get(part) == raw.tobytes()
             rows = self._changed_rows() if part == WORDS and part not in self._changed else None
             average = self._models.classifier.embedding.average if part == WORDS else None
             if rows is not None:
-                values, no_buffers = _rows_of(parts[part][0].detach(), rows), np.zeros(0, np.uint8)
+                values, no_buffers = _rows_of(words, rows), np.zeros(0, np.uint8)
                 delta = Delta(WORDS, values, no_buffers, rows.cpu().numpy())
                 deltas.append(_with_average(delta, average))
                 self._sent += len(rows)
             elif part in self._changed or not same:
-                deltas.append(_with_average(Delta(part, _flat(parts[part]), raw), average))
+                deltas.append(_with_average(Delta(part, self._parts.weights(part), raw), average))
                 self._buffers[part] = raw.tobytes()
                 self._sent = 0 if part == WORDS else self._sent
         self._changed.clear()
@@ -313,13 +390,6 @@ def _persistent(module: nn.Module) -> list[tuple[dict[str, Any], str]]:
         for name, buffer in part._buffers.items()
         if buffer is not None and name not in part._non_persistent_buffers_set
     ]
-
-
-def _flat(parameters: Sequence[nn.Parameter]) -> Array:
-    """A copy, float32 [P]."""
-    flat = [p.detach().reshape(-1).float().cpu() for p in parameters]
-    copy: Array = torch.cat(flat).numpy() if flat else np.zeros(0, np.float32)
-    return copy
 
 
 def _rows_of(table: torch.Tensor, rows: torch.Tensor) -> Array:
@@ -360,18 +430,6 @@ def _bytes_of(buffers: Sequence[torch.Tensor]) -> Array:
     return copy
 
 
-def _load_weights(delta: Delta, parameters: Sequence[nn.Parameter]) -> None:
-    expected = sum(p.numel() for p in parameters)
-    if delta.weights.shape != (expected,):
-        raise ValueError(
-            f"a snapshot of {delta.weights.shape} for the {expected} parameters of '{delta.part}'"
-        )
-    start = 0
-    for parameter in parameters:
-        _copy(delta.weights[start : start + parameter.numel()], parameter)
-        start += parameter.numel()
-
-
 def _load_rows(weights: Array, rows: Array, table: nn.Parameter) -> None:
     values = weights.reshape(len(rows), -1)
     if values.shape[1] != table.shape[1] or len(rows) > len(table):
@@ -393,15 +451,6 @@ def _load_buffers(raw: Array, buffers: Sequence[torch.Tensor]) -> None:
         part = torch.from_numpy(np.array(raw[start : start + size]))
         buffer.copy_(part.view(buffer.dtype).view_as(buffer))
         start += size
-
-
-def _copy(weights: Array, parameter: nn.Parameter) -> None:
-    """Set a parameter to float32 [its size]."""
-    # Ray's arrays are read-only views; torch needs writable memory even to read, numpy does not.
-    if parameter.device.type == "cpu" and parameter.dtype == torch.float32:
-        np.copyto(parameter.detach().numpy(), weights.reshape(parameter.shape))
-    else:
-        parameter.copy_(torch.from_numpy(np.array(weights)).view_as(parameter))
 
 
 def training_lengths(manifest: Manifest, batch_size: int) -> TrainingLengths | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 __all__ = ["publishing"]
 
 import argparse
+import itertools
 import os
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import ray
+import torch
 from peer_task import LABELS
 from suite.records import Record, limited
 from suite.timing import Settings
@@ -35,6 +37,7 @@ from rss_rl.rollouts.snapshot import (
     Publisher,
     Snapshot,
     build_models,
+    bundles,
 )
 from rss_rl.training.allocator import keep_freed_memory
 
@@ -69,12 +72,14 @@ class Held:
     def __init__(self, pretrained: str = "") -> None:
         from rss_rl.rollouts.snapshot import Parts, Snapshot
 
+        torch.set_num_threads(1)  # as sampler.threads
         self._snapshot = Snapshot
         self._parts = Parts(adapted(pretrained) if pretrained else models())
 
-    def hold(self, version: int, deltas: list[Any]) -> int:
+    def hold(self, version: int, stored: list[Any]) -> int:
         """As `SamplerActor.hold`; the version it holds."""
-        self._parts.load(self._snapshot(version, tuple(ray.get(deltas, timeout=60))))
+        deltas = itertools.chain(*ray.get(stored, timeout=60))
+        self._parts.load(self._snapshot(version, tuple(deltas)))
         return version
 
 
@@ -91,6 +96,7 @@ def published(
 ) -> tuple[list[float], list[int]]:
     """Milliseconds and bytes of so many publications."""
     keep_freed_memory()  # as a learner does
+    torch.set_num_threads(1)  # as learner.threads: threads of torch wait busily for their next work
     with tempfile.TemporaryDirectory(prefix="pub-") as folder:
         ray.init(
             "local",
@@ -109,7 +115,7 @@ def published(
             for version in range(count):
                 started = time.perf_counter()
                 snapshot = publish(version)
-                kept = [*kept[-1:], [ray.put(delta) for delta in snapshot.deltas]]
+                kept = [*kept[-1:], [ray.put(b) for b in bundles(snapshot.deltas) if b]]
                 answers = [s.hold.remote(version, kept[-1]) for s in samplers]
                 assert ray.get(answers, timeout=300) == [version] * SAMPLERS
                 times.append(1000 * (time.perf_counter() - started))

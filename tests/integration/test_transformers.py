@@ -89,7 +89,7 @@ def test_a_snapshot_holds_what_learns(configured: Callable[..., RunConfig]) -> N
     models = build_prepared_models(config, open_prepared(config.data))
     classifier = models.publish(0).deltas[0]
     learning = [p for p in models.classifier.parameters() if p.requires_grad]
-    assert len(classifier.weights) == sum(p.numel() for p in learning)
+    assert 0 <= len(classifier.weights) - sum(p.numel() for p in learning) < 16 * len(learning)
     assert len(classifier.weights) < sum(p.numel() for p in models.classifier.parameters()) / 2
 
 
