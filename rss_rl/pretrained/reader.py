@@ -282,13 +282,23 @@ class WordReader(nn.Module):
 
     @contextmanager
     def _ungated_below(self, upper: bool) -> Iterator[None]:
-        """Where `upper`, the lower half of the layers attends to all words alike."""
-        layers = layers_of(self.model) if upper else None
+        """Where `upper`, the lower half of the layers attends to all words alike.
+
+        Attention is then the library's plain one: its gradient in the mask is found faster, a
+        tenth of the time of all.
+        """
+        if not upper:
+            yield
+            return
+        model: Any = self.model
+        layers, before = layers_of(model), model.config._attn_implementation
         lower = () if layers is None else layers[: len(layers) // 2]
         hooks = [each.register_forward_pre_hook(_ungated, with_kwargs=True) for each in lower]
+        model.set_attn_implementation("eager")
         try:
             yield
         finally:
+            model.set_attn_implementation(before)
             for hook in hooks:
                 hook.remove()
 

@@ -91,31 +91,57 @@ def test_a_class_that_is_asked_for_is_the_one_that_is_checked(folder: Path) -> N
     assert (found.classes == 1).all()
 
 
+def log_odds(
+    model: TransformerClassifier, words: Array, classes: Array, gates: Array, *, upper: bool
+) -> Array:
+    """Of two classes, float64 [M]."""
+    given = torch.from_numpy(words), torch.ones(words.shape) > 0, torch.from_numpy(gates)
+    found = model.gated_log_probs(*given, upper=upper).double().detach().numpy()
+    odds: Array = found[:, 1] - found[:, 0]
+    return np.where(classes == 1, odds, -odds)
+
+
+def differences(
+    model: TransformerClassifier, words: Array, classes: Array, *, upper: bool
+) -> Array:
+    """Of the log-odds by each gate, a little above 1 and below: [M, N]."""
+    step, found = 0.02, []
+    for place in range(words.shape[1]):
+        more, less = (np.ones(words.shape, dtype=np.float32) for _ in range(2))
+        more[:, place] += step
+        less[:, place] -= step
+        pair = (log_odds(model, words, classes, gates, upper=upper) for gates in (more, less))
+        found.append(np.subtract(*pair) / (2 * step))
+    return np.stack(found, 1)
+
+
 @pytest.mark.parametrize("asked", [None, 1])
 def test_slopes_are_those_of_the_upper_gates(folder: Path, asked: int | None) -> None:
-    """Against differences of the log-odds with one gate a little smaller."""
     words = np.random.default_rng(0).integers(2, len(WORDS), (3, 7))
     model = checker(folder)._model.classifier
     assert isinstance(model, TransformerClassifier)
     slopes, log_probs = model.slopes(words, None if asked is None else np.full(3, asked))
     classes = log_probs.argmax(1) if asked is None else np.full(3, asked)
     assert np.allclose(np.exp(log_probs), slow(folder, words, np.ones_like(words, bool)), atol=1e-5)
+    assert np.allclose(slopes, differences(model, words, classes, upper=True), atol=2e-4)
+    assert not np.allclose(slopes, differences(model, words, classes, upper=False), atol=2e-4)
 
-    def log_odds(gates: Array, upper: bool = True) -> Array:
-        given = torch.from_numpy(words), torch.ones(words.shape) > 0, torch.from_numpy(gates)
-        found = model.gated_log_probs(*given, upper=upper).double().detach().numpy()
-        odds: Array = found[:, 1] - found[:, 0]
-        return np.where(classes == 1, odds, -odds)
 
-    step, differences = 0.02, []
-    for place in range(words.shape[1]):
-        more, less = (np.ones(words.shape, dtype=np.float32) for _ in range(2))
-        more[:, place] += step
-        less[:, place] -= step
-        difference = (log_odds(more) - log_odds(less)) / (2 * step)
-        assert np.allclose(slopes[:, place], difference, atol=2e-4), place
-        differences.append((log_odds(more, False) - log_odds(less, False)) / (2 * step))
-    assert not np.allclose(slopes, np.stack(differences, 1), atol=2e-4)
+@pytest.mark.parametrize("name", ["roberta", "electra", "distilbert", "albert", "modernbert"])
+def test_slopes_of_other_transformers(name: str, tmp_path: Path) -> None:
+    folder = tiny_transformers.save_another(tmp_path / name, name, initializer_range=0.5)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        AutoModelForSequenceClassification.from_pretrained(folder).save_pretrained(folder)
+    words = np.array([[2, 3], [4, 2]])
+    model = checker(folder)._model.classifier
+    assert isinstance(model, TransformerClassifier)
+    plain = model.log_probs(words, words > 0, words > 0)
+    slopes, log_probs = model.slopes(words, None)
+    assert np.allclose(log_probs, plain, atol=1e-5)
+    assert np.abs(slopes).max() > 1e-3
+    assert np.allclose(slopes, differences(model, words, plain.argmax(1), upper=True), atol=3e-4)
+    assert np.array_equal(model.log_probs(words, words > 0, words > 0), plain)  # as it was
 
 
 def test_words_are_left_where_attention_takes_no_gates(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def save_classifier(folder: Path, *names: str) -> Path:
     return folder
 
 
-def save_another(folder: Path, name: str) -> Path:
+def save_another(folder: Path, name: str, **settings: object) -> Path:
     """An encoder of two layers of another type of model, such as `roberta`, in `folder`."""
     cut = tokenizer()
     given = {
@@ -93,7 +93,9 @@ def save_another(folder: Path, name: str) -> Path:
     }
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = AutoModel.from_config(AutoConfig.for_model(name, **given, **own.get(name, {})))
+        model = AutoModel.from_config(
+            AutoConfig.for_model(name, **given, **own.get(name, {}), **settings)
+        )
     model.save_pretrained(folder)
     cut.save_pretrained(folder)
     return folder
