@@ -121,7 +121,7 @@ def explain_classifier(
     )
 
 
-def explain(
+def mark_words(
     classifier: str | Path,
     texts: Sequence[Text],
     *,
@@ -131,14 +131,15 @@ def explain(
     """The words on which a transformer bases its prediction, at once: nothing is trained.
 
     Each word is worth the slope of the log-odds of the class in the word's weight in attention, in
-    the upper half of the layers. It costs some two forward passes per text. The classifier is
-    opened in each call: give all texts together.
+    the upper half of the layers. It costs some two forward passes per text. Words beyond the
+    classifier's maximum length are not read, and not marked. The classifier is opened in each call:
+    give all texts together.
 
     Args:
         classifier: folder of an AutoModelForSequenceClassification with its tokenizer, or its name
             on the Hugging Face hub.
         texts: each a text, or a tuple of words, which is not tokenised.
-        keep: share of the words to mark, at least one of a text.
+        keep: share of the words read to mark, at least one of a text.
         of_class: the class for which marked words speak; None: the one predicted from the whole
             text.
 
@@ -147,8 +148,8 @@ def explain(
         marked words alone.
 
     Raises:
-        ConfigError: the classifier, the class or `keep` cannot be used. DataError: a text without
-            words.
+        ConfigError: the classifier, its attention, the class or `keep` cannot be used.
+        DataError: a text without words, or something that is not a text.
     """
     from rss_rl.inference.gradient import GradientExplainer
 

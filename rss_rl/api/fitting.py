@@ -177,9 +177,10 @@ def check_share(keep: float | None) -> None:
     Raises:
         ConfigError: it is not between 0 and 1.
     """
-    if keep is not None and not 0 < keep < 1:
+    number = isinstance(keep, int | float) and not isinstance(keep, bool)
+    if keep is not None and not (number and 0 < keep < 1):
         raise ConfigError(
-            f"{keep:g} is not a share of the words between 0 and 1",
+            f"{keep!r:.40} is not a share of the words between 0 and 1",
             where="keep (--keep)",
             remedy="Give one, such as 0.3",
         )

@@ -66,13 +66,13 @@ def select(
         float | None,
         option(
             "--keep SHARE",
-            "Without training: this share of the words of each text, by the gradient of a"
+            "Without training: mark this share of the words of the text, by the gradient of a"
             " classifier.",
         ),
     ] = None,
     of_class: Annotated[
         str | None,
-        option("--class NAME", "With --keep: the class for which the words shall speak."),
+        option("--class NAME", "With --keep: mark the words that speak for this class."),
     ] = None,
     which: options.Which = "best",
     trust_plugins: options.TrustPlugins = False,
@@ -83,11 +83,15 @@ def select(
     Heads attend to dependents. A token that is neither is not kept.
     """
     if keep is None:
-        if of_class is not None:
-            raise ConfigError("--class needs --keep", remedy="Give the share to keep")
-        explanation = _of_model(path, texts, sampled, check, checkpoint(which), trust_plugins)
+        explanation = _of_model(path, texts, sampled, check, which, trust_plugins, of_class)
     else:
-        explanation = _of_classifier(path, texts, sampled, check, keep, of_class)
+        refused = {
+            "--check": check,
+            "--sampled": sampled is not None,
+            "--which": which != "best",
+            "--trust-plugins": trust_plugins,
+        }
+        explanation = _of_classifier(path, texts, keep, of_class, refused)
     if json_:
         typer.echo(json.dumps(explanation.to_dict(), indent=2, ensure_ascii=False))
     else:
@@ -99,14 +103,24 @@ def _of_model(
     texts: list[str],
     sampled: int | None,
     check: bool,
-    which: str | int,
+    which: str,
     trust_plugins: bool,
+    of_class: str | None,
 ) -> Explanation:
+    from rss_rl.inference.artifact import is_export
     from rss_rl.inference.model import load_model
 
+    if not is_export(path) and (path / "model.safetensors").exists():
+        raise ConfigError(
+            "is neither a run nor an export, but a pretrained transformer",
+            where=str(path),
+            remedy="If it is a text classifier, give --keep SHARE",
+        )
+    if of_class is not None:
+        raise ConfigError("--class needs --keep", remedy="Give the share to keep")
     if check and sampled is not None:
         raise ConfigError("--check takes no drawn selection", remedy="Leave out --sampled")
-    model = load_model(path, which, trust(trust_plugins))
+    model = load_model(path, checkpoint(which), trust(trust_plugins))
     examples = [texts[0] if len(texts) == 1 else tuple(texts)]
     if check:
         return model.check(examples)[0]
@@ -114,22 +128,27 @@ def _of_model(
 
 
 def _of_classifier(
-    path: Path,
-    texts: list[str],
-    sampled: int | None,
-    check: bool,
-    keep: float,
-    of_class: str | None,
+    path: Path, texts: list[str], keep: float, of_class: str | None, refused: dict[str, bool]
 ) -> Explanation:
-    from rss_rl.api.explaining import explain
+    from rss_rl.api.explaining import mark_words
+    from rss_rl.inference.artifact import is_export
+    from rss_rl.runs.run_directory import STATUS_FILE
 
-    if check or sampled is not None:
+    if is_export(path) or (path / STATUS_FILE).exists():
         raise ConfigError(
-            "--keep is for a classifier, without a policy", remedy="Leave out --check and --sampled"
+            "is a run or an export, whose policy has learnt how much to keep",
+            where=str(path),
+            remedy="Leave out --keep, or name the folder of a text classifier",
         )
+    for option_, is_given in refused.items():
+        if is_given:
+            raise ConfigError(
+                f"{option_} is for a run, --keep for a classifier without one",
+                remedy="Leave out one of them",
+            )
     if len(texts) > 1:
         raise ConfigError("--keep takes one text", remedy="Put it in quotation marks")
-    return explain(str(path), texts, keep=keep, of_class=of_class)[0]
+    return mark_words(str(path), texts, keep=keep, of_class=of_class)[0]
 
 
 def print_explanation(out: Console, explanation: Explanation, *, details: bool = True) -> None:

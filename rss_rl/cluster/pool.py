@@ -23,6 +23,7 @@ from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.rollouts.backend import BackendStats, Delivery
 from rss_rl.rollouts.rollout import Rollout, SampleJob
 from rss_rl.rollouts.snapshot import (
+    Delta,
     Publications,
     Snapshot,
     StoredDelta,
@@ -121,6 +122,16 @@ class _Slot:
         self.since = time.monotonic() + min(_LONGEST_PAUSE_S, 2.0 ** len(self.failures))
 
 
+def store(deltas: Sequence[Delta]) -> list[StoredDelta]:
+    """Put deltas into the object store."""
+    return [
+        StoredDelta(delta.part, delta.whole, delta.bytes, reference, place)
+        for bundle in filter(None, bundles(deltas))
+        for reference in [ray.put(bundle)]
+        for place, delta in enumerate(bundle)
+    ]
+
+
 class RayBackend:
     """A pool of sampler actors.
 
@@ -174,14 +185,7 @@ class RayBackend:
         if isinstance(snapshot, StoredSnapshot):
             self._published.add(snapshot.deltas)
         else:
-            self._published.add(
-                [
-                    StoredDelta(delta.part, delta.whole, delta.bytes, reference, place)
-                    for bundle in filter(None, bundles(snapshot.deltas))
-                    for reference in [ray.put(bundle)]
-                    for place, delta in enumerate(bundle)
-                ]
-            )
+            self._published.add(store(snapshot.deltas))
         self._version = snapshot.version
 
     def room(self) -> int:

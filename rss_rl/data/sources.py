@@ -35,6 +35,26 @@ class Words(tuple[str, ...]):
     __slots__ = ()
 
 
+def checked_text(given: object, where: str, more: str = "") -> Text:
+    """A text that somebody gave: a str, a tuple of words, or a list of them, which becomes a tuple.
+
+    Args:
+        where: of the text. more: end of the remedy.
+
+    Raises:
+        DataError: it is something else.
+    """
+    words = given if isinstance(given, tuple | list) else ()
+    if not isinstance(given, str | tuple | list) or not all(isinstance(w, str) for w in words):
+        kind = "nothing" if given is None else f"{given!r:.40} ({type(given).__name__})"
+        raise DataError(
+            f"is {kind}, where a text is expected",
+            where=where,
+            remedy=f"Give a str, or a tuple of words{more}",
+        )
+    return tuple(given) if isinstance(given, list) else given
+
+
 @dataclass(frozen=True)
 class RawExample:
     """One example as in its file.

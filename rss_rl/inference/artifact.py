@@ -133,7 +133,7 @@ def _transformer_of(models: Models, config: RunConfig, run: Path) -> Transformer
     encoder = getattr(models.classifier, "encoder", None)
     if not isinstance(encoder, TransformerEncoder):
         raise ConfigError(
-            f"the classifier's encoder, {config.model.encoder.name}, is no transformer",
+            f"the classifier's encoder, {config.model.encoder.name}, is not a transformer",
             where=str(run),
             remedy="Export it without --transformer",
         )

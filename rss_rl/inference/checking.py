@@ -18,7 +18,7 @@ import numpy as np
 from rss_rl.config import RewardConfig
 from rss_rl.envs.rewards import Reward
 from rss_rl.errors import ConfigError
-from rss_rl.inference.gradient import most_worth
+from rss_rl.inference.gradient import highest_slopes
 from rss_rl.reward_models.blackbox import (
     BlackboxReward,
     GatedBlackboxReward,
@@ -94,9 +94,11 @@ class Checker:
         found = Checked(kept.copy(), chances.copy(), classes, shares, names)
         doubted = np.flatnonzero(found.shares[np.arange(len(words)), classes] < sure)
         model = self._model
-        if isinstance(model, GatedBlackboxReward) and model.classifier.takes_gates:
+        if isinstance(model, GatedBlackboxReward):
             for row in doubted.tolist():
-                _choose(model.classifier, row, words[row, valid[row]], found)
+                own = words[row, valid[row]]
+                if model.classifier.takes_gates(own):
+                    _choose(model.classifier, row, own, found)
         return found
 
 
@@ -108,7 +110,8 @@ def _choose(classifier: TransformerClassifier, row: int, words: Array, found: Ch
     """
     count, asked = len(words), found.classes[row]  # real tokens come first
     (slopes,), _ = classifier.slopes(words[None], found.classes[row : row + 1])
-    kept, chances = most_worth(slopes, float(found.kept[row].sum() / count))
+    share = found.kept[row].sum() / max(1, np.isfinite(slopes).sum())
+    kept, chances = highest_slopes(slopes, min(1.0, float(share)))
     (log_probs,) = classifier.log_probs(words[None], np.ones_like(kept)[None], kept[None])
     if np.exp(log_probs[asked]) > found.shares[row, asked]:
         found.kept[row, :count], found.chances[row, :count] = kept, chances

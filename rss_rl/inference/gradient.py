@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rss_rl.data.sources import Text
+from rss_rl.data.sources import Text, checked_text
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.data.vocabulary import SPECIAL_WORDS
 from rss_rl.errors import ConfigError, DataError
@@ -25,31 +25,28 @@ from rss_rl.reward_models.blackbox import TransformerClassifier
 from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.types import ROLES, Array, LabelSpec
 
-_UNTRAINED = "Train a policy for it by `rss-rl explain-classifier`"
+_UNTRAINED = (
+    "Train a policy for it that learns from its probabilities alone: `rss-rl explain-classifier`"
+    " with learner.estimator=reinforce"
+)
 
 
 class GradientExplainer:
-    """See `rss_rl.explain`; opened once for many texts.
+    """See `rss_rl.mark_words`; opened once for many texts.
 
     Args:
         classifier: folder of an AutoModelForSequenceClassification with its tokenizer, or its name
             on the Hugging Face hub.
 
     Raises:
-        ConfigError: it is no text classifier, or its attention cannot weigh words.
+        ConfigError: it is not a text classifier.
     """
 
     def __init__(self, classifier: str | Path) -> None:
         pretrained = open_pretrained(str(classifier))
         setup = RewardSetup(LabelSpec("classes", ()), 1, words=SPECIAL_WORDS)
         self._classifier = TransformerClassifier(pretrained, setup, "remove")
-        if not self._classifier.takes_gates:
-            raise ConfigError(
-                f"the attention of {pretrained.config.model_type} cannot weigh words",
-                where=pretrained.name,
-                remedy=_UNTRAINED,
-            )
-        self._name = pretrained.name
+        self._name, self._kind = pretrained.name, pretrained.config.model_type
         self._tokenizer = Tokenizer(lower=False)
         self._ids: dict[str, int] = {}
 
@@ -61,9 +58,11 @@ class GradientExplainer:
     def __call__(
         self, texts: Sequence[Text], keep: float, of_class: str | None = None
     ) -> list[Explanation]:
-        """See `rss_rl.explain`."""
-        if isinstance(texts, str):
-            raise DataError("got one text, expected a list of them", remedy='["A text."]')
+        """See `rss_rl.mark_words`."""
+        if isinstance(texts, str | dict):
+            raise DataError(
+                f"got a {type(texts).__name__}, expected a list of texts", remedy='["A text."]'
+            )
         asked = None
         if of_class is not None:
             if of_class not in self.classes:
@@ -73,9 +72,10 @@ class GradientExplainer:
                     remedy="Name one of them",
                 )
             asked = np.array([self.classes.index(of_class)])
-        return [self._explained(text, n, keep, asked) for n, text in enumerate(texts, start=1)]
+        checked = [checked_text(text, f"text {n}") for n, text in enumerate(texts, start=1)]
+        return [self._marked(text, n, keep, asked) for n, text in enumerate(checked, start=1)]
 
-    def _explained(self, text: Text, number: int, keep: float, asked: Array | None) -> Explanation:
+    def _marked(self, text: Text, number: int, keep: float, asked: Array | None) -> Explanation:
         words, _ = self._tokenizer(text)
         if not words:
             raise DataError("has no words", where=f"text {number}", remedy="Give at least one word")
@@ -84,10 +84,16 @@ class GradientExplainer:
         first = len(SPECIAL_WORDS) + len(self._ids)
         self._ids |= {word: first + place for place, word in enumerate(new)}
         ids = np.array([[self._ids[word] for word in words]])
+        if not self._classifier.takes_gates(ids[0]):
+            raise ConfigError(
+                f"the attention of {self._kind} cannot weigh words",
+                where=self._name,
+                remedy=_UNTRAINED,
+            )
         (slopes,), (whole,) = self._classifier.slopes(ids, asked)
-        kept, chances = most_worth(slopes, keep)
+        kept, chances = highest_slopes(slopes, keep)
         (alone,) = self._classifier.log_probs(ids, np.ones_like(kept)[None], kept[None])
-        number = int(whole.argmax() if asked is None else asked[0])
+        predicted = int(whole.argmax() if asked is None else asked[0])
         sentence = MarkedSentence(
             tuple(words),
             np.ones(len(words), dtype=bool),
@@ -96,20 +102,24 @@ class GradientExplainer:
             text if isinstance(text, str) else None,
         )
         shares = dict(zip(self.classes, np.exp(alone).tolist(), strict=True))
-        return Explanation((sentence,), self.classes[number], shares)
+        return Explanation((sentence,), self.classes[predicted], shares)
 
 
-def most_worth(slopes: Array, share: float) -> tuple[Array, Array]:
-    """The words of the largest slopes, bool [N], and numbers that rank all of them as these do.
+def highest_slopes(slopes: Array, share: float) -> tuple[Array, Array]:
+    """The words of the highest slopes, bool [N], and numbers that rank all of them as these do.
 
     Args:
-        slopes: [N]. share: of the words that are kept, at least one.
+        slopes: [N]; minus infinity for words that are not read, which are never kept.
+        share: of the words read that are kept, at least one.
 
     Returns:
         The second, float32 [N], is above one half for the words kept, and below for the others.
     """
-    (kept,) = top_share(slopes[None], np.ones((1, len(slopes)), dtype=bool), share)
-    scaled = slopes / max(float(slopes.std()), 1e-12)
+    read = np.isfinite(slopes)
+    (kept,) = top_share(slopes[None], read[None], share)
+    scaled = slopes / max(float(slopes[read].std()), 1e-12)
     least = scaled[kept].min()
-    middle = (least + scaled[~kept].max(initial=least - 1.0)) / 2
-    return kept, (1 / (1 + np.exp(middle - scaled))).astype(np.float32)
+    most = scaled[read & ~kept].max(initial=least - 1.0)
+    with np.errstate(over="ignore"):
+        chances = 1 / (1 + np.exp((least + most) / 2 - scaled))
+    return kept, chances.astype(np.float32)

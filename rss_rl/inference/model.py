@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
-from rss_rl.data.sources import Text
+from rss_rl.data.sources import Text, checked_text
 from rss_rl.data.store import Prepared
 from rss_rl.data.tokens import Tokens
 from rss_rl.data.vocabulary import PAD, UNKNOWN
@@ -262,18 +262,9 @@ class Model:
     def _texts(self, example: Example, number: int) -> Sequence[Text]:
         one = self.inputs.sentences == 1 or isinstance(example, str)
         texts = (example,) if one else example
-        for text in texts if isinstance(texts, tuple | list) else (texts,):
-            words = text if isinstance(text, tuple | list) else ()
-            if not isinstance(text, str | tuple | list) or not all(
-                isinstance(word, str) for word in words
-            ):
-                raise DataError(
-                    f"is {_kind_of(text)}, where a text is expected",
-                    where=f"example {number}",
-                    remedy="Give a str, or a tuple of words"
-                    + ("" if self.inputs.sentences == 1 else ", two to an example"),
-                )
-        return tuple(tuple(text) if isinstance(text, list) else text for text in texts)  # type: ignore[misc]
+        more = "" if self.inputs.sentences == 1 else ", two to an example"
+        given = texts if isinstance(texts, tuple | list) else (texts,)
+        return tuple(checked_text(text, f"example {number}", more) for text in given)
 
     def choose(self, examples: Sequence[Encoded], seed: tuple[int, int] | None = None) -> Chosen:
         """Thresholded selections of a batch, or sampled ones if a seed is given.
@@ -404,7 +395,3 @@ def _sentences(example: Encoded, chosen: Chosen, row: int) -> tuple[MarkedSenten
         words = example.sentences[slot].words
         marked.append(MarkedSentence(words, ids != UNKNOWN, bits, chances, given))
     return tuple(marked)
-
-
-def _kind_of(value: object) -> str:
-    return "nothing" if value is None else f"{value!r:.40} ({type(value).__name__})"

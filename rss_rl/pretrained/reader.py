@@ -7,7 +7,7 @@ group, L pieces of its longest, with special ones.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Literal, NamedTuple, cast
 
 import torch
@@ -203,7 +203,8 @@ class WordReader(nn.Module):
             texts: M.
             kept: bool [R], False = the mask token replaces each piece of the word.
             gates: [R] in (0, 1], see `pooled`.
-            upper: gates weigh words in the upper half of the layers only.
+            upper: gates weigh words in the upper half of the layers only; in all of them if the
+                library has no list of the layers, as of ALBERT.
         """
         pieces, count = self.table.of(words)
         shown = torch.repeat_interleave(kept, count)
@@ -218,10 +219,15 @@ class WordReader(nn.Module):
         found: dict[int, Tensor] = {}
         for group in self._inputs(pieces, length):
             mask = self._attended(group, self._scale(group, each))
-            with self._ungated_below(upper):
+            with self._ungated_below(mask) if upper else nullcontext():
                 logits = self.model(input_ids=group.ids, attention_mask=mask).logits.float()
             found |= dict(zip(group.windows.tolist(), logits, strict=True))
         return torch.stack([found[number] for number in range(texts)])
+
+    def reaches(self, words: Tensor) -> Tensor:
+        """Which words of a text, int64 [N], `class_logits` reads at least in part: bool [N]."""
+        _, count = self.table.of(words)
+        return count.cumsum(0) - count < self._room
 
     def _groups(
         self, pieces: Tensor, length: Tensor, position: Tensor, gates: Tensor | None
@@ -281,19 +287,29 @@ class WordReader(nn.Module):
         return {"full_attention": full, "sliding_attention": full.masked_fill(far, lowest)}
 
     @contextmanager
-    def _ungated_below(self, upper: bool) -> Iterator[None]:
-        """Where `upper`, the lower half of the layers attends to all words alike.
+    def _ungated_below(self, mask: Any) -> Iterator[None]:
+        """Within it, the lower half of the layers attends to all words alike.
 
-        Attention is then the library's plain one: its gradient in the mask is found faster, a
-        tenth of the time of all.
+        Attention is then the library's plain one: its gradient with respect to the mask is cheaper,
+        a tenth less time in all.
+
+        Args:
+            mask: what the transformer is given, with gates.
         """
-        if not upper:
-            yield
-            return
         model: Any = self.model
         layers, before = layers_of(model), model.config._attn_implementation
+        shape = next(iter(mask.values())).shape if isinstance(mask, dict) else mask.shape
+
+        def ungated(layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+            def plain(each: Any) -> Any:
+                if not isinstance(each, Tensor) or each.shape != shape:
+                    return each
+                return each.detach().masked_fill(each > _CLOSED, 0.0)
+
+            return tuple(map(plain, given)), {name: plain(each) for name, each in named.items()}
+
         lower = () if layers is None else layers[: len(layers) // 2]
-        hooks = [each.register_forward_pre_hook(_ungated, with_kwargs=True) for each in lower]
+        hooks = [layer.register_forward_pre_hook(ungated, with_kwargs=True) for layer in lower]
         model.set_attn_implementation("eager")
         try:
             yield
@@ -349,14 +365,3 @@ def layers_of(model: nn.Module) -> nn.ModuleList | None:
     count = int(model.config.num_hidden_layers)  # type: ignore[union-attr, arg-type]
     found = (m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == count)
     return next(found, None)
-
-
-def _ungated(module: nn.Module, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """The arguments of a layer, with an attention mask that has no gates."""
-
-    def plain(given: Any) -> Any:
-        if not isinstance(given, Tensor) or given.dim() != 4:
-            return given
-        return given.detach().masked_fill(given > _CLOSED, 0.0)
-
-    return tuple(map(plain, positional)), {name: plain(each) for name, each in named.items()}

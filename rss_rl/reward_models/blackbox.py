@@ -33,6 +33,8 @@ Probabilities = Callable[[list[str]], Any]
 _LEAST = 1e-6
 """A function's probabilities are clipped to this, so that their logarithm is finite."""
 _MOST_TEXTS = 64
+_PROBED = 32
+"""Words of the text with which a transformer's attention is tried."""
 
 
 class _TargetOptions(Options):
@@ -146,7 +148,7 @@ class TransformerClassifier:
         self._device, self._removes = torch.device(setup.device), absent == "remove"
         reader = WordReader(pretrained, pretrained.classifier(), _words(setup))
         self._reader = reader.eval().requires_grad_(False).to(self._device)
-        self.takes_gates = reader.takes_gates
+        self._gated: bool | None = None if reader.takes_gates else False
 
     def log_probs(self, words: Array, valid: Array, kept: Array) -> Array:
         """See `_Classifier`."""
@@ -175,16 +177,41 @@ class TransformerClassifier:
             words: int64 [M, N], all of them real. classes: int64 [M]; None: the likeliest.
 
         Returns:
-            Slopes, float64 [M, N], in nats, and the log-probabilities of the classes, [M, C].
+            Slopes, float64 [M, N], in nats, minus infinity for words beyond its maximum length; and
+            the log-probabilities of the classes, [M, C].
         """
-        gates = torch.ones(words.shape, requires_grad=True)
-        valid = torch.ones(words.shape, dtype=torch.bool)
-        log_probs = self.gated_log_probs(torch.from_numpy(words), valid, gates, upper=True).double()
-        at = log_probs.argmax(1) if classes is None else torch.from_numpy(classes)
+        ids = torch.from_numpy(words).to(self._device)
+        gates = torch.ones(ids.shape, device=ids.device, requires_grad=True)
+        log_probs = self.gated_log_probs(ids, ids >= 0, gates, upper=True).double()
+        at = log_probs.argmax(1) if classes is None else torch.from_numpy(classes).to(ids.device)
         others = log_probs.scatter(1, at[:, None], -torch.inf).logsumexp(1)
         odds = log_probs.gather(1, at[:, None])[:, 0] - others
         (slopes,) = torch.autograd.grad(odds.sum(), gates)
-        return slopes.double().numpy(), log_probs.detach().numpy()
+        read = torch.stack([self._reader.reaches(text) for text in ids])
+        found: Array = slopes.double().where(read, -torch.inf).cpu().numpy()
+        return found, log_probs.detach().cpu().numpy()
+
+    def takes_gates(self, words: Array) -> bool:
+        """Whether its attention can weigh words by gates; the answer is remembered.
+
+        It cannot if its predictions with all gates open are not those without gates. So it is with
+        decoders, whose causal mask gates would replace.
+
+        Args:
+            words: int64 [N], of a text.
+        """
+        if self._gated is None:
+            few = words[None, :_PROBED]
+            whole = np.ones(few.shape, dtype=bool)
+            with torch.autocast("cpu", enabled=False):
+                try:
+                    _, gated = self.slopes(few, None)
+                except Exception:  # whatever the library raises for a mask of another form
+                    self._gated = False
+                else:
+                    plain = self.log_probs(few, whole, whole)
+                    self._gated = bool(np.allclose(gated, plain, atol=1e-4))
+        return self._gated
 
     def gated_log_probs(
         self, words: Tensor, valid: Tensor, gates: Tensor, *, upper: bool = False
@@ -208,8 +235,18 @@ class GatedBlackboxReward(BlackboxReward):
     classifier: TransformerClassifier
 
     def gated_losses(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Tensor:
-        """Minus the log-likelihood, [K * B], of gates [K, B, 2, N]; see `GatedReward`."""
+        """Minus the log-likelihood, [K * B], of gates [K, B, 2, N]; see `GatedReward`.
+
+        Raises:
+            ConfigError: the attention of the classifier cannot weigh words.
+        """
         (words,), (valid,), (gate,) = batch.tokens, batch.valid, gates
+        if not self.classifier.takes_gates(words[0][valid[0]].cpu().numpy()):
+            raise ConfigError(
+                "the attention of this transformer cannot weigh words by gates",
+                where=self._where,
+                remedy="Use an estimator that learns from rewards: learner.estimator=reinforce",
+            )
         samples = len(gate)
         joint = union(gate.flatten(0, 1))  # [K * B, N]
         log_probs = self.classifier.gated_log_probs(

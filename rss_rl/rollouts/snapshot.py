@@ -6,7 +6,8 @@ as every process reads them from the data. Persistent buffers are sent whole. If
 averaged by row (`RowAverage`), rows are sent as last written, with the weights they average and the
 clock, and the reader brings them up to date.
 
-Legend: P parameters of a part, V trainable word vectors, R rows of them, E embedding size.
+Legend: P numbers of a part, its parameters and what lies between them, V trainable word vectors,
+R rows of them, E embedding size.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ CLASSIFIER, WORDS, POLICY = "classifier", "words", "policy"
 PARTS = (CLASSIFIER, WORDS, POLICY)
 """The classifier without its trainable word vectors, these word vectors, and the policy."""
 _ALIGNED = 16
-"""Numbers of 4 bytes."""
+"""Parameters begin at multiples of so many float32 numbers, 64 bytes."""
 
 
 class Delta(NamedTuple):
@@ -230,6 +231,9 @@ class Joined:
         kinds = {(parameter.dtype, parameter.device) for parameter in parameters}
         self._one_kind = kinds <= {(torch.float32, device)}
 
+    def __len__(self) -> int:
+        return len(self._all)
+
     def _elsewhere(self) -> list[tuple[nn.Parameter, torch.Tensor]]:
         """Parameters that do not lie in the tensor, with their places there."""
         pairs = zip(self._parameters, self._views, strict=True)
@@ -245,13 +249,7 @@ class Joined:
         return copy.copy() if self._all.device.type == "cpu" else copy
 
     def write(self, weights: Array) -> None:
-        """Set them to float32 [P], which may be read-only.
-
-        Raises:
-            ValueError: of another length.
-        """
-        if weights.shape != (len(self._all),):
-            raise ValueError(f"a snapshot of {weights.shape} for parameters of {len(self._all)}")
+        """Set them to float32 [P], which may be read-only."""
         if self._all.device.type == "cpu":  # torch needs writable memory even to read, numpy not
             np.copyto(self._all.numpy(), weights)
         else:
@@ -290,8 +288,14 @@ class Parts:
         """See `Models.load`."""
         with torch.no_grad():
             for delta in snapshot.deltas:
+                joined = self._joined[delta.part]
+                if delta.rows is None and delta.weights.shape != (len(joined),):
+                    raise ValueError(
+                        f"a snapshot of {delta.weights.shape} for the {len(joined)} numbers of"
+                        f" '{delta.part}'"
+                    )
                 if delta.rows is None:
-                    self._joined[delta.part].write(delta.weights)
+                    joined.write(delta.weights)
                 else:
                     _load_rows(delta.weights, delta.rows, self.parameters[delta.part][0])
                 if delta.part == WORDS:

@@ -17,7 +17,7 @@ whole text, and all are asked in turn for one text after another, in one process
   SHAP, partition        `shap.PartitionExplainer`, --samples texts: Owen values
   integrated gradients   `captum`, 50 steps from padding to the pieces' vectors, of the log-odds,
                          summed over the pieces of a word
-  ours, no policy        `rss_rl.explain`
+  ours, no policy        `rss_rl.mark_words`
   every --run NAME=DIR   a run of `rss-rl explain-classifier`: one pass of its policy
   NAME, checked          the same, checked by the classifier as `rss-rl select --check` does
 
@@ -289,7 +289,7 @@ METHODS: dict[str, Callable[[Asked], Array]] = {
 
 
 class Gradient:
-    """`rss_rl.explain`, its classifier opened once; scores [n].
+    """`rss_rl.mark_words`, its classifier opened once; scores [n].
 
     Args:
         folder: of the classifier.

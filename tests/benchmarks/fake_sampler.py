@@ -28,9 +28,12 @@ class FakeSampler:
 
     def sample(self, jobs: list[list[Any]], version: int, deltas: list[Any]) -> list[Any]:
         started = time.perf_counter()
-        bundles = ray.get([stored for stored, _ in deltas], timeout=60)
-        for bundle, (_, place) in zip(bundles, deltas, strict=True):
-            bundle[place].weights.sum()  # a real one reads every number once, into its modules
+        references = list(dict.fromkeys(reference for reference, _ in deltas))
+        bundles = dict(zip(references, ray.get(references, timeout=60), strict=True))
+        for reference, place in deltas:
+            bundles[reference][
+                place
+            ].weights.sum()  # a real one reads every number into its modules
         time.sleep(self._seconds * len(jobs))
         done = [self._rollout(SampleJob.unpacked(job), version).to_bytes() for job in jobs]
         return [[rollout, (time.perf_counter() - started) / len(jobs)] for rollout in done]

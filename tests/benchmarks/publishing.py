@@ -13,7 +13,6 @@ from __future__ import annotations
 __all__ = ["publishing"]
 
 import argparse
-import itertools
 import os
 import sys
 import tempfile
@@ -28,6 +27,8 @@ from peer_task import LABELS
 from suite.records import Record, limited
 from suite.timing import Settings
 
+from rss_rl.cluster.pool import store
+from rss_rl.cluster.sampler_actor import fetched
 from rss_rl.config import RunConfig, load_config
 from rss_rl.packaged import find_config
 from rss_rl.rollouts.snapshot import (
@@ -37,7 +38,6 @@ from rss_rl.rollouts.snapshot import (
     Publisher,
     Snapshot,
     build_models,
-    bundles,
 )
 from rss_rl.training.allocator import keep_freed_memory
 
@@ -76,10 +76,9 @@ class Held:
         self._snapshot = Snapshot
         self._parts = Parts(adapted(pretrained) if pretrained else models())
 
-    def hold(self, version: int, stored: list[Any]) -> int:
+    def hold(self, version: int, deltas: list[Any]) -> int:
         """As `SamplerActor.hold`; the version it holds."""
-        deltas = itertools.chain(*ray.get(stored, timeout=60))
-        self._parts.load(self._snapshot(version, tuple(deltas)))
+        self._parts.load(self._snapshot(version, fetched(deltas, 60.0)))
         return version
 
 
@@ -115,7 +114,7 @@ def published(
             for version in range(count):
                 started = time.perf_counter()
                 snapshot = publish(version)
-                kept = [*kept[-1:], [ray.put(b) for b in bundles(snapshot.deltas) if b]]
+                kept = [*kept[-1:], [(d.reference, d.place) for d in store(snapshot.deltas)]]
                 answers = [s.hold.remote(version, kept[-1]) for s in samplers]
                 assert ray.get(answers, timeout=300) == [version] * SAMPLERS
                 times.append(1000 * (time.perf_counter() - started))

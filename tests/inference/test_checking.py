@@ -14,6 +14,7 @@ from transformers import AutoModelForSequenceClassification
 from rss_rl.config import RewardConfig
 from rss_rl.errors import ConfigError
 from rss_rl.inference.checking import Checker
+from rss_rl.inference.gradient import highest_slopes
 from rss_rl.reward_models.blackbox import TransformerClassifier
 from rss_rl.types import Array, LabelSpec
 
@@ -127,21 +128,61 @@ def test_slopes_are_those_of_the_upper_gates(folder: Path, asked: int | None) ->
     assert not np.allclose(slopes, differences(model, words, classes, upper=False), atol=2e-4)
 
 
-@pytest.mark.parametrize("name", ["roberta", "electra", "distilbert", "albert", "modernbert"])
-def test_slopes_of_other_transformers(name: str, tmp_path: Path) -> None:
-    folder = tiny_transformers.save_another(tmp_path / name, name, initializer_range=0.5)
+def another(folder: Path, name: str) -> TransformerClassifier:
+    """A classifier of another type of model, to which words matter."""
+    tiny_transformers.save_another(folder, name, initializer_range=0.5)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        AutoModelForSequenceClassification.from_pretrained(folder).save_pretrained(folder)
-    words = np.array([[2, 3], [4, 2]])
+        whole = AutoModelForSequenceClassification.from_pretrained(folder)
+        for parameter in whole.parameters():
+            if not parameter.any():  # such as biases of relative positions
+                torch.nn.init.normal_(parameter)
+        whole.save_pretrained(folder)
     model = checker(folder)._model.classifier
     assert isinstance(model, TransformerClassifier)
+    return model
+
+
+@pytest.mark.parametrize(
+    "name", ["roberta", "electra", "distilbert", "albert", "modernbert", "mpnet", "roformer"]
+)
+def test_slopes_of_other_transformers(name: str, tmp_path: Path) -> None:
+    words = np.array([[2, 3], [4, 2]])
+    model = another(tmp_path, name)
+    assert model.takes_gates(words[0])
     plain = model.log_probs(words, words > 0, words > 0)
     slopes, log_probs = model.slopes(words, None)
     assert np.allclose(log_probs, plain, atol=1e-5)
     assert np.abs(slopes).max() > 1e-3
     assert np.allclose(slopes, differences(model, words, plain.argmax(1), upper=True), atol=3e-4)
+    whole = differences(model, words, plain.argmax(1), upper=False)
+    assert np.allclose(slopes, whole, atol=3e-4) == (
+        name == "albert"
+    )  # which has no list of layers
     assert np.array_equal(model.log_probs(words, words > 0, words > 0), plain)  # as it was
+
+
+@pytest.mark.parametrize("name", ["deberta-v2", "gpt2", "fnet"])
+def test_attention_that_cannot_weigh_words(name: str, tmp_path: Path) -> None:
+    """It refuses weights, or is another one with them, as that of decoders."""
+    assert not another(tmp_path, name).takes_gates(np.arange(2, 6))
+
+
+def test_words_beyond_the_maximum_length_are_not_chosen(tmp_path: Path) -> None:
+    tiny_transformers.save_classifier(tmp_path, "no", "yes")
+    model = checker(tmp_path)._model.classifier
+    assert isinstance(model, TransformerClassifier)
+    words = np.random.default_rng(0).integers(2, len(WORDS), 60)
+    room = 128 - 2
+    ends = np.cumsum([len(WORDS[word]) for word in words])  # its pieces are letters
+    read = ends - [len(WORDS[word]) for word in words] < room
+    assert 0 < read.sum() < 60
+    (slopes,), _ = model.slopes(words[None], None)
+    assert np.array_equal(np.isfinite(slopes), read)
+    kept, chances = highest_slopes(slopes, 0.9)
+    assert not kept[~read].any()
+    assert kept.sum() == round(0.9 * read.sum())
+    assert (chances[~read] == 0).all()
 
 
 def test_words_are_left_where_attention_takes_no_gates(tmp_path: Path) -> None:

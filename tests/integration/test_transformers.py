@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import tiny_transformers
@@ -28,7 +29,6 @@ from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.inference.artifact import export_run, pack_model
 from rss_rl.inference.predict_file import score_file
 from rss_rl.inference.predict_folder import begin_folder, score_here
-from rss_rl.pretrained.folder import open_pretrained
 from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.serving.app import make_app
 from rss_rl.training.run import train
@@ -111,9 +111,19 @@ def test_an_export_stands_alone(run: Path, folder: Path, tmp_path: Path) -> None
         rss_rl.load(moved)
 
 
-def test_an_export_may_hold_the_trained_transformer(run: Path, tmp_path: Path) -> None:
-    export = export_run(run, tmp_path / "export", transformer=True)
-    assert open_pretrained(str(export / "transformer")).encoder() is not None
+def test_an_export_may_hold_the_trained_transformer(
+    configured: Callable[..., RunConfig], folder: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    list(train(configured("all"), run))
+    export = export_run(run, tmp_path / "export", which="latest", transformer=True)
+    written = load_file(export / "transformer" / "model.safetensors")
+    reader = rss_rl.load(run, "latest").models.classifier.encoder.reader.model
+    assert written.keys() == reader.state_dict().keys()
+    for name, weight in reader.state_dict().items():
+        assert np.array_equal(written[name], weight.numpy()), name
+    before = load_file(folder / "model.safetensors")
+    assert any(not np.array_equal(weight, before[name]) for name, weight in written.items())
     assert not any("transformer/" in name for name in pack_model(export).files)
     assert not (export_run(run, tmp_path / "without") / "transformer").exists()
     shutil.rmtree(export / "transformer")  # nothing here reads it

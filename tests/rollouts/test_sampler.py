@@ -149,7 +149,7 @@ def test_a_sampler_needs_a_snapshot_of_its_own_models(
     sampler = Sampler(tiny_config, models, tiny.split("train"))
     with pytest.raises(ValueError, match="first snapshot"):
         sampler.sample(_JOB)
-    with pytest.raises(ValueError, match="parameters"):
+    with pytest.raises(ValueError, match="numbers of .policy."):
         sampler.load(
             Snapshot(0, (Delta("policy", np.zeros(3, np.float32), np.zeros(0, np.uint8)),))
         )

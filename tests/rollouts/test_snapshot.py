@@ -192,7 +192,7 @@ def test_buffers_travel_whoever_changes_them(models: Models, other: Models, plac
 def test_snapshots_of_other_modules_are_refused(models: Models) -> None:
     nothing, size = np.zeros(0, np.uint8), models.classifier.embedding.size
     for delta, message in (
-        (Delta(POLICY, np.zeros(3, np.float32), nothing), "a snapshot of .* for parameters of"),
+        (Delta(POLICY, np.zeros(3, np.float32), nothing), "numbers of 'policy'"),
         (Delta(WORDS, np.zeros(size + 1, np.float32), nothing, np.array([1])), "word vectors"),
         (models.publish(0).deltas[0]._replace(buffers=np.zeros(3, np.uint8)), "3 bytes for 0"),
     ):
