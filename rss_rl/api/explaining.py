@@ -131,7 +131,7 @@ def mark_words(
     """The words on which a transformer bases its prediction, at once: nothing is trained.
 
     Each word is worth the slope of the log-odds of the class in the word's weight in attention, in
-    the upper half of the layers. It costs some two forward passes per text. Words beyond the
+    the upper two thirds of the layers. It costs some two forward passes per text. Words beyond the
     classifier's maximum length are not read, and not marked. The classifier is opened in each call:
     give all texts together.
 

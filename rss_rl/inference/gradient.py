@@ -1,8 +1,8 @@
 """The words that a text classifier needs, by its gradient: nothing is trained.
 
 A word is worth the slope of the log-odds of the class in the word's gate, which weighs it in the
-attention of the upper half of the layers. A text costs a forward pass and a backward pass of that
-half, and a forward pass over the words that are kept.
+attention of the upper two thirds of the layers. A text costs a forward pass and a backward pass of
+these, and a forward pass over the words that are kept.
 
 Legend: N tokens of a text, C classes.
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, cast
 
 import torch
@@ -203,8 +204,8 @@ class WordReader(nn.Module):
             texts: M.
             kept: bool [R], False = the mask token replaces each piece of the word.
             gates: [R] in (0, 1], see `pooled`.
-            upper: gates weigh words in the upper half of the layers only; in all of them if the
-                library has no list of the layers, as of ALBERT.
+            upper: gates weigh words in the upper two thirds of the layers only; in all of them if
+                the library has no list of the layers, as of ALBERT.
         """
         pieces, count = self.table.of(words)
         shown = torch.repeat_interleave(kept, count)
@@ -288,10 +289,10 @@ class WordReader(nn.Module):
 
     @contextmanager
     def _ungated_below(self, mask: Any) -> Iterator[None]:
-        """Within it, the lower half of the layers attends to all words alike.
+        """Within it, the lower third of the layers attends to all words alike.
 
-        Attention is then the library's plain one: its gradient with respect to the mask is cheaper,
-        a tenth less time in all.
+        Attention is then the plain one below: for a mask with a gradient it takes 30% off the time
+        of words and slopes on the CPU.
 
         Args:
             mask: what the transformer is given, with gates.
@@ -308,9 +309,9 @@ class WordReader(nn.Module):
 
             return tuple(map(plain, given)), {name: plain(each) for name, each in named.items()}
 
-        lower = () if layers is None else layers[: len(layers) // 2]
+        lower = () if layers is None else layers[: len(layers) // 3]
         hooks = [layer.register_forward_pre_hook(ungated, with_kwargs=True) for layer in lower]
-        model.set_attn_implementation("eager")
+        model.set_attn_implementation(_plain_attention())
         try:
             yield
         finally:
@@ -365,3 +366,31 @@ def layers_of(model: nn.Module) -> nn.ModuleList | None:
     count = int(model.config.num_hidden_layers)  # type: ignore[union-attr, arg-type]
     found = (m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == count)
     return next(found, None)
+
+
+@lru_cache(maxsize=1)
+def _plain_attention() -> str:
+    """The name under which the transformers library knows attention that it would not choose.
+
+    Its own computes the softmax in float32, or looks for rows without any word.
+    """
+    from transformers import AttentionInterface
+
+    def attention(
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None,
+        scaling: float | None = None,
+        **_: Any,
+    ) -> tuple[Tensor, None]:
+        scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+        scores = query * scaling @ key.transpose(2, 3)
+        if attention_mask is not None:
+            scores = scores + attention_mask.to(scores.dtype)
+        return (torch.softmax(scores, -1) @ value).transpose(1, 2).contiguous(), None
+
+    name = "rss-rl-plain"
+    AttentionInterface.register(name, attention)
+    return name

@@ -169,9 +169,8 @@ class TransformerClassifier:
     def slopes(self, words: Array, classes: Array | None) -> tuple[Array, Array]:
         """What each word is worth to a class: the slope of its log-odds in the word's gate.
 
-        Gates are 1, and weigh words in the upper half of the layers only, see `WordReader`: slopes
-        then cost a backward pass of that half, and on film reviews choose words that suffice as
-        well as those of all layers.
+        Gates are 1, and weigh words in the upper two thirds of the layers only, see `WordReader`:
+        slopes then cost less, and choose words of film reviews that suffice as well.
 
         Args:
             words: int64 [M, N], all of them real. classes: int64 [M]; None: the likeliest.

@@ -79,7 +79,7 @@ def test_others_are_chosen_where_it_is_surer_of_them(folder: Path) -> None:
     assert (after > before - 1e-5).all()
     changed = (found.kept != kept).any(1)
     assert changed.any()
-    assert (after[changed] > before[changed]).all()
+    assert (after[changed] > before[changed] + 1e-3).any()
     assert np.array_equal(found.kept.sum(1), kept.sum(1))
     assert not (found.kept & ~valid).any()
     assert (found.chances[changed][found.kept[changed]] >= 0.5).all()

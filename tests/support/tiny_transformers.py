@@ -67,6 +67,7 @@ def save_classifier(folder: Path, *names: str) -> Path:
         "id2label": dict(enumerate(names)),
         "max_position_embeddings": 128,
         "initializer_range": 0.5,
+        "num_hidden_layers": 3,
     }
     save(folder, classes=len(names), **settings)
     cut = tokenizer()
@@ -76,19 +77,19 @@ def save_classifier(folder: Path, *names: str) -> Path:
 
 
 def save_another(folder: Path, name: str, **settings: object) -> Path:
-    """An encoder of two layers of another type of model, such as `roberta`, in `folder`."""
+    """An encoder of three layers of another type of model, such as `roberta`, in `folder`."""
     cut = tokenizer()
     given = {
         "vocab_size": len(cut),
         "hidden_size": 8,
-        "num_hidden_layers": 2,
+        "num_hidden_layers": 3,
         "num_attention_heads": 2,
         "intermediate_size": 16,
         "max_position_embeddings": 2 * LONGEST,
         "pad_token_id": 0,
     }
     own = {
-        "distilbert": {"dim": 8, "n_layers": 2, "n_heads": 2, "hidden_dim": 16},
+        "distilbert": {"dim": 8, "n_layers": 3, "n_heads": 2, "hidden_dim": 16},
         "modernbert": {"local_attention": 8, "cls_token_id": 2, "sep_token_id": 3},
     }
     with torch.random.fork_rng():
