@@ -40,8 +40,8 @@ def select(
         Path,
         argument(
             "RUN|EXPORT|CLASSIFIER",
-            "Directory of a run or of an export. With --keep: folder of an"
-            " AutoModelForSequenceClassification, or its name on the Hugging Face hub.",
+            "Directory of a run or of an export. With --keep: folder of a text classifier of the"
+            " transformers library, or its name on the Hugging Face hub.",
         ),
     ],
     texts: Annotated[
