@@ -41,12 +41,12 @@ def export(
             " integers. It is smaller and faster, and not as exact.",
         ),
     ] = False,
-    transformer: Annotated[
+    encoder: Annotated[
         bool,
         option(
-            "--transformer",
-            "Also write the trained transformer, its adapters merged, as transformer/: a folder"
-            " for policy.pretrained, `rss-rl data encode` or the transformers library.",
+            "--encoder",
+            "Also write the trained transformer, its adapters merged, as encoder/: a folder for"
+            " policy.pretrained, `rss-rl data encode` or the transformers library.",
         ),
     ] = False,
     overwrite: Annotated[bool, option("--overwrite", "Replace an existing export.")] = False,
@@ -66,7 +66,7 @@ def export(
         which=checkpoint(which),
         overwrite=overwrite,
         onnx=write_with_int8 if int8 else write_onnx if onnx else None,
-        transformer=transformer,
+        encoder=encoder,
         trust=trust(trust_plugins),
     )
     sizes = {

@@ -10,7 +10,7 @@ README.md             the model card
 config.yaml           the configuration, for people
 pretrained-N/         each folder that a component's option names, such as a transformer
 model.onnx            on request; also model-int8.onnx
-transformer/          on request: the trained transformer, for other programs
+encoder/              on request: the trained transformer, for other programs
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.inference.card import card
 from rss_rl.json_files import read_json
 from rss_rl.models.attention_choice import loadable_attention
-from rss_rl.models.encoders.transformer import TransformerEncoder
+from rss_rl.models.encoders.protocol import SavedEncoder
 from rss_rl.rollouts.checkpoint_weights import load_weights
 from rss_rl.rollouts.snapshot import Models, build_models, training_lengths
 from rss_rl.runs.checkpoint import load_checkpoint
@@ -65,8 +65,8 @@ _FIXED = "vectors/fixed"
 _TUNED = "classifier/embedding.trainable"
 _OWN_SUM = "record_sha256"
 _FOLDER_PREFIX = "pretrained-"
-_TRANSFORMER = "transformer"
-_NOT_READ = frozenset({"README.md", "config.yaml", ONNX_FILE, INT8_FILE, _TRANSFORMER})
+_ENCODER = "encoder"
+_NOT_READ = frozenset({"README.md", "config.yaml", ONNX_FILE, INT8_FILE, _ENCODER})
 """Files and folders of an export that `open_result` does not read."""
 _PLAIN = frozenset({".json", ".safetensors", ".txt"})
 """Suffixes of files that are copied: formats that cannot contain executable code."""
@@ -83,7 +83,7 @@ def export_run(
     which: str | int = "best",
     overwrite: bool = False,
     onnx: OnnxWriter | None = None,
-    transformer: bool = False,
+    encoder: bool = False,
     trust: Trust = NOTHING,
 ) -> Path:
     """Export a run's checkpoint to a directory, atomically.
@@ -92,8 +92,8 @@ def export_run(
         which: `best`, `latest` or a step.
         overwrite: replace an existing export.
         onnx: writes model.onnx at the given path.
-        transformer: also write the trained transformer as a folder of its own, in the format of
-            the transformers library.
+        encoder: also write the classifier's encoder, a trained transformer, as a folder of its own,
+            in the format of the transformers library.
         trust: see `open_models`.
 
     Returns:
@@ -108,7 +108,7 @@ def export_run(
         put_back(out)
     _check_free(out, overwrite)
     config, models, inputs = open_models(run, which, trust)
-    encoder = _transformer_of(models, config, run) if transformer else None
+    saved = _saved_encoder(models, config, run) if encoder else None
     staging = out.with_name(f".tmp-{out.name}-{os.getpid()}")
     try:
         with disk_errors(out, "cannot be written", _FREE_SPACE):
@@ -120,8 +120,8 @@ def export_run(
             _fill(staging, run, step, config, models, inputs)
             if onnx is not None:
                 onnx(models, inputs, config, staging / ONNX_FILE)
-            if encoder is not None:
-                encoder.save(staging / _TRANSFORMER)
+            if saved is not None:
+                saved.save(staging / _ENCODER)
             _seal(staging, run, step, config)
             swap_in(staging, out)
     finally:
@@ -129,13 +129,13 @@ def export_run(
     return out
 
 
-def _transformer_of(models: Models, config: RunConfig, run: Path) -> TransformerEncoder:
+def _saved_encoder(models: Models, config: RunConfig, run: Path) -> SavedEncoder:
     encoder = getattr(models.classifier, "encoder", None)
-    if not isinstance(encoder, TransformerEncoder):
+    if not isinstance(encoder, SavedEncoder):
         raise ConfigError(
             f"the classifier's encoder, {config.model.encoder.name}, is not a transformer",
             where=str(run),
-            remedy="Export it without --transformer",
+            remedy="Export it without --encoder",
         )
     return encoder
 

@@ -77,7 +77,7 @@ def compiled_run(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_no_transformer_is_exported_where_there_is_none(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not a transformer"):
-        export_run(run, tmp_path / "model", transformer=True)
+        export_run(run, tmp_path / "model", encoder=True)
     assert not (tmp_path / "model").exists()
 
 

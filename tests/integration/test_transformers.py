@@ -116,17 +116,17 @@ def test_an_export_may_hold_the_trained_transformer(
 ) -> None:
     run = tmp_path / "run"
     list(train(configured("all"), run))
-    export = export_run(run, tmp_path / "export", which="latest", transformer=True)
-    written = load_file(export / "transformer" / "model.safetensors")
+    export = export_run(run, tmp_path / "export", which="latest", encoder=True)
+    written = load_file(export / "encoder" / "model.safetensors")
     reader = rss_rl.load(run, "latest").models.classifier.encoder.reader.model
     assert written.keys() == reader.state_dict().keys()
     for name, weight in reader.state_dict().items():
         assert np.array_equal(written[name], weight.numpy()), name
     before = load_file(folder / "model.safetensors")
     assert any(not np.array_equal(weight, before[name]) for name, weight in written.items())
-    assert not any("transformer/" in name for name in pack_model(export).files)
-    assert not (export_run(run, tmp_path / "without") / "transformer").exists()
-    shutil.rmtree(export / "transformer")  # nothing here reads it
+    assert not any("encoder/" in name for name in pack_model(export).files)
+    assert not (export_run(run, tmp_path / "without") / "encoder").exists()
+    shutil.rmtree(export / "encoder")  # nothing here reads it
     assert rss_rl.load(export).predict(["w1 w2"])
 
 

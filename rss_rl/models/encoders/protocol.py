@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -144,6 +145,14 @@ class WordEncoder(Protocol):
 
     def add_words(self, words: Sequence[str]) -> None:
         """Add words, with the ids after the existing ones."""
+
+
+@runtime_checkable
+class SavedEncoder(Protocol):
+    """An encoder that can be written as a pretrained one, for other runs and programs."""
+
+    def save(self, folder: Path) -> None:
+        """Write it with what it has learnt, as `open_pretrained` takes it."""
 
 
 class TokenEncoder(Protocol):

@@ -101,7 +101,7 @@ class TransformerEncoder(nn.Module):
         self.reader.table.add(words)
 
     def save(self, folder: Path) -> None:
-        """Write it as it is now, its adapters merged, as `open_pretrained` takes it."""
+        """See `SavedEncoder`; adapters are merged."""
         model = _without_adapters(copy.deepcopy(self.reader.model))
         model.save_pretrained(folder)  # type: ignore[operator]
         self._tokenizer.save_pretrained(folder)
