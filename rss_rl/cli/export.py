@@ -79,5 +79,6 @@ def export(
         return
     printed = console()
     say(printed, f"Exported to {folder}")
+    width = max(map(len, sizes))
     for name, size in sizes.items():
-        say(printed, f"  {name:30} {size / 1e6:9.3f} MB")
+        say(printed, f"  {name:{width}} {size / 1e6:9.3f} MB")
