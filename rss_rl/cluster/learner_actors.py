@@ -223,7 +223,7 @@ class RayLearners:
 
     def publish(self, version: int, *, whole: bool = True) -> StoredSnapshot:
         """See `Learner`; the deltas stay in the object store."""
-        # Separate objects: the driver fetches only the first, samplers the deltas that they lack.
+        # The driver fetches what describes them, samplers those of the two bundles that they lack.
         call = self._actors[0].publish.options(num_returns=3)
         described, *references = call.remote(version, whole)
         deltas = self._get([described], "publish", self._config.timeout_s)[0]

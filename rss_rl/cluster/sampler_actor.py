@@ -8,13 +8,14 @@ from typing import Any
 import ray
 
 from rss_rl.cluster.actors import ActorProcess, this_process
+from rss_rl.cluster.bundles import fetched
 from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig
 from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.rollouts.sampler import Sampler
-from rss_rl.rollouts.snapshot import Delta, Snapshot, build_prepared_models, open_data
+from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models, open_data
 
 
 class SamplerActor:
@@ -57,13 +58,6 @@ class SamplerActor:
     def hold(self, version: int, deltas: list[tuple[Any, int]]) -> None:
         """Load a publication; arguments as in `sample`."""
         self._sampler.load(Snapshot(version, fetched(deltas, self._config.sampler.timeout_s)))
-
-
-def fetched(stored: list[tuple[Any, int]], timeout_s: float) -> tuple[Delta, ...]:
-    """Deltas of bundles in the object store; each bundle is fetched once."""
-    references = list(dict.fromkeys(reference for reference, _ in stored))
-    bundles = dict(zip(references, ray.get(references, timeout=timeout_s), strict=True))
-    return tuple(bundles[reference][place] for reference, place in stored)
 
 
 def ray_samplers(config: RunConfig, log: EventSink = NO_LOG) -> RayBackend:

@@ -251,12 +251,6 @@ class WordReader(nn.Module):
             (group.row, group.column), gates[group.pieces]
         )
 
-    @property
-    def takes_gates(self) -> bool:
-        """Whether its attention can weigh words by gates."""
-        config: Any = self.model.config
-        return config.model_type not in _WITHOUT_WEIGHTS
-
     def _attended(self, group: _Inputs, scale: Tensor | None) -> Any:
         """The transformer's `attention_mask`: how much each piece of a group is attended to.
 
@@ -271,7 +265,7 @@ class WordReader(nn.Module):
         if scale is None:
             return None if bool(group.valid.all()) else group.valid.long()
         config: Any = self.model.config
-        if not self.takes_gates:
+        if config.model_type in _WITHOUT_WEIGHTS:
             raise ConfigError(
                 f"the attention of {config.model_type} cannot weigh words by gates",
                 where="learner.estimator",

@@ -148,7 +148,7 @@ class TransformerClassifier:
         self._device, self._removes = torch.device(setup.device), absent == "remove"
         reader = WordReader(pretrained, pretrained.classifier(), _words(setup))
         self._reader = reader.eval().requires_grad_(False).to(self._device)
-        self._gated: bool | None = None if reader.takes_gates else False
+        self._gated: bool | None = None
 
     def log_probs(self, words: Array, valid: Array, kept: Array) -> Array:
         """See `_Classifier`."""

@@ -267,7 +267,7 @@ class Parts:
     Walking a transformer's modules takes longer than copying its trainable parameters.
 
     Args:
-        models: on their final device; none of their parameters may be exchanged afterwards.
+        models: on their final device; their parameters must not be replaced afterwards.
     """
 
     def __init__(self, models: Models) -> None:

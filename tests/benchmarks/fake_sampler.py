@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import ray
 
 from rss_rl.cluster.actors import ActorProcess, this_process
+from rss_rl.cluster.bundles import fetched
 from rss_rl.rollouts.rollout import Rollout, SampleJob
 
 
@@ -28,12 +28,8 @@ class FakeSampler:
 
     def sample(self, jobs: list[list[Any]], version: int, deltas: list[Any]) -> list[Any]:
         started = time.perf_counter()
-        references = list(dict.fromkeys(reference for reference, _ in deltas))
-        bundles = dict(zip(references, ray.get(references, timeout=60), strict=True))
-        for reference, place in deltas:
-            bundles[reference][
-                place
-            ].weights.sum()  # a real one reads every number into its modules
+        for delta in fetched(deltas, 60.0):
+            delta.weights.sum()  # a real one reads every number once, into its modules
         time.sleep(self._seconds * len(jobs))
         done = [self._rollout(SampleJob.unpacked(job), version).to_bytes() for job in jobs]
         return [[rollout, (time.perf_counter() - started) / len(jobs)] for rollout in done]

@@ -27,8 +27,8 @@ from peer_task import LABELS
 from suite.records import Record, limited
 from suite.timing import Settings
 
+from rss_rl.cluster.bundles import fetched
 from rss_rl.cluster.pool import store
-from rss_rl.cluster.sampler_actor import fetched
 from rss_rl.config import RunConfig, load_config
 from rss_rl.packaged import find_config
 from rss_rl.rollouts.snapshot import (
