@@ -15,7 +15,8 @@ from rss_rl.config import RewardConfig
 from rss_rl.errors import ConfigError
 from rss_rl.inference.checking import Checker
 from rss_rl.inference.gradient import highest_slopes
-from rss_rl.reward_models.blackbox import TransformerClassifier
+from rss_rl.models.inputs import TensorBatch
+from rss_rl.reward_models.blackbox import GatedBlackboxReward, TransformerClassifier
 from rss_rl.types import Array, LabelSpec
 
 LABELS = LabelSpec("classes", ("no", "yes"))
@@ -165,6 +166,12 @@ def test_slopes_of_other_transformers(name: str, tmp_path: Path) -> None:
 def test_attention_that_cannot_weigh_words(name: str, tmp_path: Path) -> None:
     """It refuses weights, or is another one with them, as that of decoders."""
     assert not another(tmp_path, name).takes_gates(np.arange(2, 6))
+    reward = checker(tmp_path)._model
+    assert isinstance(reward, GatedBlackboxReward)
+    words = torch.arange(2, 6)[None]
+    batch = TensorBatch([words], [words > 0], torch.zeros(1, dtype=torch.int64))
+    with pytest.raises(ConfigError, match="cannot weigh words by gates"):
+        reward.gated_losses(batch, [torch.ones(1, 1, 2, 4)])
 
 
 def test_words_beyond_the_maximum_length_are_not_chosen(tmp_path: Path) -> None:
