@@ -46,7 +46,8 @@ class Backend(Protocol):
     def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
         """Use this snapshot for jobs submitted from now on.
 
-        The first one holds every part, each later one the changes since the previous one.
+        The first one holds every part, each later one the changes since the previous one. Its
+        weights may change once this returns.
         """
 
     def submit(self, jobs: Sequence[SampleJob]) -> None:
@@ -87,7 +88,7 @@ class LocalBackend:
         """See `Backend`; the weights must be in this process."""
         if not isinstance(snapshot, Snapshot):
             raise TypeError("a local sampler cannot load weights from Ray's object store")
-        self._published.add(snapshot.deltas)
+        self._published.add([delta.own() for delta in snapshot.deltas])
         self._version = snapshot.version
 
     def room(self) -> int:

@@ -1,7 +1,7 @@
 """Snapshots: classifier and policy for samplers and evaluators, published part by part.
 
-A snapshot holds copies of those `PARTS` that changed since the previous one; of word vectors only
-the changed rows, if they are fewer. Fixed word vectors, a non-persistent buffer, are never sent,
+A snapshot holds those `PARTS` that changed since the previous one; of word vectors only the
+changed rows, if they are fewer. Fixed word vectors, a non-persistent buffer, are never sent,
 as every process reads them from the data. Persistent buffers are sent whole. If word vectors are
 averaged by row (`RowAverage`), rows are sent as last written, with the weights they average and the
 clock, and the reader brings them up to date.
@@ -77,6 +77,10 @@ class Delta(NamedTuple):
         arrays = (self.weights, self.buffers, self.rows, self.leading, self.clock)
         return sum(int(array.nbytes) for array in arrays if array is not None)
 
+    def own(self) -> Delta:
+        """The same delta, with weights that no longer change with the learner's."""
+        return self._replace(weights=self.weights.copy())
+
 
 class StoredDelta(NamedTuple):
     """A delta in Ray's object store.
@@ -107,7 +111,11 @@ class _Versioned(Generic[_D]):
 
 
 class Snapshot(_Versioned[Delta]):
-    """The changes since the previous snapshot, or the whole model, under one version."""
+    """The changes since the previous snapshot, or the whole model, under one version.
+
+    Its weights may lie where the learner's parameters do, and change with them: a snapshot is sent
+    or loaded before the next update, or its deltas are made their `own`.
+    """
 
 
 class StoredSnapshot(_Versioned[StoredDelta]):
@@ -210,7 +218,7 @@ class Models(NamedTuple):
 
 
 class Joined:
-    """Parameters that lie in one tensor, so that one copy reads or sets them all.
+    """Parameters that lie in one tensor, which is read and set as one array.
 
     Each begins at a multiple of 64 bytes, as torch's own tensors do: products of matrices may
     depend on that in their last bits. Parameters that are not float32, or on several devices, are
@@ -240,13 +248,13 @@ class Joined:
         return [pair for pair in pairs if pair[0].data_ptr() != pair[1].data_ptr()]
 
     def read(self) -> Array:
-        """A copy, float32 [P], zeros between parameters."""
+        """float32 [P], zeros between parameters; on the CPU it changes with the parameters."""
         for parameter, view in self._elsewhere():
             view.copy_(parameter.detach())
             if self._one_kind:
                 parameter.data = view
-        copy: Array = self._all.cpu().numpy()
-        return copy.copy() if self._all.device.type == "cpu" else copy
+        values: Array = self._all.cpu().numpy()
+        return values
 
     def write(self, weights: Array) -> None:
         """Set them to float32 [P], which may be read-only."""
@@ -281,7 +289,7 @@ class Parts:
         return [held[name] for held, name in self._slots.get(part, [])]
 
     def weights(self, part: str) -> Array:
-        """A copy of all parameters of a part, see `Joined`."""
+        """All parameters of a part, see `Joined.read`."""
         return self._joined[part].read()
 
     def load(self, snapshot: Snapshot) -> None:

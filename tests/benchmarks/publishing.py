@@ -2,8 +2,8 @@
 
     python tests/benchmarks/publishing.py --pretrained FOLDER
 
-A benchmark of `bench.py`. A turn copies all parameters, puts them into the object store, and ends
-when both sampler processes have loaded them and said so. With FOLDER, that of a transformer: what
+A benchmark of `bench.py`. A turn puts all parameters into the object store, and ends when both
+sampler processes have loaded them and said so. With FOLDER, that of a transformer: what
 an update of `transformer/sentences` with LoRA adapters publishes. What other updates have to
 publish where less changed, `publishing_sizes.py` shows.
 """
@@ -17,7 +17,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -33,10 +33,10 @@ from rss_rl.config import RunConfig, load_config
 from rss_rl.packaged import find_config
 from rss_rl.rollouts.snapshot import (
     CLASSIFIER,
+    PARTS,
     POLICY,
     Models,
     Publisher,
-    Snapshot,
     build_models,
 )
 from rss_rl.training.allocator import keep_freed_memory
@@ -84,16 +84,15 @@ class Held:
 
 def publishing(settings: Settings) -> Iterator[Record]:
     """Milliseconds of a publication beside their limit; a repeat is the median of ten."""
-    own = models()
-    times, _ = published((settings.repeats + 1) * BURST, lambda version: own.publish(version))
+    times, _ = published((settings.repeats + 1) * BURST, models())
     rounds = np.array(times[BURST:]).reshape(-1, BURST)  # the first one does not count
     yield limited("publish/12 MB to 2 samplers", np.median(rounds, 1).tolist(), LIMIT_MS, "ms")
 
 
-def published(
-    count: int, publish: Callable[[int], Snapshot], pretrained: str = ""
-) -> tuple[list[float], list[int]]:
-    """Milliseconds and bytes of so many publications."""
+def published(count: int, own: Models, pretrained: str = "") -> tuple[list[float], list[int]]:
+    """Milliseconds and bytes of so many publications of all that is trained."""
+    publisher = Publisher(own)
+    trained = [CLASSIFIER, POLICY] if pretrained else PARTS
     keep_freed_memory()  # as a learner does
     torch.set_num_threads(1)  # as learner.threads: threads of torch wait busily for their next work
     with tempfile.TemporaryDirectory(prefix="pub-") as folder:
@@ -113,7 +112,9 @@ def published(
             kept, times, sizes = list[Any](), list[float](), list[int]()
             for version in range(count):
                 started = time.perf_counter()
-                snapshot = publish(version)
+                for part in trained:
+                    publisher.note(part)
+                snapshot = publisher.publish(version, whole=not version)
                 kept = [*kept[-1:], [(d.reference, d.place) for d in store(snapshot.deltas)]]
                 answers = [s.hold.remote(version, kept[-1]) for s in samplers]
                 assert ray.get(answers, timeout=300) == [version] * SAMPLERS
@@ -128,14 +129,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pretrained", required=True, metavar="FOLDER", help="A transformer's.")
     given = parser.parse_args()
-    publisher = Publisher(adapted(given.pretrained))
-
-    def publish(version: int) -> Snapshot:
-        publisher.note(CLASSIFIER)
-        publisher.note(POLICY)
-        return publisher.publish(version, whole=not version)
-
-    times, sizes = published(6 * BURST, publish, given.pretrained)
+    times, sizes = published(6 * BURST, adapted(given.pretrained), given.pretrained)
     rounds = np.median(np.array(times[BURST:]).reshape(-1, BURST), 1)
     print(
         f"{sizes[-1] / 1e6:.2f} MB to {SAMPLERS} samplers: {np.median(rounds):.1f} ms"
