@@ -89,6 +89,12 @@ class PolicyConfig(Choice):
         description="Folder of a transformer with its tokenizer, or its name on the Hugging Face"
         " hub, for reads=contextual.",
     )
+    from_run: str | None = Field(
+        default=None,
+        description="Directory of a run with the same policy on the same data: its best policy, and"
+        " the word vectors that this reads, are what the run begins with. They stay as they are in"
+        " phases without policy: true, and with learner.supervised.embedding_rate=0.",
+    )
     unit: Literal["word", "sentence"] = Field(
         default="word",
         description="What a policy keeps or leaves out at once. sentence: it reads the mean of a"

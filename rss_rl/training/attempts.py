@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,10 +22,12 @@ from rss_rl.runs.checkpoint import (
 from rss_rl.training.evaluation import Mode
 from rss_rl.training.learner import Learner
 from rss_rl.training.observer import Observer
+from rss_rl.training.other_policy import with_policy
 from rss_rl.training.roles import Roles
 from rss_rl.training.safe_point import SafePoint
 from rss_rl.training.time_budget import TimeBudget
 from rss_rl.training.trainer import Event, PhaseBegan, Stopped, Trainer, find_best_metric
+from rss_rl.types import Array
 
 FORK = "fork"
 """Mark of the checkpoint at which the comparison with all tokens branches off."""
@@ -79,12 +81,14 @@ def train_phases(
     context: RunContext,
     *,
     begin: Checkpoint | None = None,
+    policy: Mapping[str, Array] | None = None,
     fork: bool = False,
 ) -> Generator[Event | LearnersLost, None, Trained | None]:
     """Train in the locked run directory `path`; returns None if it was stopped.
 
     Args:
         begin: start from this checkpoint, if there is none in `path` to resume from.
+        policy: else with this one, see `read_policy`.
         fork: mark the end of the first phase.
 
     Raises:
@@ -95,7 +99,7 @@ def train_phases(
     while True:
         start = load_checkpoint(path) if checkpoint_steps(path) else begin
         try:
-            return (yield from _attempt(config, path, context, start, fork))
+            return (yield from _attempt(config, path, context, start, policy, fork))
         except LearnersLostError as error:
             reached = max(checkpoint_steps(path), default=0)
             # Only losses without progress between them count: spot machines may come and go.
@@ -107,7 +111,12 @@ def train_phases(
 
 
 def _attempt(
-    config: RunConfig, path: Path, context: RunContext, start: Checkpoint | None, fork: bool
+    config: RunConfig,
+    path: Path,
+    context: RunContext,
+    start: Checkpoint | None,
+    policy: Mapping[str, Array] | None,
+    fork: bool,
 ) -> Generator[Event, None, Trained | None]:
     """Train from a checkpoint to the end of the last phase, and score the result."""
     step = None if start is None else start.step
@@ -119,6 +128,8 @@ def _attempt(
         context.roles.learner(config, context.prepared) as learner,
     ):
         writer.charts(find_best_metric(config, context.prepared).name)
+        if start is None and policy is not None:
+            learner.load_tensors(with_policy(learner.tensors(), policy))
         trainer = _trainer(config, path, context, start, writer, learner)
         try:
             for event in trainer.events():

@@ -29,7 +29,7 @@ from rss_rl.models.attention_choice import settled_attention
 from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.rollouts.device import find_device, multiplies_bfloat16
 from rss_rl.rollouts.snapshot import autocast_dtype, open_data
-from rss_rl.runs.checkpoint import Checkpoint, load_checkpoint
+from rss_rl.runs.checkpoint import Checkpoint, checkpoint_steps, load_checkpoint
 from rss_rl.runs.provenance import provenance
 from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
 from rss_rl.training.attempts import (
@@ -43,6 +43,7 @@ from rss_rl.training.attempts import (
 )
 from rss_rl.training.memory_needs import check_room, memory_errors
 from rss_rl.training.observer import Observer
+from rss_rl.training.other_policy import read_policy
 from rss_rl.training.roles import LocalRoles, Roles
 from rss_rl.training.safe_point import SafePoint
 from rss_rl.training.time_budget import TimeBudget
@@ -106,6 +107,7 @@ def train(
     """
     with memory_errors("to train", _LESS):
         prepared = _check(config, roles)
+        policy = None if resume else read_policy(config, prepared)
         mirror = open_mirror(storage, path, config, resume, overwrite, take_over)
     with (
         memory_errors("to train", _LESS),
@@ -121,7 +123,11 @@ def train(
         run.note_provenance(provenance(prepared) | products)
         context = RunContext(prepared, roles or LocalRoles(), stop, observer, budget, point, splits)
         settled = _settled(config, run)
-        trained = yield from train_phases(settled, run.path, context, fork=_compares(config))
+        if resume and not checkpoint_steps(run.path):
+            policy = read_policy(config, prepared)
+        trained = yield from train_phases(
+            settled, run.path, context, policy=policy, fork=_compares(config)
+        )
         if trained is None:
             return
         scores = trained.scores
