@@ -32,7 +32,13 @@ def cluster() -> Iterator[None]:
 def test_two_learners_are_one(
     bounded: bool, tiny: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
-    """Over 50 updates with dropout, in float32, at a rate that does not amplify rounding."""
+    """Over 50 updates with dropout, in float32, at a rate that does not amplify rounding.
+
+    Where batches are bounded, both begin with the policy of another run.
+    """
+    other = tmp_path / "other"
+    if bounded:
+        list(train(tiny(evaluation={"all_tokens": False}), other))
     steps = {"warm-up": 15, "frozen": 10, "co-train": 25}
     base = tiny()
     phases = [p.model_dump() | {"steps": steps[p.name]} for p in base.phases]
@@ -43,6 +49,7 @@ def test_two_learners_are_one(
         "batch_size": 15,  # odd, so that the learners' shards differ in size
         "batch_tokens": 80 if bounded else None,
         "model": {"dropout": 0.3},
+        "policy": {"from_run": str(other) if bounded else None},
     }
     learner = {"supervised": adam, "policy": adam, "threads": 1}
     learner |= {"weight_average": 0.9 if bounded else None}
