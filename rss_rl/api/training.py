@@ -260,8 +260,12 @@ def _absolute(config: RunConfig, name: str, run_dir: Path | None) -> _Plan:
     """Make paths absolute, so that a run can be resumed and evaluated from any directory."""
     if not is_uri(config.data):
         config = config.model_copy(update={"data": str(Path(config.data).resolve())})
-    config = with_folders(config, _absolute_folder)
+    config = with_folders(config, _absolute_folder).with_from_run(_absolute_path)
     return _Plan(config, run_dir or Path("runs") / f"{name}-seed{config.seed}")
+
+
+def _absolute_path(name: str) -> str:
+    return str(Path(name).expanduser().resolve())
 
 
 def _absolute_folder(name: str) -> str:

@@ -141,7 +141,10 @@ def _resolve_config(start: str, overrides: list[str], shared: bool) -> tuple[Run
     file = find_config(start)
     config = load_config(file, overrides)
     data = _on_every_node(config.data, "data", shared)
-    return config.model_copy(update={"data": data}), file.stem
+    config = config.model_copy(update={"data": data})
+    return config.with_from_run(
+        lambda run: _on_every_node(run, "policy.from_run", shared)
+    ), file.stem
 
 
 def _on_every_node(path: str, key: str, shared: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -91,9 +92,9 @@ class PolicyConfig(Choice):
     )
     from_run: str | None = Field(
         default=None,
-        description="Directory of a run with the same policy on the same data: its best policy, and"
-        " the word vectors that this reads, are what the run begins with. They stay as they are in"
-        " phases without policy: true, and with learner.supervised.embedding_rate=0.",
+        description="Directory of a run with the same policy on the same data. The run begins with"
+        " its best policy and the word vectors that it reads. The policy stays fixed in phases"
+        " without policy: true, the word vectors with learner.supervised.embedding_rate=0.",
     )
     unit: Literal["word", "sentence"] = Field(
         default="word",
@@ -396,6 +397,13 @@ class RunConfig(Section):
             return self.batch_lengths
         return "similar" if self.reward.target_share is None else "mixed"
 
+    def with_from_run(self, change: Callable[[str], str | None]) -> RunConfig:
+        """The configuration with `change` applied to `policy.from_run`, where it is set."""
+        if self.policy.from_run is None:
+            return self
+        policy = self.policy.model_copy(update={"from_run": change(self.policy.from_run)})
+        return self.model_copy(update={"policy": policy})
+
     @property
     def predicts(self) -> bool:
         """Whether the run has a trained classifier, or one that its reward asks: else it selects
@@ -413,6 +421,11 @@ class RunConfig(Section):
         if learns:
             self._estimator_fits()
         self._share_fits(learns)
+        if self.policy.from_run is not None and self.evaluation.all_tokens:
+            raise ValueError(
+                "the comparison with all tokens would not begin with the word vectors of"
+                " policy.from_run: set evaluation.all_tokens=false"
+            )
         if self.learner.actors and self.sampler.backend != "ray":
             raise ValueError("learner.actors needs sampler.backend=ray")
         if self.sampler.shards > self.batch_size:

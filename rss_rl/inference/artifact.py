@@ -113,8 +113,9 @@ def export_run(
     try:
         with disk_errors(out, "cannot be written", _FREE_SPACE):
             staging.mkdir(parents=True)
-            # The path of the data on this machine means nothing elsewhere.
+            # Paths of the data and of another run on this machine mean nothing elsewhere.
             config = config.model_copy(update={"data": inputs.manifest.name})
+            config = config.with_from_run(lambda _: None)
             config = with_folders(config, partial(_copy_folder, staging))
             step = load_checkpoint(run, which).step
             _fill(staging, run, step, config, models, inputs)

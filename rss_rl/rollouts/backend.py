@@ -88,7 +88,7 @@ class LocalBackend:
         """See `Backend`; the weights must be in this process."""
         if not isinstance(snapshot, Snapshot):
             raise TypeError("a local sampler cannot load weights from Ray's object store")
-        self._published.add([delta.own() for delta in snapshot.deltas])
+        self._published.add([delta.copied() for delta in snapshot.deltas])
         self._version = snapshot.version
 
     def room(self) -> int:

@@ -77,9 +77,9 @@ class Delta(NamedTuple):
         arrays = (self.weights, self.buffers, self.rows, self.leading, self.clock)
         return sum(int(array.nbytes) for array in arrays if array is not None)
 
-    def own(self) -> Delta:
+    def copied(self) -> Delta:
         """The same delta, with weights that no longer change with the learner's."""
-        return self._replace(weights=self.weights.copy())
+        return self._replace(weights=self.weights.copy()) if self.whole else self
 
 
 class StoredDelta(NamedTuple):
@@ -114,7 +114,7 @@ class Snapshot(_Versioned[Delta]):
     """The changes since the previous snapshot, or the whole model, under one version.
 
     Its weights may lie where the learner's parameters do, and change with them: a snapshot is sent
-    or loaded before the next update, or its deltas are made their `own`.
+    or loaded before the next update, or its deltas are `copied`.
     """
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,14 +20,13 @@ from rss_rl.runs.checkpoint import (
     state_errors,
 )
 from rss_rl.training.evaluation import Mode
+from rss_rl.training.initial_policy import InitialPolicy
 from rss_rl.training.learner import Learner
 from rss_rl.training.observer import Observer
-from rss_rl.training.other_policy import with_policy
 from rss_rl.training.roles import Roles
 from rss_rl.training.safe_point import SafePoint
 from rss_rl.training.time_budget import TimeBudget
 from rss_rl.training.trainer import Event, PhaseBegan, Stopped, Trainer, find_best_metric
-from rss_rl.types import Array
 
 FORK = "fork"
 """Mark of the checkpoint at which the comparison with all tokens branches off."""
@@ -81,14 +80,14 @@ def train_phases(
     context: RunContext,
     *,
     begin: Checkpoint | None = None,
-    policy: Mapping[str, Array] | None = None,
+    initial_policy: InitialPolicy | None = None,
     fork: bool = False,
 ) -> Generator[Event | LearnersLost, None, Trained | None]:
     """Train in the locked run directory `path`; returns None if it was stopped.
 
     Args:
         begin: start from this checkpoint, if there is none in `path` to resume from.
-        policy: else with this one, see `read_policy`.
+        initial_policy: otherwise, if it is given, with this policy.
         fork: mark the end of the first phase.
 
     Raises:
@@ -99,7 +98,7 @@ def train_phases(
     while True:
         start = load_checkpoint(path) if checkpoint_steps(path) else begin
         try:
-            return (yield from _attempt(config, path, context, start, policy, fork))
+            return (yield from _attempt(config, path, context, start, initial_policy, fork))
         except LearnersLostError as error:
             reached = max(checkpoint_steps(path), default=0)
             # Only losses without progress between them count: spot machines may come and go.
@@ -115,7 +114,7 @@ def _attempt(
     path: Path,
     context: RunContext,
     start: Checkpoint | None,
-    policy: Mapping[str, Array] | None,
+    initial_policy: InitialPolicy | None,
     fork: bool,
 ) -> Generator[Event, None, Trained | None]:
     """Train from a checkpoint to the end of the last phase, and score the result."""
@@ -128,8 +127,8 @@ def _attempt(
         context.roles.learner(config, context.prepared) as learner,
     ):
         writer.charts(find_best_metric(config, context.prepared).name)
-        if start is None and policy is not None:
-            learner.load_tensors(with_policy(learner.tensors(), policy))
+        if start is None and initial_policy is not None:
+            learner.load_tensors(initial_policy.in_place_of(learner.tensors()))
         trainer = _trainer(config, path, context, start, writer, learner)
         try:
             for event in trainer.events():

@@ -6,7 +6,7 @@ __all__ = ["ALL_TOKENS", "Finished", "RunEvent", "train"]
 
 import logging
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,9 +41,9 @@ from rss_rl.training.attempts import (
     Trained,
     train_phases,
 )
+from rss_rl.training.initial_policy import InitialPolicy, read_initial_policy
 from rss_rl.training.memory_needs import check_room, memory_errors
 from rss_rl.training.observer import Observer
-from rss_rl.training.other_policy import read_policy
 from rss_rl.training.roles import LocalRoles, Roles
 from rss_rl.training.safe_point import SafePoint
 from rss_rl.training.time_budget import TimeBudget
@@ -107,11 +107,12 @@ def train(
     """
     with memory_errors("to train", _LESS):
         prepared = _check(config, roles)
-        policy = None if resume else read_policy(config, prepared)
+        initial = None if resume else read_initial_policy(config, prepared)
         mirror = open_mirror(storage, path, config, resume, overwrite, take_over)
     with (
         memory_errors("to train", _LESS),
         closing(mirror),
+        nullcontext(_begin(config, path, prepared) if resume else initial) as initial,
         _directory(config, path, resume, overwrite) as run,
         Observer(run.path, config, mirror, storage) as observer,
     ):
@@ -120,13 +121,11 @@ def train(
             key: str(autocast_dtype(device, precision) or torch.float32).removeprefix("torch.")
             for key, (precision, device) in _precisions(config).items()
         }
-        run.note_provenance(provenance(prepared) | products)
+        run.note_provenance(provenance(prepared) | products | _origin(initial))
         context = RunContext(prepared, roles or LocalRoles(), stop, observer, budget, point, splits)
         settled = _settled(config, run)
-        if resume and not checkpoint_steps(run.path):
-            policy = read_policy(config, prepared)
         trained = yield from train_phases(
-            settled, run.path, context, policy=policy, fork=_compares(config)
+            settled, run.path, context, initial_policy=initial, fork=_compares(config)
         )
         if trained is None:
             return
@@ -163,6 +162,15 @@ def _check(config: RunConfig, roles: Roles | None) -> Prepared:
         )
     _warn_of_emulation(config)
     return prepared
+
+
+def _begin(config: RunConfig, path: Path, prepared: Prepared) -> InitialPolicy | None:
+    """The initial policy of a run that is resumed; None once a checkpoint holds it."""
+    return None if checkpoint_steps(path) else read_initial_policy(config, prepared)
+
+
+def _origin(initial: InitialPolicy | None) -> dict[str, str]:
+    return {} if initial is None else {"policy.from_run": initial.origin}
 
 
 def _warn_of_emulation(config: RunConfig) -> None:

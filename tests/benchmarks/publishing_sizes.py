@@ -76,7 +76,7 @@ def measure(words: int) -> list[dict[str, Any]]:
         for version in range(REPEATS):
             started = time.perf_counter()
             snapshot = publish(publisher, change, words, version)
-            snapshot = Snapshot(version, tuple(delta.own() for delta in snapshot.deltas))
+            snapshot = Snapshot(version, tuple(delta.copied() for delta in snapshot.deltas))
             copied = time.perf_counter()
             for _ in range(SAMPLERS):
                 sampler.load(snapshot)

@@ -79,6 +79,15 @@ def test_a_dry_run_sends_nothing_and_imports_no_ray(monkeypatch: pytest.MonkeyPa
         assert part in result.stdout
 
 
+def test_a_path_of_this_machine_is_refused() -> None:
+    arguments = ["submit", "demo", "data=s3://b/d", "--storage", "s3://b/r", "--dry-run"]
+    other = ["policy.from_run=runs/films", "evaluation.all_tokens=false"]
+    refused = CliRunner().invoke(app, [*arguments, *other])
+    assert "policy.from_run is a path on this machine" in refused.stderr
+    shared = CliRunner().invoke(app, [*arguments, *other, "--shared-filesystem"])
+    assert f"from_run: {Path('runs/films').absolute()}" in shared.stdout
+
+
 def test_a_run_in_one_process_is_said_to_be_one() -> None:
     arguments = ["submit", "demo", "data=s3://b/d", "--storage", "s3://b/r", "--dry-run"]
     alone = CliRunner().invoke(app, [*arguments, "sampler.backend=local"])

@@ -19,6 +19,7 @@ from rss_rl.packaged import find_config, find_space, packaged_configs, packaged_
 from rss_rl.results.tuning.influence import influences
 from rss_rl.results.tuning.report import _differences, ranked
 from rss_rl.results.tuning.space import Base, Space, draw_settings, load_base, load_space
+from rss_rl.results.tuning.study import open_study
 from rss_rl.results.tuning.trial import (
     Evaluation,
     TrialRecord,
@@ -33,6 +34,16 @@ OWN = "own"
 @pytest.fixture(scope="module")
 def base() -> Base:
     return load_base(find_config(OWN), ["reward.target_share=0.4"])
+
+
+def test_trials_find_what_the_base_names(tmp_path: Path) -> None:
+    """Ray Tune gives each trial another working directory."""
+    given = ["data=here", "policy.from_run=there", "evaluation.all_tokens=false"]
+    base = load_base(find_config(OWN), given)
+    space = space_of(tmp_path, base, model__dropout={"choice": [0.1, 0.2]})
+    study = open_study(tmp_path, space, base, begin=False)
+    named = study.config.data, study.config.policy.from_run
+    assert named == (str(Path("here").absolute()), str(Path("there").absolute()))
 
 
 def space_of(tmp_path: Path, base: Base, **dimensions: Any) -> Space:

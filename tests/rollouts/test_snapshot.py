@@ -81,14 +81,14 @@ def test_all_parameters_are_in_one_part(models: Models) -> None:
     assert set(every) == {id(p) for p in models.parameters()}
 
 
-def test_snapshots_round_trip_and_what_loads_them_or_owns_them_does_not_alias(
+def test_snapshots_round_trip_and_loaded_or_copied_ones_do_not_alias(
     models: Models, other: Models
 ) -> None:
     snapshot = models.publish(0)
     assert parts(snapshot) == list(PARTS)
     least = 4 * sum(p.numel() for p in models.parameters())
     assert least <= snapshot.bytes < least + 64 * len(models.parameters())
-    kept = [delta.own() for delta in snapshot.deltas]
+    kept = [delta.copied() for delta in snapshot.deltas]
     other.load(Snapshot(0, frozen(snapshot.deltas)))
     assert_same(models, other)
     before = [p.clone() for p in other.parameters()]

@@ -159,6 +159,9 @@ def open_study(
     folder = folder.absolute()
     if not is_uri(data := str(base.tree["data"])):
         base = Base(dict(base.tree, data=str(Path(data).resolve())), base.where)
+    if (run := base.tree.get("policy", {}).get("from_run")) is not None:
+        policy = dict(base.tree["policy"], from_run=str(Path(run).resolve()))
+        base = Base(dict(base.tree, policy=policy), base.where)
     study = Study(folder, space, base, seeds)
     if next(islice(study.trials(), 1, None), None) is None:
         raise ConfigError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from copy import copy
 from itertools import count
@@ -12,11 +13,14 @@ import numpy as np
 import pytest
 import torch
 
+import rss_rl
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
+from rss_rl.inference.artifact import export_run
 from rss_rl.runs.checkpoint import checkpoint_steps, load_checkpoint
-from rss_rl.training.other_policy import read_policy
+from rss_rl.runs.run_directory import RunDirectory
+from rss_rl.training.initial_policy import read_initial_policy
 from rss_rl.training.run import train
 from rss_rl.training.trained_models import open_models
 from rss_rl.training.trainer import Evaluated
@@ -39,7 +43,7 @@ def begun(base: RunConfig, source: Path, **changed: Any) -> RunConfig:
     tree = base.model_dump(mode="json")
     tree["seed"] = base.seed + 1
     tree["policy"] |= {"from_run": str(source)} | changed.pop("policy", {})
-    tree["model"] |= {"hidden": base.model.hidden + 1}
+    tree["model"] |= {"hidden": base.model.hidden + 1} | changed.pop("model", {})
     tree["evaluation"] |= {"all_tokens": False, "every": 2}
     tree["reward"] |= {"target_share": None}
     tree["learner"]["supervised"] |= {"embedding_rate": 0.0}
@@ -118,24 +122,83 @@ def test_a_resumed_run_no_longer_needs_the_other(
 
 
 @pytest.mark.parametrize(
-    ("policy", "message"),
+    ("changed", "message"),
     [
-        ({"from_run": "nowhere"}, "nowhere"),
-        ({"options": {"hidden": 7}}, "has other settings: policy.options="),
+        ({"policy": {"from_run": "nowhere"}}, "has no trained policy: missing"),
+        ({"policy": {"options": {"hidden": 7}}}, r"other settings: policy\.options\.hidden=[0-9]+"),
+        ({"model": {"activation": "relu"}}, r"other settings: model\.activation=elu"),
     ],
 )
+@pytest.mark.parametrize("resume", [False, True])
 def test_another_policy_is_refused_before_anything_is_written(
-    tiny_config: RunConfig, source: Path, tmp_path: Path, policy: dict[str, Any], message: str
+    tiny_config: RunConfig,
+    source: Path,
+    tmp_path: Path,
+    changed: dict[str, Any],
+    message: str,
+    resume: bool,
 ) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
-        list(train(begun(tiny_config, source, policy=policy), tmp_path / "run"))
-    assert caught.value.where == "policy.from_run"
+        list(train(begun(tiny_config, source, **changed), tmp_path / "run", resume=resume))
+    assert str(caught.value.where).startswith("policy.from_run=")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_is_resumed_before_its_first_checkpoint_begins_with_it(
+    tiny_config: RunConfig, source: Path, tmp_path: Path
+) -> None:
+    list(train(begun(tiny_config, source), tmp_path / "run", resume=True))
+    theirs, mine = (load_checkpoint(p, "best").tensors for p in (source, tmp_path / "run"))
+    names = [name for name in theirs if name.startswith("policy/")]
+    assert all(np.array_equal(mine[name], theirs[name]) for name in names)
+    record = json.loads((tmp_path / "run" / "provenance.json").read_text())
+    step = load_checkpoint(source, "best").step
+    assert record["policy.from_run"] == f"{source}, update {step}"
+
+
+def test_a_run_of_a_version_with_fewer_settings_will_do(
+    tiny_config: RunConfig, tiny: Prepared, source: Path, tmp_path: Path
+) -> None:
+    old = Path(shutil.copytree(source, tmp_path / "old"))
+    record = json.loads((old / "config.json").read_text())
+    for key in ("unit", "from_run"):
+        del record["config"]["policy"][key]
+    record["config"]["policy"]["options"] = {}
+    (old / "config.json").write_text(json.dumps(record))
+    config = begun(tiny_config, old, policy={"options": {}})
+    now, found = (
+        read_initial_policy(begun(tiny_config, source), tiny),
+        read_initial_policy(config, tiny),
+    )
+    assert now is not None
+    assert found is not None
+    assert found.tensors.keys() == now.tensors.keys()
+
+
+def test_paths_are_absolute_in_runs_and_gone_from_exports(
+    tiny_config: RunConfig, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(source.parent)
+    config = begun(tiny_config, source, policy={"from_run": source.name})
+    run = rss_rl.train(config, out=tmp_path / "run")
+    assert RunDirectory.open(run.path).config["policy"]["from_run"] == str(source)
+    exported = export_run(run.path, tmp_path / "exported")
+    assert str(source) not in (exported / "config.yaml").read_text()
+    assert rss_rl.load(exported).config.policy.from_run is None
 
 
 def test_other_data_are_refused(tiny_config: RunConfig, tiny: Prepared, source: Path) -> None:
     config = begun(tiny_config, source)
     stranger = copy(tiny)
     stranger.manifest = tiny.manifest.model_copy(update={"seed": tiny.manifest.seed + 1})
-    with pytest.raises(ConfigError, match="the data are not those"):
-        read_policy(config, stranger)
+    with pytest.raises(ConfigError, match="was trained on other data"):
+        read_initial_policy(config, stranger)
+    encoded = copy(tiny)
+    encoded.states_digest = lambda: "another"  # type: ignore[method-assign]
+    with pytest.raises(ConfigError, match="read other states of tokens"):
+        read_initial_policy(config, encoded)
+
+
+def test_the_comparison_with_all_tokens_is_refused(tiny_config: RunConfig, source: Path) -> None:
+    with pytest.raises(ConfigError, match=r"evaluation\.all_tokens=false"):
+        begun(tiny_config, source, evaluation={"all_tokens": True})

@@ -1,0 +1,110 @@
+"""Warm start: a run begins with the policy that another run has learnt, `policy.from_run`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from rss_rl.components import Trust
+from rss_rl.config import RunConfig
+from rss_rl.data.store import Prepared, open_prepared
+from rss_rl.errors import CheckpointError, ConfigError
+from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.runs.run_directory import RunDirectory
+from rss_rl.types import Array
+
+_KEY = "policy.from_run"
+_VECTORS = "embedding.trainable"
+_AVERAGED = "learning/average/written"
+"""Where a learner keeps the word vectors that those it publishes are the average of."""
+
+
+class InitialPolicy(NamedTuple):
+    """The best policy of another run.
+
+    tensors  of a checkpoint: those of the policy, and the word vectors that it reads
+    origin   the run and the update, for the record
+    """
+
+    tensors: dict[str, Array]
+    origin: str
+
+    def in_place_of(self, tensors: Mapping[str, Any]) -> dict[str, Array]:
+        """A new learner's tensors with these in place of its own."""
+        # Copies: averages may share memory with the word vectors, which are set first.
+        found = {
+            name: np.array(value.numpy(force=True) if isinstance(value, torch.Tensor) else value)
+            for name, value in tensors.items()
+        }
+        vectors = self.tensors.get(f"classifier/{_VECTORS}")
+        if vectors is not None:
+            found |= {n: vectors for n in found if n.endswith(f"/{_VECTORS}") or n == _AVERAGED}
+        return found | self.tensors
+
+
+def read_initial_policy(config: RunConfig, prepared: Prepared) -> InitialPolicy | None:
+    """The policy that a run begins with; None if it is a new one.
+
+    Raises:
+        ConfigError: there is no such run, or its policy or its data differ.
+    """
+    if config.policy.from_run is None:
+        return None
+    path = Path(config.policy.from_run)
+    try:
+        run = RunDirectory.open(path)
+        theirs = run.parsed_config(Trust.of(config.model_dump(mode="json")))
+        checkpoint = load_checkpoint(path, "best")
+    except CheckpointError as error:
+        raise ConfigError(
+            f"has no trained policy: {error.what}",
+            where=f"{_KEY}={path}",
+            remedy="Name the directory of a run that was trained to its end",
+        ) from error
+    if different := dict(_differences(_read_by(config), _read_by(theirs))):
+        raise ConfigError(
+            "its policy has other settings: "
+            + ", ".join(f"{key}={value}" for key, value in different.items()),
+            where=f"{_KEY}={path}",
+            remedy="Use the same settings",
+        )
+    if not open_prepared(run.inputs).manifest.is_of_the_same_data(prepared.manifest):
+        raise ConfigError(
+            f"was trained on other data than {prepared.location}",
+            where=f"{_KEY}={path}",
+            remedy=f"Set data={theirs.data}",
+        )
+    digest = prepared.states_digest()
+    if digest is not None and run.settled.get("data.states") != digest:
+        raise ConfigError(
+            f"read other states of tokens than those in {prepared.location}",
+            where=f"{_KEY}={path}",
+            remedy=f"Encode the data with {theirs.policy.pretrained}",
+        )
+    wanted = {f"classifier/{_VECTORS}"} if not config.policy.can("token_ids") else set()
+    tensors = {
+        name: value
+        for name, value in checkpoint.tensors.items()
+        if name.startswith("policy/") or name in wanted
+    }
+    return InitialPolicy(tensors, f"{path.resolve()}, update {checkpoint.step}")
+
+
+def _read_by(config: RunConfig) -> dict[str, Any]:
+    """All settings that a policy's selections depend on."""
+    policy = config.policy.model_dump(mode="json", exclude={"from_run", "pretrained"})
+    return {"policy": policy, "model": {"activation": config.model.activation}}
+
+
+def _differences(mine: Any, theirs: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted key and the other's value of each setting that differs."""
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        for name in mine | theirs:
+            dotted = f"{key}.{name}".lstrip(".")
+            yield from _differences(mine.get(name), theirs.get(name), dotted)
+    elif mine != theirs:
+        yield key, theirs
