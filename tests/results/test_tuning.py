@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rss_rl.config import load_config
+from rss_rl.data.store import Prepared
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.packaged import find_config, find_space, packaged_configs, packaged_spaces
 from rss_rl.results.tuning.influence import influences
@@ -36,14 +37,19 @@ def base() -> Base:
     return load_base(find_config(OWN), ["reward.target_share=0.4"])
 
 
-def test_trials_find_what_the_base_names(tmp_path: Path) -> None:
+def test_trials_find_what_the_base_names(
+    tiny: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ray Tune gives each trial another working directory."""
-    given = ["data=here", "policy.from_run=there", "evaluation.all_tokens=false"]
-    base = load_base(find_config(OWN), given)
+    monkeypatch.chdir(Path(tiny.location).parent)
+    data = f"data={Path(tiny.location).name}"
+    base = load_base(
+        find_config(OWN), [data, "policy.from_run=there", "evaluation.all_tokens=false"]
+    )
     space = space_of(tmp_path, base, model__dropout={"choice": [0.1, 0.2]})
     study = open_study(tmp_path, space, base, begin=False)
     named = study.config.data, study.config.policy.from_run
-    assert named == (str(Path("here").absolute()), str(Path("there").absolute()))
+    assert named == (tiny.location, str(Path("there").absolute()))
 
 
 def space_of(tmp_path: Path, base: Base, **dimensions: Any) -> Space:
