@@ -6,6 +6,7 @@ they expand to: a few lines of them can expand to more values than fit into memo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +137,18 @@ class _Loader(yaml.SafeLoader):
                 )
             seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
+
+
+def flat_settings(node: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    """Dotted keys of a configuration and their values; list items by index."""
+    if isinstance(node, Mapping) and node:
+        items = [(str(key), value) for key, value in node.items()]
+    elif isinstance(node, list) and any(isinstance(item, Mapping) for item in node):
+        items = [(str(index), value) for index, value in enumerate(node)]
+    else:
+        return [(prefix, node)]
+    return [
+        pair
+        for key, value in items
+        for pair in flat_settings(value, f"{prefix}.{key}" if prefix else key)
+    ]

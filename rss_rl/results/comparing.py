@@ -18,6 +18,7 @@ import numpy as np
 from scipy import stats
 
 from rss_rl.components import NOTHING, Trust
+from rss_rl.config import flat_settings
 from rss_rl.errors import CheckpointError
 from rss_rl.metrics.measures import all_measures, find_measure, leading_measures
 from rss_rl.results.curves import Curve, read_curves
@@ -141,21 +142,6 @@ def setting_rows(
         values = [form(own[key]) if key in own else "-" for own in flat]
         rows.append((key, values, len(set(values)) > 1))
     return rows
-
-
-def flat_settings(node: Any, prefix: str = "") -> list[tuple[str, Any]]:
-    """Dotted keys of a configuration and their values; list items by index."""
-    if isinstance(node, Mapping) and node:
-        items = [(str(key), value) for key, value in node.items()]
-    elif isinstance(node, list) and any(isinstance(item, Mapping) for item in node):
-        items = [(str(index), value) for index, value in enumerate(node)]
-    else:
-        return [(prefix, node)]
-    return [
-        pair
-        for key, value in items
-        for pair in flat_settings(value, f"{prefix}.{key}" if prefix else key)
-    ]
 
 
 def main_score(groups: Sequence[Group], split: str) -> tuple[str, dict[str, str]] | None:

@@ -51,6 +51,8 @@ _OWN_FILES = (
 )
 ALL_TOKENS = "all-tokens"
 """Subdirectory with the run of the same model on all tokens."""
+STATES = "data.states"
+"""Key of `settled`: the states of tokens that a run began with, by their SHA-256."""
 _OWN_DIRECTORIES = (ALL_TOKENS, "checkpoints", "inputs", "metrics", "tensorboard")
 _LOCK_ATTEMPTS, _LOCK_PAUSE_S = 5, 0.05
 _LONGEST_HOLDER = 200

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from rss_rl.components import Trust
-from rss_rl.config import RunConfig
+from rss_rl.config import RunConfig, flat_settings
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.runs.checkpoint import load_checkpoint
-from rss_rl.runs.run_directory import RunDirectory
+from rss_rl.runs.run_directory import STATES, RunDirectory
 from rss_rl.types import Array
 
 _KEY = "policy.from_run"
@@ -65,10 +65,12 @@ def read_initial_policy(config: RunConfig, prepared: Prepared) -> InitialPolicy 
             where=f"{_KEY}={path}",
             remedy="Name the directory of a run that was trained to its end",
         ) from error
-    if different := dict(_differences(_read_by(config), _read_by(theirs))):
+    mine, other = _read_by(config), _read_by(theirs)
+    keys = [key for key in mine | other if mine.get(key) != other.get(key)]
+    if keys:
         raise ConfigError(
             "its policy has other settings: "
-            + ", ".join(f"{key}={value}" for key, value in different.items()),
+            + ", ".join(f"{key}={other.get(key)}" for key in keys),
             where=f"{_KEY}={path}",
             remedy="Use the same settings",
         )
@@ -79,7 +81,7 @@ def read_initial_policy(config: RunConfig, prepared: Prepared) -> InitialPolicy 
             remedy=f"Set data={theirs.data}",
         )
     digest = prepared.states_digest()
-    if digest is not None and run.settled.get("data.states") != digest:
+    if digest is not None and run.settled.get(STATES) != digest:
         raise ConfigError(
             f"read other states of tokens than those in {prepared.location}",
             where=f"{_KEY}={path}",
@@ -95,16 +97,6 @@ def read_initial_policy(config: RunConfig, prepared: Prepared) -> InitialPolicy 
 
 
 def _read_by(config: RunConfig) -> dict[str, Any]:
-    """All settings that a policy's selections depend on."""
+    """All settings that a policy's selections depend on, by dotted key."""
     policy = config.policy.model_dump(mode="json", exclude={"from_run", "pretrained"})
-    return {"policy": policy, "model": {"activation": config.model.activation}}
-
-
-def _differences(mine: Any, theirs: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted key and the other's value of each setting that differs."""
-    if isinstance(mine, dict) and isinstance(theirs, dict):
-        for name in mine | theirs:
-            dotted = f"{key}.{name}".lstrip(".")
-            yield from _differences(mine.get(name), theirs.get(name), dotted)
-    elif mine != theirs:
-        yield key, theirs
+    return dict(flat_settings({"policy": policy, "model.activation": config.model.activation}))

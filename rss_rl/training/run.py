@@ -31,7 +31,7 @@ from rss_rl.rollouts.device import find_device, multiplies_bfloat16
 from rss_rl.rollouts.snapshot import autocast_dtype, open_data
 from rss_rl.runs.checkpoint import Checkpoint, checkpoint_steps, load_checkpoint
 from rss_rl.runs.provenance import provenance
-from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
+from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, STATES, RunDirectory
 from rss_rl.training.attempts import (
     FORK,
     SPLITS,
@@ -51,8 +51,6 @@ from rss_rl.training.trainer import Event, find_best_metric
 
 _ATTENTION, _WORDS = "model.attention", "learner.embedding_update"
 _LENGTHS = "batch_lengths"
-_STATES = "data.states"
-"""Key of the states of tokens that a run began with, by their SHA-256."""
 _log = logging.getLogger("rss_rl.training")
 _LESS = (
     "Lower batch_size or batch_tokens (evaluation.batch_size), model.hidden, or cut long texts with"
@@ -275,13 +273,13 @@ def _copy_inputs(run: RunDirectory, prepared: Prepared) -> None:
             remedy="Prepare them as they were, or start a new run in another directory",
         )
     if (states := prepared.states_digest()) is not None:
-        if run.settled.get(_STATES, states) != states:
+        if run.settled.get(STATES, states) != states:
             raise DataError(
                 "the states of tokens are not those the run began with",
                 where=prepared.location,
                 remedy="Encode the data as they were, or start a new run in another directory",
             )
-        run.settle(_STATES, states)
+        run.settle(STATES, states)
     for name in _INPUTS:
         run.copy_in(prepared.folder / name)
 

@@ -17,9 +17,9 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.hparams import summary_v2
 from tensorboard.summary.writer.record_writer import RecordWriter
 
+from rss_rl.config import flat_settings
 from rss_rl.durable import disk_errors
 from rss_rl.results import output
-from rss_rl.results.comparing import flat_settings
 from rss_rl.results.summary import is_number
 from rss_rl.results.tables.plan import Plan, PlannedRun
 from rss_rl.results.tables.results import finished_runs
