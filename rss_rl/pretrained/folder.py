@@ -6,6 +6,7 @@ as safetensors. Pickled weights are refused, as is code in a folder.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 from collections.abc import Iterator
@@ -97,14 +98,28 @@ class Pretrained:
         padded = getattr(self.config, "model_type", "") in _PADDED_POSITIONS
         return int(self.config.pad_token_id) + 1 if padded else 0
 
-    def encoder(self) -> nn.Module:
+    def encoder(self, attention_dropout: float | None = None) -> nn.Module:
         """The encoder with its weights, in training mode, without its pooler.
 
+        Args:
+            attention_dropout: of attention probabilities; None = as in its configuration.
+
         Raises:
-            ConfigError: it is not an encoder, or its weights do not fit.
+            ConfigError: it is not an encoder, its weights do not fit, or it has no such dropout.
         """
         self._refuse_decoders()
-        model = self._model(_library().AutoModel)
+        config = self.config
+        if attention_dropout is not None:
+            name = next((name for name in _ATTENTION_DROPOUT if hasattr(config, name)), None)
+            if name is None:
+                raise ConfigError(
+                    "its config.json has no dropout of attention that could be set",
+                    where=self.name,
+                    remedy="Leave model.encoder.options.attention_dropout unset",
+                )
+            config = copy.deepcopy(config)
+            setattr(config, name, attention_dropout)
+        model = self._model(_library().AutoModel, config)
         if getattr(model, "pooler", None) is not None:
             setattr(model, "pooler", None)  # noqa: B010 - torch types no removal
         return model.train()
@@ -122,7 +137,7 @@ class Pretrained:
                 where=self.name,
                 remedy="Name a folder that AutoModelForSequenceClassification was saved to",
             )
-        return self._model(_library().AutoModelForSequenceClassification).eval()
+        return self._model(_library().AutoModelForSequenceClassification, self.config).eval()
 
     def _refuse_decoders(self) -> None:
         config, kinds = self.config, _library().models.auto.modeling_auto
@@ -136,12 +151,13 @@ class Pretrained:
         ):
             raise ConfigError("is not an encoder", where=self.name, remedy=_ENCODER_REMEDY)
 
-    def _model(self, kind: Any) -> nn.Module:
+    def _model(self, kind: Any, config: Any) -> nn.Module:
         if torch.empty(0).device.type == "meta":  # only to count parameters
-            return cast(nn.Module, kind.from_config(self.config))
+            return cast(nn.Module, kind.from_config(config))
         with _blamed_on(self.name, "its weights cannot be used"):
             model, report = kind.from_pretrained(
                 self.folder,
+                config=config,
                 use_safetensors=True,
                 trust_remote_code=False,
                 dtype=torch.float32,
@@ -159,6 +175,8 @@ class Pretrained:
         return cast(nn.Module, model)
 
 
+_ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout")
+"""How the library's configurations call it."""
 _PADDED_POSITIONS = frozenset({"roberta", "xlm-roberta", "camembert", "longformer", "mpnet"})
 
 

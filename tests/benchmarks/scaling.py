@@ -1,6 +1,8 @@
 """A model of how training scales with samplers and learners, its constants measured, and checked.
 
     python tests/benchmarks/scaling.py --data prepared/sick-relatedness
+    python tests/benchmarks/scaling.py --config transformer/sentences --data prepared/cr --costs-only \
+        sampler.selections=2
 
 An update costs the learner
 
@@ -49,11 +51,11 @@ from throughput import make_session, variant_config
 from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig, load_config
 from rss_rl.data.batch_order import BatchOrder
-from rss_rl.data.store import Prepared, open_prepared
+from rss_rl.data.store import Prepared
 from rss_rl.logs.events import NO_LOG
 from rss_rl.packaged import find_config
 from rss_rl.rollouts.rollout import SampleJob
-from rss_rl.rollouts.snapshot import Snapshot
+from rss_rl.rollouts.snapshot import Snapshot, open_data
 from rss_rl.training.learner import LocalLearner
 from rss_rl.training.pipeline import RolloutPipeline
 from rss_rl.training.roles import LocalRoles
@@ -192,14 +194,18 @@ def pattern_of(config: RunConfig, prepared: Prepared, learner: LocalLearner) -> 
     return backend.collect(0.0)[0].rollout
 
 
-def go(config: RunConfig, updates: int, samplers: int, exchange: float, say: Say) -> None:
+def go(
+    config: RunConfig, updates: int, samplers: int, exchange: float, costs_only: bool, say: Say
+) -> None:
     """Measure, check, predict."""
-    prepared = open_prepared(config.data)
+    prepared = open_data(config)
     learner = LocalLearner(config, prepared)
     others = (learner.publish(0).deltas, pattern_of(config, prepared, learner))
     parts = (in_shards(config, 1, 2), prepared.split("train"), *others)
     costs = measure(config, prepared, parts, updates)
     say("costs in seconds", **asdict(costs))
+    if costs_only:
+        return
     # An update's shards for one sampler in one call; then samplers that run ahead, a shard each.
     for number, shards, in_flight, lag in ((1, 1, 2, 0), (1, 4, 8, 0), (1, 8, 16, 0), (0, 0, 8, 8)):
         number, shards = number or samplers, shards or samplers
@@ -239,15 +245,19 @@ def predict(costs: Costs, exchange: float, say: Say) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="As `rss-rl train`'s.")
     parser.add_argument("--config", default="sick")
     parser.add_argument("--data", required=True)
     parser.add_argument("--updates", type=int, default=40)
     parser.add_argument("--samplers", type=int, default=64, help="Of the simulated cluster.")
     parser.add_argument("--exchange", type=float, default=0.015, help="Seconds; gradients, k > 1.")
+    parser.add_argument("--costs-only", action="store_true", help="Neither checks nor predicts.")
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
-    config = load_config(find_config(given.config), [f"data={given.data}"])
+    given = parser.parse_intermixed_args()
+    config = load_config(find_config(given.config), [f"data={given.data}", *given.settings])
     ray.init(
         "local", num_cpus=16, include_dashboard=False, log_to_driver=False, configure_logging=False
     )
@@ -257,7 +267,7 @@ def main() -> None:
         lines.append({"what": what} | {k: round(v, 5) for k, v in values.items()})
         print(json.dumps(lines[-1]), flush=True)
 
-    go(config, given.updates, given.samplers, given.exchange, say)
+    go(config, given.updates, given.samplers, given.exchange, given.costs_only, say)
     if given.out:
         given.out.write_text(json.dumps(lines, indent=1))
     ray.shutdown()

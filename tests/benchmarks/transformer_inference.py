@@ -2,9 +2,9 @@
 
     python tests/benchmarks/transformer_inference.py --pretrained FOLDER --movies MOVIES_FOLDER
 
-Ours: `Model.predict` on raw reviews, tokenising and policy included. The policy reads word vectors
-and is random; its bias is set so that it keeps the share that is asked for, as what a policy has
-learnt changes no time. Theirs: the pipeline of the `transformers` library on the same weights. It
+Ours: `Model.predict` on raw reviews, tokenising and policy included. The model is that of --run, a
+run of `transformer/movies_classifier`, or untrained: the policy then reads word vectors, and its
+bias is set so that it keeps the share that is asked for. Theirs: the pipeline of the `transformers` library on the same weights. It
 cuts a review off at the longest that the model takes, so it is also given all of a review, in parts
 that have been cut before (which is not counted). Both compute in float32 on one thread; seconds are
 of the processor's time, in turns.
@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rss_rl import load
 from rss_rl.config import RunConfig
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
@@ -105,13 +106,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pretrained", required=True, metavar="FOLDER")
     parser.add_argument("--movies", required=True, type=Path, metavar="FOLDER")
-    parser.add_argument("--share", type=float, default=0.2)
+    parser.add_argument("--run", help="A trained one's model in place of an untrained one.")
+    parser.add_argument("--share", type=float, default=0.2, help="Of an untrained model.")
     parser.add_argument("--texts", type=int, default=32)
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
     torch.set_num_threads(1)
     texts = reviews(given.movies, given.texts)
-    model = ours(given.pretrained, texts, given.share)
+    model = load(given.run) if given.run else ours(given.pretrained, texts, given.share)
     kept = [found.sentences[0] for found in model.predict(texts)]
     share = sum(int(s.selection.any(0).sum()) for s in kept) / sum(len(s.words) for s in kept)
     works: dict[str, Callable[[list[str]], object]] = {"ours": model.predict}

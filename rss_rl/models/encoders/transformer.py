@@ -57,6 +57,14 @@ class TransformerOptions(Options):
         default="closed",
         description="closed: selected words become adjacent. kept: they keep their distances.",
     )
+    attention_dropout: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="Dropout of attention probabilities; null = that of the pretrained model. With"
+        " 0, torch trains with fused attention on CPUs, too: long texts take half the time and a"
+        " third of the memory.",
+    )
     checkpointing: bool = Field(
         default=False, description="Recompute activations in backward passes, to save memory."
     )
@@ -82,7 +90,7 @@ class TransformerEncoder(nn.Module):
             raise ConfigError(
                 "a transformer needs words, which these data lack", where="model.encoder"
             )
-        model = pretrained.encoder()
+        model = pretrained.encoder(options.attention_dropout)
         if options.checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
         _freeze(model, pretrained.name, options)
