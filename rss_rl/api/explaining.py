@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import string
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,6 +76,7 @@ def explain_classifier(
     shown = console or SafeConsole(highlight=False)
     with counted(shown, "running the classifier") as progress:
         name, options, said = _classify(classifier, list(texts), progress)
+    pretrained = options.get("pretrained")
     if len(set(said)) < 2:
         raise DataError(
             f"the classifier predicts '{said[0]}' for every text" if said else "there is no text",
@@ -88,7 +90,7 @@ def explain_classifier(
         },
     }
     config = None
-    if "pretrained" in options:
+    if pretrained is not None:
         config = _THROUGH_GATES
     else:
         chosen |= {
@@ -98,13 +100,13 @@ def explain_classifier(
             "sampler.selections": _SELECTIONS,
         }
     if contextual:
-        if "pretrained" not in options:
+        if pretrained is None:
             raise ConfigError(
                 "the classifier is a function, which has no encoder",
                 where="contextual",
                 remedy="Leave contextual out, or give a transformer's folder",
             )
-        chosen |= {"policy.reads": "contextual", "policy.pretrained": options["pretrained"]}
+        chosen |= {"policy.reads": "contextual", "policy.pretrained": pretrained}
     rows = [{"text": text, "said": name} for text, name in zip(texts, said, strict=True)]
     return fit(
         rows,
@@ -115,7 +117,8 @@ def explain_classifier(
         time=time,
         out=out,
         overrides=[*settings(chosen), *settings(overrides)],
-        prepared={"vectors": vectors},
+        # The classifier is asked about words as they are written, unless it takes all for lower case.
+        prepared={"vectors": vectors, "lower": pretrained is not None and _is_uncased(pretrained)},
         overwrite=overwrite,
         console=shown,
     )
@@ -227,15 +230,32 @@ def _transformer_classes(classifier: str, texts: Sequence[str], progress: _Progr
     model: Any = pretrained.classifier()
     found: list[str] = []
     for start in range(0, len(texts), _AT_ONCE):
-        given = pretrained.tokenizer(
-            list(texts[start : start + _AT_ONCE]),
-            truncation=True,
-            max_length=pretrained.longest,
-            padding=True,
-            return_tensors="pt",
-        )
-        with torch.inference_mode():
-            numbers = model(**given).logits.argmax(-1).tolist()
+        try:
+            given = pretrained.tokenizer(
+                list(texts[start : start + _AT_ONCE]),
+                truncation=True,
+                max_length=pretrained.longest,
+                padding=True,
+                return_tensors="pt",
+            )
+            with torch.inference_mode():
+                numbers = model(**given).logits.argmax(-1).tolist()
+        except ValueError as error:  # such as decoders without a padding token
+            raise ConfigError(
+                f"cannot read several texts at once ({error})",
+                where=classifier,
+                remedy="Set the pad_token of its tokenizer and pad_token_id in its config.json, or"
+                " give a function that calls it",
+            ) from error
         found += [str(pretrained.config.id2label[number]) for number in numbers]
         progress(len(found), len(texts))
     return found
+
+
+def _is_uncased(classifier: str) -> bool:
+    """Whether a transformer's tokenizer makes the same of capital letters as of small ones."""
+    from rss_rl.pretrained.folder import open_pretrained
+
+    tokenizer = open_pretrained(classifier).tokenizer
+    capitals = " ".join(string.ascii_uppercase)
+    return bool(tokenizer(capitals)["input_ids"] == tokenizer(capitals.lower())["input_ids"])

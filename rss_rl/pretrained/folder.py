@@ -110,15 +110,15 @@ class Pretrained:
         self._refuse_decoders()
         config = self.config
         if attention_dropout is not None:
-            name = next((name for name in _ATTENTION_DROPOUT if hasattr(config, name)), None)
-            if name is None:
+            names = [name for name in _ATTENTION_DROPOUT if hasattr(config, name)]
+            if not names:
                 raise ConfigError(
                     "its config.json has no dropout of attention that could be set",
                     where=self.name,
                     remedy="Leave model.encoder.options.attention_dropout unset",
                 )
             config = copy.deepcopy(config)
-            setattr(config, name, attention_dropout)
+            config.update(dict.fromkeys(names, attention_dropout))
         model = self._model(_library().AutoModel, config)
         if getattr(model, "pooler", None) is not None:
             setattr(model, "pooler", None)  # noqa: B010 - torch types no removal
@@ -161,14 +161,18 @@ class Pretrained:
                 use_safetensors=True,
                 trust_remote_code=False,
                 dtype=torch.float32,
+                ignore_mismatched_sizes=True,  # reported below
                 output_loading_info=True,
             )
-        lacking = [key for key in report["missing_keys"] if "pooler" not in key]
-        wrong = sorted([*lacking, *map(str, report["mismatched_keys"])])
-        if wrong:
+        lacking = [f"{key} is missing" for key in report["missing_keys"] if "pooler" not in key]
+        lacking += [
+            f"{key} is of shape {tuple(found)}, not {tuple(asked)}"
+            for key, found, asked in report["mismatched_keys"]
+        ]
+        if lacking:
             raise ConfigError(
-                f"its weights lack {len(wrong)} tensors that its config.json requires, such as"
-                f" {wrong[0]}",
+                f"its weights do not fit its config.json in {len(lacking)} tensors, such as"
+                f" {min(lacking)}",
                 where=self.name,
                 remedy="Save model and configuration together, by save_pretrained",
             )

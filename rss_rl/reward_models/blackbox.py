@@ -33,6 +33,8 @@ Probabilities = Callable[[list[str]], Any]
 _LEAST = 1e-6
 """A function's probabilities are clipped to this, so that their logarithm is finite."""
 _MOST_TEXTS = 64
+_ANY_WORD = 1
+"""The id of unknown words, which every vocabulary has."""
 _PROBED = 32
 """Words of the text with which a transformer's attention is tried."""
 
@@ -149,6 +151,7 @@ class TransformerClassifier:
         reader = WordReader(pretrained, pretrained.classifier(), _words(setup))
         self._reader = reader.eval().requires_grad_(False).to(self._device)
         self._gated: bool | None = None
+        self._check_padding(pretrained.name)
 
     def log_probs(self, words: Array, valid: Array, kept: Array) -> Array:
         """See `_Classifier`."""
@@ -165,6 +168,24 @@ class TransformerClassifier:
     def add_words(self, words: Sequence[str]) -> None:
         """See `_Classifier`."""
         self._reader.table.add(words)
+
+    def _check_padding(self, name: str) -> None:
+        """Try a text alone and beside a longer one.
+
+        Raises:
+            ConfigError: its scores differ, as XLNet's do, which reads the last piece.
+        """
+        words = np.zeros((2, 7), dtype=np.int64) + _ANY_WORD
+        valid = np.arange(7) < np.array([[6], [7]])
+        with torch.autocast(self._device.type, enabled=False):
+            alone = self.log_probs(words[:1, :6], valid[:1, :6], valid[:1, :6])
+            beside = self.log_probs(words, valid, valid)[:1]
+        if not np.allclose(alone, beside, atol=1e-4):
+            raise ConfigError(
+                "its scores of a text depend on the padding that longer texts need",
+                where=name,
+                remedy="Give a function from texts to probabilities that calls it",
+            )
 
     def slopes(self, words: Array, classes: Array | None) -> tuple[Array, Array]:
         """What each word is worth to a class: the slope of its log-odds in the word's gate.

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from rss_rl.components import Trust, folder_options
+from rss_rl.components import Trust
 from rss_rl.config import (
     LearnerConfig,
     ModelConfig,
@@ -151,7 +151,7 @@ def _check(config: RunConfig, roles: Roles | None) -> Prepared:
         find_device(config.learner.device)
         check_room(config, prepared)
     find_best_metric(config, prepared)
-    _check_reward_files(config, prepared)
+    _check_reward(config, prepared)
     if config.batch_size > (rows := len(prepared.split("train"))):
         _log.warning(
             "batch_size is %s, and train has %s rows: every update reads them all",
@@ -193,10 +193,10 @@ def _precisions(config: RunConfig) -> dict[str, tuple[str, torch.device]]:
     return found
 
 
-def _check_reward_files(config: RunConfig, prepared: Prepared) -> None:
-    """A reward model that reads a folder is made once here, to hear what is wrong with that."""
+def _check_reward(config: RunConfig, prepared: Prepared) -> None:
+    """A reward model of its own is made once here, to hear what is wrong with it."""
     reward = config.reward.model
-    if folder_options(reward.component.options) and not reward.can("classifier"):
+    if not reward.can("classifier"):
         words = prepared.vocabulary.words
         reward.build(RewardSetup(prepared.labels, prepared.sentences, words=words))
 

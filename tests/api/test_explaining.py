@@ -6,6 +6,7 @@ import functools
 import io
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 import rss_rl
 from rss_rl.api.terminal import SafeConsole
 from rss_rl.cli.main import app
+from rss_rl.data.store import open_prepared
 from rss_rl.errors import ComponentError, ConfigError, DataError
 from rss_rl.reward_models.blackbox import of_function
 from rss_rl.reward_models.protocol import RewardSetup
@@ -33,10 +35,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def balanced(folder: Path, texts: list[str]) -> None:
+def balanced(folder: Path, texts: list[str], tokenizer: Any = None) -> None:
     """Move the classifier's bias so that it says either class of half of the texts."""
     model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
-    tokenizer = tiny_transformers.tokenizer()
+    tokenizer = tokenizer or tiny_transformers.tokenizer()
     with torch.no_grad():
         logits = torch.stack(
             [
@@ -145,6 +147,50 @@ def test_a_function_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert checked.prediction == "loud"
     sure = 0.95 if marked.kept[2] else 0.05
     assert checked.class_probabilities == pytest.approx({"calm": 1 - sure, "loud": sure})
+
+
+def test_words_are_asked_about_as_they_are_written(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lower case is for transformers whose tokenizers make no difference."""
+    (tmp_path / "cased.py").write_text(
+        "asked = set()\n"
+        "def probabilities(texts):\n"
+        "    asked.update(word for text in texts for word in text.split())\n"
+        "    return [[1 - c, c] for c in (0.05 + 0.9 * ('zzz' in t) for t in texts)]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    texts = [text.replace("aaa", "Aaa") for text in texts_of(60)]
+    small = ["phases.0.steps=2", "evaluation.every=2", "batch_size=4", "policy.options.hidden=4"]
+
+    def explained(classifier: Path | str, name: str) -> bool:
+        run = rss_rl.explain_classifier(
+            classifier, texts, keep=0.4, out=tmp_path / name, overrides=small
+        )
+        return open_prepared(run.config.data).manifest.tokenizer.lower
+
+    assert not explained("cased:probabilities", "function")
+    import cased  # type: ignore[import-not-found]
+
+    assert cased.asked == set(WORDS) - {"aaa"} | {"Aaa"}
+    balanced(folder, texts)
+    assert explained(folder, "uncased")
+    place = tmp_path / "classifier"
+    own = tiny_transformers.tokenizer(cased=True)
+    settings = {"vocab_size": len(own), "max_position_embeddings": 128}
+    tiny_transformers.save(place, classes=2, **settings)
+    own.save_pretrained(place)
+    balanced(place, texts, own)
+    assert not explained(place, "cased")
+
+
+def test_a_transformer_that_reads_single_texts(tmp_path: Path) -> None:
+    place = tiny_transformers.save_another(tmp_path / "gpt2", "gpt2", classes=2, pad_token_id=None)
+    with pytest.raises(ConfigError, match="cannot read several texts at once") as caught:
+        rss_rl.explain_classifier(place, ["zzz aaa", "qq"], out=tmp_path / "run")
+    assert "pad_token_id" in str(caught.value.remedy)
+    assert not (tmp_path / "run").exists()
 
 
 def test_what_speaks_for_a_class_that_is_asked_for(

@@ -11,6 +11,7 @@ import pytest
 from tiny_runs import Outcome, TinySource, tiny_tree
 from wheels import install_wheel
 
+from rss_rl.components import EVERYTHING
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.prepare import prepare
 from rss_rl.training.run import train
@@ -31,7 +32,7 @@ def tiny(prepared: Path) -> Callable[..., RunConfig]:
         tree = tiny_tree(prepared)
         for key, value in changes.items():
             tree[key] = {**tree.get(key, {}), **value} if isinstance(value, dict) else value
-        return parse_config(tree, where="test")
+        return parse_config(tree, where="test", trust=EVERYTHING)
 
     return make
 

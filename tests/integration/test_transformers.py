@@ -163,7 +163,7 @@ def test_a_black_box_is_the_reward_and_refused_before_anything_is_written(
     place = tmp_path / "classifier"
     tiny_transformers.save(place, classes=len(names), id2label=dict(enumerate(names)))
 
-    def explaining(pretrained: Path) -> RunConfig:
+    def explaining(pretrained: Path, **changes: Any) -> RunConfig:
         options = {"pretrained": str(pretrained)}
         phases = [{"name": "explain", "policy": True, "steps": 4}]
         evaluation = {"best_metric": "reward", "all_tokens": False}
@@ -171,6 +171,7 @@ def test_a_black_box_is_the_reward_and_refused_before_anything_is_written(
             reward={"model": {"name": "blackbox", "options": options}},
             phases=phases,
             evaluation=evaluation,
+            **changes,
         )
 
     with pytest.raises(ConfigError, match="is not a text classifier"):
@@ -178,3 +179,28 @@ def test_a_black_box_is_the_reward_and_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
     list(train(explaining(place), tmp_path / "run"))
     assert rss_rl.load(tmp_path / "run").select(["w1 w2 w3"])[0][0].words
+    stop_and_resume(explaining(place), tmp_path / "resumed", 2)
+    Outcome.read(tmp_path / "resumed").assert_equals(Outcome.read(tmp_path / "run"))
+    with own_ray(3):
+        config = explaining(place, sampler={"backend": "ray", "actors": 2})
+        list(train(config, tmp_path / "on-ray", roles=RayRoles()))
+    Outcome.read(tmp_path / "on-ray").assert_equals(Outcome.read(tmp_path / "run"))
+
+
+def test_a_function_that_does_not_fit_is_refused_before_anything_is_written(
+    tiny: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "someones.py").write_text(
+        "def probabilities(texts):\n    return [[0.5, 0.5] for _ in texts]\n"
+        "probabilities.classes = ['calm', 'loud']\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    options = {"target": "label"}
+    config = tiny(
+        reward={"model": {"name": "someones:probabilities", "options": options}},
+        phases=[{"name": "explain", "policy": True, "steps": 4}],
+        evaluation={"best_metric": "reward", "all_tokens": False},
+    )
+    with pytest.raises(ConfigError, match="its classes: calm, loud"):
+        list(train(config, tmp_path / "run"))
+    assert not (tmp_path / "run").exists()

@@ -127,6 +127,10 @@ def test_bad_input(folder: Path, tmp_path: Path) -> None:
         built(folder, LabelSpec("classes", ("yes", "maybe")), target="label")
     with pytest.raises(ConfigError, match="has no class 'perhaps', which is asked for"):
         built(folder, of_class="perhaps")
+    padded = tiny_transformers.save_another(tmp_path / "xlnet", "xlnet", classes=2)
+    with pytest.raises(ConfigError, match="depend on the padding") as caught:
+        built(padded)
+    assert "function" in str(caught.value.remedy)
     encoder = tiny_transformers.save(tmp_path / "encoder")
     with pytest.raises(ConfigError, match="is not a text classifier but BertModel"):
         built(encoder)

@@ -123,18 +123,93 @@ def test_an_empty_text_of_a_tokenizer_without_special_pieces(tmp_path: Path, poo
     assert not found[0].any()
 
 
+OTHERS = ["roberta", "deberta-v2", "electra", "modernbert"]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_transformers_equal_the_library(name: str, tmp_path: Path) -> None:
+    folder = tiny_transformers.save_another(tmp_path / name, name)
+    rows = [[2, 3, 4, 5, 6], [8, 7, 8], [2]]  # the second in windows
+    tokens, valid = batch(rows)
+    with torch.no_grad():
+        found = encoder(folder)(tokens, valid, valid[:, None].expand(-1, ROLES, -1))
+        for row, vector in zip(rows, found, strict=True):
+            torch.testing.assert_close(vector, slow(folder, row), atol=1e-5, rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def faithful(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Classifier]:
+    """Classifiers of pairs over transformers of each type, with both kinds of positions."""
+    place = tmp_path_factory.mktemp("types")
+    folders = {name: tiny_transformers.save_another(place / name, name) for name in OTHERS}
+    folders["bert"] = tiny_transformers.save(place / "bert")
+    return {
+        (name, positions): classifier(path, 2, positions=positions)
+        for name, path in folders.items()
+        for positions in ("closed", "kept")
+    }
+
+
 @pytest.mark.parametrize("positions", ["closed", "kept"])
-def test_unselected_words_are_irrelevant_to_the_bit(folder: Path, positions: str) -> None:
-    model = classifier(folder, positions=positions)
+@pytest.mark.parametrize("name", ["bert", *OTHERS])
+@settings(max_examples=8)
+@given(
+    rows=st.lists(
+        st.lists(st.integers(1, len(WORDS) - 1), min_size=1, max_size=6), min_size=2, max_size=6
+    ),
+    seed=st.integers(0, 99),
+)
+def test_unselected_words_are_irrelevant_to_the_bit(
+    faithful: dict[tuple[str, str], Classifier],
+    name: str,
+    positions: str,
+    rows: list[list[int]],
+    seed: int,
+) -> None:
+    """Other words, of other numbers of pieces, in their places; of both sentences of pairs."""
+    model = faithful[name, positions]
+    draw = torch.Generator().manual_seed(seed)
+    half = len(rows) // 2
+    given = [batch(part) for part in (rows[:half], rows[half : 2 * half])]
+    chosen, other = [], []
+    for tokens, valid in given:
+        bits = torch.rand(half, ROLES, tokens.shape[1], generator=draw) < 0.3
+        chosen.append(bits & valid[:, None])
+        new = torch.randint(1, len(WORDS), tokens.shape, generator=draw)
+        other.append(torch.where(chosen[-1].any(1) | ~valid, tokens, new))
+    tokens, valid = zip(*given, strict=True)
+    with torch.no_grad():
+        assert torch.equal(model(tokens, valid, chosen), model(other, valid, chosen))
+
+
+def test_selected_words_are_not(folder: Path) -> None:
     tokens, valid = batch([[2, 3, 4, 5, 6], [8, 7, 8], [2, 9]])
     selection = torch.zeros(3, ROLES, 5, dtype=torch.bool)
     selection[0, 0, [1, 3]] = selection[1, 1, 0] = selection[2, :, 1] = True
-    other = torch.where(selection.any(1) | ~valid, tokens, 8)  # of another number of pieces
-    assert not torch.equal(tokens, other)
+    model = classifier(folder)
     with torch.no_grad():
-        logits = [model([t], [valid], [selection]) for t in (tokens, other)]
-    assert torch.equal(*logits)
-    assert not torch.equal(logits[0], model([tokens], [valid]))
+        assert not torch.equal(model([tokens], [valid], [selection]), model([tokens], [valid]))
+
+
+def test_checkpointing_changes_no_gradient(folder: Path) -> None:
+    """Recomputed activations have the same dropout."""
+    tokens, valid = batch([[2, 3, 4, 5], [8, 7]])
+    found = []
+    for checkpointing in (False, True):
+        one = encoder(folder, checkpointing=checkpointing).train()
+        with keyed_dropout(torch.tensor([1, 2])):
+            vectors = one(tokens, valid, valid[:, None].expand(-1, ROLES, -1))
+        vectors.square().sum().backward()
+        found.append({n: p.grad for n, p in one.named_parameters() if p.grad is not None})
+    assert len(found[0]) > 30
+    torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
+def test_checkpointing_that_is_not_supported(tmp_path: Path) -> None:
+    folder = tiny_transformers.save_another(tmp_path / "squeezebert", "squeezebert")
+    with pytest.raises(ConfigError, match="does not support") as caught:
+        encoder(folder, checkpointing=True)
+    assert "checkpointing=false" in str(caught.value.remedy)
 
 
 def test_kept_positions_keep_distances(folder: Path) -> None:
@@ -284,6 +359,38 @@ def test_dropout_follows_the_keys(folder: Path) -> None:
     assert not torch.equal(read(1, 2), read(1, 3))
 
 
+@pytest.mark.parametrize("name", ["bert", "roberta", "electra", "distilbert", "modernbert"])
+def test_dropout_of_attention_can_be_set(name: str, tmp_path: Path) -> None:
+    """It replaces the pretrained model's, which is the only other dropout of these."""
+    others = ("hidden_dropout_prob", "dropout", "embedding_dropout", "mlp_dropout")
+    own = ("attention_probs_dropout_prob", "attention_dropout")
+    settings = dict.fromkeys(others, 0.0) | dict.fromkeys(own, 0.5)
+    folder = tiny_transformers.save_another(tmp_path / name, name, **settings)
+    tokens, valid = batch([[2, 3, 4, 5], [8, 7]])
+    everything = valid[:, None].expand(-1, ROLES, -1)
+    for given, differs in ((None, True), (0.0, False), (0.5, True)):
+        one = encoder(folder, attention_dropout=given)
+        exact = one(tokens, valid, everything)
+        assert differs != torch.equal(one.train()(tokens, valid, everything), exact)
+
+
+def test_dropout_of_attention_that_is_not_there(tmp_path: Path) -> None:
+    folder = tiny_transformers.save_another(tmp_path / "fnet", "fnet")
+    with pytest.raises(ConfigError, match="no dropout of attention") as caught:
+        encoder(folder, attention_dropout=0.0)
+    assert "attention_dropout unset" in str(caught.value.remedy)
+
+
+def test_a_name_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(**_: Any) -> str:
+        raise OSError("the network is unreachable")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", unreachable)
+    with pytest.raises(ConfigError, match=r"cannot be downloaded .* is unreachable") as caught:
+        classifier("somebody/something")
+    assert "give a folder" in str(caught.value.remedy)
+
+
 def test_bad_folders(folder: Path, tmp_path: Path) -> None:
     def refused(what: str, place: Path | str) -> None:
         with pytest.raises(ConfigError, match=what) as error:
@@ -308,6 +415,11 @@ def test_bad_folders(folder: Path, tmp_path: Path) -> None:
     (pickled / "model.safetensors").write_bytes(b"damaged")
     refused("model.safetensors is not a complete file of weights", pickled)
     (pickled / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    own = json.loads((folder / "config.json").read_text())
+    (pickled / "config.json").write_text(json.dumps(own | {"num_hidden_layers": 3}))
+    refused(r"do not fit its config.json in 16 tensors, such as \S+ is missing", pickled)
+    (pickled / "config.json").write_text(json.dumps(own | {"intermediate_size": 4}))
+    refused(r"is of shape \(16,\), not \(4,\)", pickled)
     (pickled / "config.json").write_text("{}")
     refused("config.json cannot be used", pickled)
     for tree in ({"model_type": "gpt2"}, {"model_type": "t5"}, {"is_decoder": True}):

@@ -104,7 +104,10 @@ class Outcome:
     @classmethod
     def read(cls, path: Path) -> Outcome:
         tensors, metrics = {}, {}
-        for name, part in {"run": path, ALL_TOKENS: path / ALL_TOKENS}.items():
+        parts = {"run": path, ALL_TOKENS: path / ALL_TOKENS}
+        if not json.loads((path / "config.json").read_text())["config"]["evaluation"]["all_tokens"]:
+            del parts[ALL_TOKENS]
+        for name, part in parts.items():
             for mark in ("latest", "best"):
                 for key, value in load_checkpoint(part, mark).tensors.items():
                     tensors[f"{name}/{mark}/{key}"] = value

@@ -9,6 +9,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import (
     AutoConfig,
     AutoModel,
+    AutoModelForSequenceClassification,
     BertConfig,
     BertForSequenceClassification,
     BertModel,
@@ -20,11 +21,13 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LONGEST = 16
 
 
-def tokenizer() -> PreTrainedTokenizerFast:
+def tokenizer(*, cased: bool = False) -> PreTrainedTokenizerFast:
     """Pieces are single letters, of which those within a word begin with ##."""
-    pieces = [*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+    letters = LETTERS + LETTERS[:26].upper() * cased
+    pieces = [*SPECIAL, *letters, *(f"##{letter}" for letter in letters)]
     own = Tokenizer(models.WordPiece({p: i for i, p in enumerate(pieces)}, unk_token="[UNK]"))
-    own.normalizer = normalizers.Lowercase()
+    if not cased:
+        own.normalizer = normalizers.Lowercase()
     own.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     own.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     own.enable_padding(length=12)  # as the files of some models ask for
@@ -76,8 +79,8 @@ def save_classifier(folder: Path, *names: str) -> Path:
     return folder
 
 
-def save_another(folder: Path, name: str, **settings: object) -> Path:
-    """An encoder of three layers of another type of model, such as `roberta`, in `folder`."""
+def save_another(folder: Path, name: str, *, classes: int = 0, **settings: object) -> Path:
+    """Another type of model of three layers, such as `roberta`: an encoder, or a classifier."""
     cut = tokenizer()
     given = {
         "vocab_size": len(cut),
@@ -88,14 +91,20 @@ def save_another(folder: Path, name: str, **settings: object) -> Path:
         "max_position_embeddings": 2 * LONGEST,
         "pad_token_id": 0,
     }
+    if name == "xlnet":  # texts of any length
+        del given["max_position_embeddings"]
     own = {
         "distilbert": {"dim": 8, "n_layers": 3, "n_heads": 2, "hidden_dim": 16},
         "modernbert": {"local_attention": 8, "cls_token_id": 2, "sep_token_id": 3},
+        "xlnet": {"d_model": 8, "n_layer": 3, "n_head": 2, "d_inner": 16},
+        "squeezebert": {"embedding_size": 8},
+        "gpt2": {"n_embd": 8, "n_layer": 3, "n_head": 2, "n_inner": 16},
     }
+    kind = AutoModelForSequenceClassification if classes else AutoModel
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = AutoModel.from_config(
-            AutoConfig.for_model(name, **given, **own.get(name, {}), **settings)
+        model = kind.from_config(
+            AutoConfig.for_model(name, **{**given, **own.get(name, {}), **settings})
         )
     model.save_pretrained(folder)
     cut.save_pretrained(folder)

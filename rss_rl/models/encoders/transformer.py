@@ -92,7 +92,7 @@ class TransformerEncoder(nn.Module):
             )
         model = pretrained.encoder(options.attention_dropout)
         if options.checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
+            _recompute_activations(model, pretrained.name)
         _freeze(model, pretrained.name, options)
         self.reader = WordReader(pretrained, model, setup.words, options.positions)
         self.dropout = Dropout(setup.dropout)
@@ -139,6 +139,18 @@ class TransformerEncoder(nn.Module):
                 pool=self._pool,
             )
         return cast(Tensor, self.dropout(vectors))
+
+
+def _recompute_activations(model: Any, name: str) -> None:
+    # Older versions of the library have only the second, newer ones warn of it.
+    enable = getattr(model, "activation_checkpointing_enable", None)
+    enable = enable or model.gradient_checkpointing_enable
+    try:
+        enable({"use_reentrant": False})
+    except ValueError as error:
+        raise ConfigError(
+            str(error), where=name, remedy="Set model.encoder.options.checkpointing=false"
+        ) from error
 
 
 def _freeze(model: nn.Module, name: str, options: TransformerOptions) -> None:
