@@ -117,7 +117,7 @@ def explain_classifier(
         time=time,
         out=out,
         overrides=[*settings(chosen), *settings(overrides)],
-        # The classifier is asked about words as they are written, unless it takes all for lower case.
+        # The classifier is asked about words as they are written, unless it cannot tell.
         prepared={"vectors": vectors, "lower": pretrained is not None and _is_uncased(pretrained)},
         overwrite=overwrite,
         console=shown,

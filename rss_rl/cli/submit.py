@@ -135,19 +135,30 @@ def entrypoint(
 
 def _resolve_config(start: str, overrides: list[str], shared: bool) -> tuple[RunConfig, str]:
     """The configuration with data that every node can read, and its name for a job."""
-    from rss_rl.config import load_config
+    from rss_rl.config import load_config, with_folders
     from rss_rl.packaged import find_config
 
     file = find_config(start)
     config = load_config(file, overrides)
     data = _on_every_node(config.data, "data", shared)
     config = config.model_copy(update={"data": data})
+
+    def folder(name: str) -> str:
+        if not Path(name).expanduser().is_dir():
+            return name  # on the hub
+        return _on_every_node(
+            name, "the folder of a pretrained model", shared, "its name on the hub"
+        )
+
+    config = with_folders(config, folder)
     return config.with_from_run(
         lambda run: _on_every_node(run, "policy.from_run", shared)
     ), file.stem
 
 
-def _on_every_node(path: str, key: str, shared: bool) -> str:
+def _on_every_node(
+    path: str, key: str, shared: bool, instead: str = "a URI such as s3://bucket/prefix"
+) -> str:
     """A path or URI that is valid on every node."""
     from rss_rl.storage import is_uri
 
@@ -157,10 +168,9 @@ def _on_every_node(path: str, key: str, shared: bool) -> str:
         raise ConfigError(
             f"{key} is a path on this machine: workers on other nodes cannot see it",
             where=path,
-            remedy="Give a URI such as s3://bucket/prefix, or --shared-filesystem if every node"
-            " has the same files there",
+            remedy=f"Give {instead}, or --shared-filesystem if every node has the same files there",
         )
-    return str(Path(path).resolve())
+    return str(Path(path).expanduser().resolve())
 
 
 def _resolve_storage(storage: str, shared: bool, take_over: bool) -> str:

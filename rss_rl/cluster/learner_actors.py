@@ -17,6 +17,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from rss_rl.cluster.actors import ActorProcess, last_line, this_process
+from rss_rl.cluster.folders import FoldersOf, Sent, with_folders_here
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import LearnerError, LearnersLostError, RssError
@@ -36,8 +37,9 @@ _AFTERMATH_S = 3.0
 class LearnerActor:
     """One learner in its own process."""
 
-    def __init__(self, config: dict[str, Any], rank: int) -> None:
-        self._config, self._rank = RunConfig.model_validate(config), rank
+    def __init__(self, config: dict[str, Any], rank: int, folders: dict[str, Sent]) -> None:
+        self._config = with_folders_here(RunConfig.model_validate(config), folders)
+        self._rank = rank
         self._learner: LocalLearner | None = None
 
     def process(self) -> ActorProcess:
@@ -103,7 +105,7 @@ class RayLearners:
     """
 
     def __init__(self, config: RunConfig) -> None:
-        self._config = config.learner
+        self._config, self._folders = config.learner, FoldersOf(config)
         self._actors: list[Any] = []
         self._processes: dict[int, ActorProcess] = {}
         self._group = self._reserve()
@@ -158,7 +160,7 @@ class RayLearners:
             max_restarts=0,
             max_task_retries=0,
         )
-        return remote.remote(config.model_dump(mode="json"), rank)
+        return remote.remote(config.model_dump(mode="json"), rank, self._folders.sent())
 
     def _all(self, method: str, *arguments: Any, timeout_s: float | None = None) -> list[Any]:
         """The results of a method on every rank.

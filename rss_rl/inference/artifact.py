@@ -48,6 +48,7 @@ from rss_rl.inference.card import card
 from rss_rl.json_files import read_json
 from rss_rl.models.attention_choice import loadable_attention
 from rss_rl.models.encoders.protocol import SavedEncoder
+from rss_rl.pretrained.folder import plain_files
 from rss_rl.rollouts.checkpoint_weights import load_weights
 from rss_rl.rollouts.snapshot import Models, build_models, training_lengths
 from rss_rl.runs.checkpoint import load_checkpoint
@@ -68,8 +69,6 @@ _FOLDER_PREFIX = "pretrained-"
 _ENCODER = "encoder"
 _NOT_READ = frozenset({"README.md", "config.yaml", ONNX_FILE, INT8_FILE, _ENCODER})
 """Files and folders of an export that `open_result` does not read."""
-_PLAIN = frozenset({".json", ".safetensors", ".txt"})
-"""Suffixes of files that are copied: formats that cannot contain executable code."""
 _AGAIN = "Export the run again"
 _FREE_SPACE = "Free space, or give another DIR"
 
@@ -152,9 +151,8 @@ def _copy_folder(folder: Path, name: str) -> str:
     number = len(list(folder.glob(f"{_FOLDER_PREFIX}*")))
     target = folder / f"{_FOLDER_PREFIX}{number}"
     target.mkdir()
-    for path in sorted(source.iterdir()):
-        if path.is_file() and path.suffix in _PLAIN:
-            shutil.copyfile(path, target / path.name)
+    for path in plain_files(source):
+        shutil.copyfile(path, target / path.name)
     return f"./{target.name}"
 
 

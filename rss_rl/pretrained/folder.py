@@ -26,6 +26,8 @@ from rss_rl.errors import ConfigError
 _CONFIG, _TOKENIZER = "config.json", "tokenizer.json"
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 _PATTERNS = [_CONFIG, "*.safetensors", *_WEIGHTS[1:], "tokenizer*", "vocab*", "merges*", "special*"]
+_PLAIN = frozenset({".json", ".safetensors", ".txt"})
+"""Suffixes of formats that cannot contain executable code."""
 _INSTALL = "Install it with `pip install 'rss-rl[transformers]'`"
 _ENCODER_REMEDY = (
     "Name an encoder such as BERT, RoBERTa, DeBERTa, ELECTRA or ModernBERT, saved by"
@@ -202,6 +204,11 @@ def open_pretrained(name: str) -> Pretrained:
             remedy="Give the folder of a pretrained transformer, or its name on the hub",
         )
     return _checked(name, _fetched(name))
+
+
+def plain_files(folder: Path) -> list[Path]:
+    """The files of a folder that a copy of it needs: no code, no pickled weights."""
+    return sorted(path for path in folder.iterdir() if path.is_file() and path.suffix in _PLAIN)
 
 
 def _checked(name: str, folder: Path) -> Pretrained:

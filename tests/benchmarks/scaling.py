@@ -1,8 +1,8 @@
 """A model of how training scales with samplers and learners, its constants measured, and checked.
 
     python tests/benchmarks/scaling.py --data prepared/sick-relatedness
-    python tests/benchmarks/scaling.py --config transformer/sentences --data prepared/cr --costs-only \
-        sampler.selections=2
+    python tests/benchmarks/scaling.py --config transformer/sentences --data prepared/cr \
+        --costs-only sampler.selections=2
 
 An update costs the learner
 

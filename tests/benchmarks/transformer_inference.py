@@ -4,10 +4,10 @@
 
 Ours: `Model.predict` on raw reviews, tokenising and policy included. The model is that of --run, a
 run of `transformer/movies_classifier`, or untrained: the policy then reads word vectors, and its
-bias is set so that it keeps the share that is asked for. Theirs: the pipeline of the `transformers` library on the same weights. It
-cuts a review off at the longest that the model takes, so it is also given all of a review, in parts
-that have been cut before (which is not counted). Both compute in float32 on one thread; seconds are
-of the processor's time, in turns.
+bias is set so that it keeps the share that is asked for. Theirs: the pipeline of the `transformers`
+library on the same weights. It cuts a review off at the longest that the model takes, so it is also
+given all of a review, in parts that have been cut before (which is not counted). Both compute in
+float32 on one thread; seconds are of the processor's time, in turns.
 """
 
 from __future__ import annotations

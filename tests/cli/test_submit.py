@@ -88,6 +88,18 @@ def test_a_path_of_this_machine_is_refused() -> None:
     assert f"from_run: {Path('runs/films').absolute()}" in shared.stdout
 
 
+def test_the_folder_of_a_transformer_is_refused(tmp_path: Path) -> None:
+    arguments = ["submit", "transformer/sentences", "data=s3://b/d", "--storage", "s3://b/r"]
+    given = [*arguments, "--dry-run", f"model.encoder.options.pretrained={tmp_path}"]
+    refused = CliRunner().invoke(app, given)
+    assert "the folder of a pretrained model is a path on this machine" in refused.stderr
+    assert "its name on the hub" in refused.stderr
+    shared = CliRunner().invoke(app, [*given, "--shared-filesystem"])
+    assert f"pretrained: {tmp_path}" in shared.stdout
+    named = CliRunner().invoke(app, [*arguments, "--dry-run"])
+    assert "pretrained: sentence-transformers/all-MiniLM-L6-v2" in named.stdout
+
+
 def test_a_run_in_one_process_is_said_to_be_one() -> None:
     arguments = ["submit", "demo", "data=s3://b/d", "--storage", "s3://b/r", "--dry-run"]
     alone = CliRunner().invoke(app, [*arguments, "sampler.backend=local"])

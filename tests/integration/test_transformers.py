@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,15 @@ import pyarrow.parquet as pq
 import pytest
 import tiny_transformers
 import torch
-from ray_nodes import own_ray
+from ray_nodes import Nodes, new_token, own_ray
 from safetensors.numpy import load_file
 from scored import texts_folder, write_texts
 from starlette.testclient import TestClient
 from tiny_runs import Outcome, stop_and_resume
 
 import rss_rl
+from rss_rl.cache import cache_root
+from rss_rl.cluster.connection import connected, token_mode
 from rss_rl.cluster.roles import RayRoles
 from rss_rl.components import NOTHING
 from rss_rl.config import RunConfig
@@ -32,6 +36,8 @@ from rss_rl.inference.predict_folder import begin_folder, score_here
 from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.serving.app import make_app
 from rss_rl.training.run import train
+
+NODES = ("head", "second")
 
 
 @pytest.fixture(scope="session")
@@ -81,6 +87,38 @@ def test_samplers_on_ray(configured: Callable[..., RunConfig], run: Path, tmp_pa
     with own_ray(3):
         list(train(config, tmp_path / "run", roles=RayRoles()))
     Outcome.read(tmp_path / "run").assert_equals(Outcome.read(run))
+
+
+def test_nodes_that_lack_the_transformer_get_it_once(
+    tiny: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lies in the home directory of who trains; those of the nodes are others."""
+    nodes, before = Nodes(new_token(), installed=True), os.environ.get("RAY_AUTH_MODE")
+    with closing(nodes):
+        nodes.start_head(cpus=2, dashboard=False)
+        nodes.join("second", cpus=2)
+        monkeypatch.setenv("RSS_RL_CACHE", str(cache_root()))
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(nodes.token_path))
+        folder = tiny_transformers.save(tmp_path / "bert")
+
+        def config(**changes: Any) -> RunConfig:
+            options = {"pretrained": "~/bert", "learns": "lora", "rank": 2}
+            phases = [{"name": "both", "supervised": True, "policy": True, "steps": 3}]
+            encoder = {"name": "transformer", "options": options}
+            short = {"phases": phases, "evaluation": {"all_tokens": False}}
+            return tiny(model={"encoder": encoder}, **short, **changes)
+
+        with connected(print, nodes.address):
+            spread = config(sampler={"backend": "ray", "actors": 3}, learner={"actors": 1})
+            list(train(spread, tmp_path / "run", roles=RayRoles()))
+        token_mode(before)
+        written = [list(nodes.root.glob(f"{n}/home/.cache/rss-rl/folders/*")) for n in NODES]
+        assert [len(places) for places in written] == [1, 1]
+        for places in written:
+            assert {f.name for f in places[0].iterdir()} == {f.name for f in folder.iterdir()}
+        list(train(config(), tmp_path / "here"))
+    Outcome.read(tmp_path / "run").assert_equals(Outcome.read(tmp_path / "here"))
 
 
 def test_a_snapshot_holds_what_learns(configured: Callable[..., RunConfig]) -> None:

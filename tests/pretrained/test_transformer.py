@@ -368,8 +368,8 @@ def test_dropout_of_attention_can_be_set(name: str, tmp_path: Path) -> None:
     folder = tiny_transformers.save_another(tmp_path / name, name, **settings)
     tokens, valid = batch([[2, 3, 4, 5], [8, 7]])
     everything = valid[:, None].expand(-1, ROLES, -1)
-    for given, differs in ((None, True), (0.0, False), (0.5, True)):
-        one = encoder(folder, attention_dropout=given)
+    for rate, differs in ((None, True), (0.0, False), (0.5, True)):
+        one = encoder(folder, attention_dropout=rate)
         exact = one(tokens, valid, everything)
         assert differs != torch.equal(one.train()(tokens, valid, everything), exact)
 
