@@ -17,9 +17,10 @@ Examples:
 
 `rss-rl select runs/explained --trust-plugins "A dull film with one good scene."`
 
-The classifier stays frozen, and only its probabilities are used. The texts need no labels; give at
-least a few hundred, of the kind that you want to explain. If the classifier is a function, commands
-that open the run later need --trust-plugins, because they import its module.
+The classifier stays frozen. Of a function only the probabilities are used, and it is asked about
+words as they are written. The texts need no labels; give at least a few hundred, of the kind that
+you want to explain. If the classifier is a function, commands that open the run later need
+--trust-plugins, because they import its module.
 """
 
 

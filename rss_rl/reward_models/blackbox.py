@@ -2,8 +2,9 @@
 
     score = log p(y | the selected words), y the label or its prediction from the whole text
 
-The classifier is frozen and queried only for probabilities. A policy trained on it explains it for
-a whole corpus: new texts are then explained by one pass of the policy.
+The classifier is frozen. A function is queried only for probabilities; a transformer also gives
+gradients through gates on its attention. A policy trained on it explains it for a whole corpus: new
+texts are then explained by one pass of the policy.
 
 Legend: M scored selections, N tokens, C classes.
 """
