@@ -251,32 +251,23 @@ def gradients(asked: Asked) -> Array:
     return scores
 
 
-class Ours:
-    """The policy of a run: the probability of a word in its likelier role, [n].
+def by_ours(
+    explain: Callable[[list[Any]], list[Explanation]], lower: bool
+) -> Callable[[Asked], Array]:
+    """A method of our own: the probability of a word in its likelier role, [n].
 
     Args:
-        run: its directory.
-        lower: bfloat16 products.
+        explain: from texts to explanations. lower: bfloat16 products.
     """
 
-    def __init__(self, run: str, lower: bool) -> None:
-        self._model = rss_rl.load(run)
-        self._lower = lower
-        self._model.check([("to", "load", "all")])
-
-    def __call__(self, asked: Asked) -> Array:
-        return self._scores(self._model.predict, asked)
-
-    def checked(self, asked: Asked) -> Array:
-        """The same, where the classifier may have other words chosen."""
-        return self._scores(self._model.check, asked)
-
-    def _scores(self, explain: Callable[[list[Any]], list[Explanation]], asked: Asked) -> Array:
-        with torch.autocast("cpu", torch.bfloat16, enabled=self._lower):
+    def scores(asked: Asked) -> Array:
+        with torch.autocast("cpu", torch.bfloat16, enabled=lower):
             (found,) = explain([tuple(asked.words)])
         chances = found.sentences[0].probabilities
         assert chances is not None
         return chances.max(0).astype(np.float64)
+
+    return scores
 
 
 METHODS: dict[str, Callable[[Asked], Array]] = {
@@ -286,26 +277,6 @@ METHODS: dict[str, Callable[[Asked], Array]] = {
     "SHAP, partition": partition_shap,
     "integrated gradients": gradients,
 }
-
-
-class Gradient:
-    """`rss_rl.mark_words`, its classifier opened once; scores [n].
-
-    Args:
-        folder: of the classifier.
-        lower: bfloat16 products.
-    """
-
-    def __init__(self, folder: Path, lower: bool) -> None:
-        self._explain = GradientExplainer(folder)
-        self._lower = lower
-
-    def __call__(self, asked: Asked) -> Array:
-        with torch.autocast("cpu", torch.bfloat16, enabled=self._lower):
-            (found,) = self._explain([tuple(asked.words)], SHARE)
-        chances = found.sentences[0].probabilities
-        assert chances is not None
-        return chances[0].astype(np.float64)
 
 
 def read_reviews(
@@ -463,11 +434,14 @@ def main() -> None:
     methods: dict[str, Callable[[Asked], Array]] = {
         name: METHODS[name] for name in given.only or METHODS
     }
-    methods["ours, no policy"] = Gradient(given.classifier, lower)
+    gradient = GradientExplainer(given.classifier)
+    methods["ours, no policy"] = by_ours(lambda texts: gradient(texts, SHARE), lower)
     runs = dict(run.split("=", 1) for run in given.run)
     for name, folder in runs.items():
-        own = Ours(folder, lower)
-        methods |= {name: own, f"{name}, checked": own.checked}
+        model = rss_rl.load(folder)
+        model.check([("to", "load", "all")])
+        methods[name] = by_ours(model.predict, lower)
+        methods[f"{name}, checked"] = by_ours(model.check, lower)
     reviews = read_reviews(given.movies, given.split, given.texts, given.seed, classifier)
     lines = list(lines_of(classifier, reviews, methods, given))
     base = next(iter(runs), "ours, no policy")
