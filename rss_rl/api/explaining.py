@@ -225,6 +225,7 @@ def _transformer_classes(classifier: str, texts: Sequence[str], progress: _Progr
     import torch
 
     from rss_rl.pretrained.folder import open_pretrained
+    from rss_rl.reward_models.blackbox import without_batches
 
     pretrained = open_pretrained(classifier)
     model: Any = pretrained.classifier()
@@ -240,13 +241,8 @@ def _transformer_classes(classifier: str, texts: Sequence[str], progress: _Progr
             )
             with torch.inference_mode():
                 numbers = model(**given).logits.argmax(-1).tolist()
-        except ValueError as error:  # such as decoders without a padding token
-            raise ConfigError(
-                f"cannot read several texts at once ({error})",
-                where=classifier,
-                remedy="Set the pad_token of its tokenizer and pad_token_id in its config.json, or"
-                " give a function that calls it",
-            ) from error
+        except ValueError as error:
+            raise without_batches(classifier, error) from error
         found += [str(pretrained.config.id2label[number]) for number in numbers]
         progress(len(found), len(texts))
     return found

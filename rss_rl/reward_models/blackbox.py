@@ -174,13 +174,17 @@ class TransformerClassifier:
         """Try a text alone and beside a longer one.
 
         Raises:
-            ConfigError: its scores differ, as XLNet's do, which reads the last piece.
+            ConfigError: its scores differ, as XLNet's do, which reads the last piece; or it reads
+                one text at a time.
         """
         words = np.zeros((2, 7), dtype=np.int64) + _ANY_WORD
         valid = np.arange(7) < np.array([[6], [7]])
         with torch.autocast(self._device.type, enabled=False):
             alone = self.log_probs(words[:1, :6], valid[:1, :6], valid[:1, :6])
-            beside = self.log_probs(words, valid, valid)[:1]
+            try:
+                beside = self.log_probs(words, valid, valid)[:1]
+            except ValueError as error:
+                raise without_batches(name, error) from error
         if not np.allclose(alone, beside, atol=1e-4):
             raise ConfigError(
                 "its scores of a text depend on the padding that longer texts need",
@@ -250,6 +254,16 @@ class TransformerClassifier:
             words[read], text, len(words), read[read], gates[read], upper=upper
         )
         return torch.log_softmax(logits, -1)
+
+
+def without_batches(name: str, error: ValueError) -> ConfigError:
+    """The error of a transformer that reads one text at a time: a decoder without padding."""
+    return ConfigError(
+        f"cannot read several texts at once ({error})",
+        where=name,
+        remedy="Set the pad_token of its tokenizer and pad_token_id in its config.json, or give a"
+        " function that calls it",
+    )
 
 
 class GatedBlackboxReward(BlackboxReward):

@@ -131,6 +131,9 @@ def test_bad_input(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="depend on the padding") as caught:
         built(padded)
     assert "function" in str(caught.value.remedy)
+    single = tiny_transformers.save_another(tmp_path / "gpt2", "gpt2", classes=2, pad_token_id=None)
+    with pytest.raises(ConfigError, match="cannot read several texts at once"):
+        built(single)
     encoder = tiny_transformers.save(tmp_path / "encoder")
     with pytest.raises(ConfigError, match="is not a text classifier but BertModel"):
         built(encoder)
