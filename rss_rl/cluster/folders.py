@@ -53,8 +53,8 @@ class FoldersOf:
 
     def sent(self) -> dict[str, Sent]:
         """What a new process may need; nothing where all processes share this machine's disk."""
-        alive = [node for node in ray.nodes() if node["Alive"]]
-        return self._put if len(alive) > 1 else {}
+        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        return self._put if sum(node["Alive"] for node in nodes) > 1 else {}
 
 
 def with_folders_here(config: RunConfig, sent: dict[str, Sent]) -> RunConfig:
