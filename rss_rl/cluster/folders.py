@@ -16,6 +16,7 @@ import ray
 
 from rss_rl.cache import cache_root
 from rss_rl.config import RunConfig, with_folders
+from rss_rl.data.locations import cache_errors
 from rss_rl.errors import ConfigError
 from rss_rl.pretrained.folder import open_pretrained, plain_files
 
@@ -86,15 +87,21 @@ def _here(sent: dict[str, Sent], name: str) -> str:
         return name
     place = cache_root() / "folders" / sent[name].digest
     if not place.is_dir():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f"{place.name}.", dir=place.parent))
-        try:
-            for file, content in ray.get(sent[name].contents).items():
-                (staging / file).write_bytes(content)
-            os.replace(staging, place)
-        except OSError:
-            if not place.is_dir():  # else another process of this node was faster
-                raise
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+        files = ray.get(sent[name].contents)
+        with cache_errors(cache_root()):
+            _write(files, place)
     return str(place)
+
+
+def _write(files: dict[str, bytes], place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f"{place.name}.", dir=place.parent))
+    try:
+        for name, content in files.items():
+            (staging / name).write_bytes(content)
+        os.replace(staging, place)
+    except OSError:
+        if not place.is_dir():  # else another process of this node was faster
+            raise
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
