@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -26,6 +27,7 @@ import rss_rl
 from rss_rl.cache import cache_root
 from rss_rl.cluster.connection import connected, token_mode
 from rss_rl.cluster.roles import RayRoles
+from rss_rl.cluster.sampler_actor import ray_samplers
 from rss_rl.components import NOTHING
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
@@ -38,6 +40,7 @@ from rss_rl.serving.app import make_app
 from rss_rl.training.run import train
 
 NODES = ("head", "second")
+WAIT_S = 120.0
 
 
 @pytest.fixture(scope="session")
@@ -111,6 +114,11 @@ def test_nodes_that_lack_the_transformer_get_it_once(
 
         with connected(print, nodes.address):
             spread = config(sampler={"backend": "ray", "actors": 3}, learner={"actors": 1})
+            with closing(ray_samplers(spread)) as samplers:
+                deadline = time.monotonic() + WAIT_S
+                while samplers.stats().samplers < 3:  # a run would begin with the first
+                    assert time.monotonic() < deadline
+                    samplers.collect(0.5)
             list(train(spread, tmp_path / "run", roles=RayRoles()))
         token_mode(before)
         written = [list(nodes.root.glob(f"{n}/home/.cache/rss-rl/folders/*")) for n in NODES]
