@@ -174,8 +174,8 @@ class TransformerClassifier:
         """Try a text alone and beside a longer one.
 
         Raises:
-            ConfigError: its scores differ, as XLNet's do, which reads the last piece; or it reads
-                one text at a time.
+            ConfigError: its scores differ, as those of XLNet do, which reads the last piece, and of
+                FNet, which mixes padding in; or it reads one text at a time.
         """
         words = np.zeros((2, 7), dtype=np.int64) + _ANY_WORD
         valid = np.arange(7) < np.array([[6], [7]])

@@ -162,7 +162,7 @@ def test_slopes_of_other_transformers(name: str, tmp_path: Path) -> None:
     assert np.array_equal(model.log_probs(words, words > 0, words > 0), plain)  # as it was
 
 
-@pytest.mark.parametrize("name", ["deberta-v2", "gpt2", "fnet"])
+@pytest.mark.parametrize("name", ["deberta-v2", "gpt2"])
 def test_attention_that_cannot_weigh_words(name: str, tmp_path: Path) -> None:
     """It refuses weights, or is another one with them, as that of decoders."""
     assert not another(tmp_path, name).takes_gates(np.arange(2, 6))
