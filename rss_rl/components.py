@@ -41,7 +41,8 @@ Kind = Literal["policy", "estimator", "encoder", "classifier", "reward_model", "
 _TRAVELS = "a folder that an export takes along"
 
 Folder = Annotated[str, _TRAVELS]
-"""Type of an option that names a folder of files without code, which an export copies."""
+"""Type of an option that names a folder of files without code: exports copy it, and nodes of a
+cluster that lack it get it."""
 
 
 @dataclass(frozen=True)

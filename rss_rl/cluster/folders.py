@@ -32,7 +32,7 @@ class Sent(NamedTuple):
     contents: Any
 
 
-class FoldersOf:
+class SharedFolders:
     """The folders of a run, by name; put into the object store when a process is first started."""
 
     def __init__(self, config: RunConfig) -> None:
@@ -53,7 +53,10 @@ class FoldersOf:
         }
 
     def sent(self) -> dict[str, Sent]:
-        """What a new process may need; nothing where all processes share this machine's disk."""
+        """What a new process may need; nothing where all processes share this machine's disk.
+
+        Asked for each process: nodes may join later.
+        """
         nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
         return self._put if sum(node["Alive"] for node in nodes) > 1 else {}
 

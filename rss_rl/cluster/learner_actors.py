@@ -17,7 +17,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from rss_rl.cluster.actors import ActorProcess, last_line, this_process
-from rss_rl.cluster.folders import FoldersOf, Sent, with_folders_here
+from rss_rl.cluster.folders import Sent, SharedFolders, with_folders_here
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import LearnerError, LearnersLostError, RssError
@@ -105,7 +105,7 @@ class RayLearners:
     """
 
     def __init__(self, config: RunConfig) -> None:
-        self._config, self._folders = config.learner, FoldersOf(config)
+        self._config, self._folders = config.learner, SharedFolders(config)
         self._actors: list[Any] = []
         self._processes: dict[int, ActorProcess] = {}
         self._group = self._reserve()

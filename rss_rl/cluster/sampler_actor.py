@@ -9,7 +9,7 @@ import ray
 
 from rss_rl.cluster.actors import ActorProcess, this_process
 from rss_rl.cluster.bundles import fetched
-from rss_rl.cluster.folders import FoldersOf, Sent, with_folders_here
+from rss_rl.cluster.folders import Sent, SharedFolders, with_folders_here
 from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig
 from rss_rl.logs.events import NO_LOG, EventSink
@@ -22,8 +22,8 @@ from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models, open_data
 class SamplerActor:
     """A sampler in its own process, which fetches the deltas that it lacks."""
 
-    def __init__(self, config: dict[str, Any], folders: dict[str, Sent] | None = None) -> None:
-        self._config = with_folders_here(RunConfig.model_validate(config), folders or {})
+    def __init__(self, config: dict[str, Any], folders: dict[str, Sent]) -> None:
+        self._config = with_folders_here(RunConfig.model_validate(config), folders)
         data = open_data(self._config)
         models = build_prepared_models(self._config, data)
         device = find_device("cuda" if self._config.sampler.gpus else "cpu", "sampler.gpus")
@@ -80,5 +80,5 @@ def ray_samplers(config: RunConfig, log: EventSink = NO_LOG) -> RayBackend:
         max_restarts=0,
         max_task_retries=0,
     )
-    folders = FoldersOf(config)
+    folders = SharedFolders(config)
     return RayBackend(sampler, lambda _: remote.remote(tree, folders.sent()), log)

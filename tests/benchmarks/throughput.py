@@ -22,9 +22,10 @@ import ray
 
 from rss_rl.cluster.roles import RayRoles
 from rss_rl.config import RunConfig, load_config
-from rss_rl.data.store import Prepared, open_prepared
+from rss_rl.data.store import Prepared
 from rss_rl.logs.events import NO_LOG
 from rss_rl.packaged import find_config
+from rss_rl.rollouts.snapshot import open_data
 from rss_rl.training.learner import LocalLearner
 from rss_rl.training.roles import LocalRoles
 from rss_rl.training.session import Session
@@ -100,7 +101,7 @@ def row_of(name: str, tally: Tally, base: float) -> dict[str, Any]:
 
 def compare(config: RunConfig, rounds: int, updates: int) -> dict[str, Any]:
     """The variants in turn, in one Ray."""
-    prepared = open_prepared(config.data)
+    prepared = open_data(config)
     sessions = {
         name: make_session(variant_config(config, sampler), prepared)
         for name, sampler in VARIANTS.items()

@@ -42,14 +42,14 @@ def test_a_sampler_computes_on_the_gpu_that_it_was_given(
     devices: list[torch.device] = []
     monkeypatch.setattr(sampler_actor, "find_device", lambda name, _: torch.device(name))
     monkeypatch.setattr(sampler_actor, "Sampler", lambda *given: devices.append(given[-1]))
-    sampler_actor.SamplerActor(_with_gpus(tiny_config, gpus).model_dump(mode="json"))
+    sampler_actor.SamplerActor(_with_gpus(tiny_config, gpus).model_dump(mode="json"), {})
     assert devices == [torch.device(name)]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_a_gpu_that_torch_cannot_use_is_named(tiny_config: RunConfig) -> None:
     with pytest.raises(ConfigError, match=r"^sampler\.gpus: the device 'cuda' cannot be used"):
-        sampler_actor.SamplerActor(_with_gpus(tiny_config, 0.25).model_dump(mode="json"))
+        sampler_actor.SamplerActor(_with_gpus(tiny_config, 0.25).model_dump(mode="json"), {})
 
 
 def _with_gpus(config: RunConfig, gpus: float) -> RunConfig:

@@ -199,54 +199,51 @@ def test_words_that_training_has_not_seen_are_read(run: Path) -> None:
     assert not torch.equal(logits[0], logits[1])
 
 
-def test_a_black_box_is_the_reward_and_refused_before_anything_is_written(
-    tiny: Callable[..., RunConfig],
-    prepared: Path,
-    folder: Path,
-    tmp_path: Path,
+def explaining(tiny: Callable[..., RunConfig], model: dict[str, Any], **changes: Any) -> RunConfig:
+    """A run in which the policy alone learns, from this reward model."""
+    return tiny(
+        reward={"model": model},
+        phases=[{"name": "explain", "policy": True, "steps": 4}],
+        evaluation={"best_metric": "reward", "all_tokens": False},
+        **changes,
+    )
+
+
+def blackbox(pretrained: Path) -> dict[str, Any]:
+    return {"name": "blackbox", "options": {"pretrained": str(pretrained)}}
+
+
+def test_a_black_box_resumed_and_on_ray(
+    tiny: Callable[..., RunConfig], prepared: Path, tmp_path: Path
 ) -> None:
     names = open_prepared(prepared).labels.names
     place = tmp_path / "classifier"
     tiny_transformers.save(place, classes=len(names), id2label=dict(enumerate(names)))
-
-    def explaining(pretrained: Path, **changes: Any) -> RunConfig:
-        options = {"pretrained": str(pretrained)}
-        phases = [{"name": "explain", "policy": True, "steps": 4}]
-        evaluation = {"best_metric": "reward", "all_tokens": False}
-        return tiny(
-            reward={"model": {"name": "blackbox", "options": options}},
-            phases=phases,
-            evaluation=evaluation,
-            **changes,
-        )
-
-    with pytest.raises(ConfigError, match="is not a text classifier"):
-        list(train(explaining(folder), tmp_path / "run"))
-    assert not (tmp_path / "run").exists()
-    list(train(explaining(place), tmp_path / "run"))
+    config = explaining(tiny, blackbox(place))
+    list(train(config, tmp_path / "run"))
     assert rss_rl.load(tmp_path / "run").select(["w1 w2 w3"])[0][0].words
-    stop_and_resume(explaining(place), tmp_path / "resumed", 2)
-    Outcome.read(tmp_path / "resumed").assert_equals(Outcome.read(tmp_path / "run"))
+    once = Outcome.read(tmp_path / "run")
+    stop_and_resume(config, tmp_path / "resumed", 2)
+    Outcome.read(tmp_path / "resumed").assert_equals(once)
+    spread = explaining(tiny, blackbox(place), sampler={"backend": "ray", "actors": 2})
     with own_ray(3):
-        config = explaining(place, sampler={"backend": "ray", "actors": 2})
-        list(train(config, tmp_path / "on-ray", roles=RayRoles()))
-    Outcome.read(tmp_path / "on-ray").assert_equals(Outcome.read(tmp_path / "run"))
+        list(train(spread, tmp_path / "on-ray", roles=RayRoles()))
+    Outcome.read(tmp_path / "on-ray").assert_equals(once)
 
 
-def test_a_function_that_does_not_fit_is_refused_before_anything_is_written(
-    tiny: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_rewards_that_do_not_fit_are_refused_before_anything_is_written(
+    tiny: Callable[..., RunConfig], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "someones.py").write_text(
         "def probabilities(texts):\n    return [[0.5, 0.5] for _ in texts]\n"
         "probabilities.classes = ['calm', 'loud']\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    options = {"target": "label"}
-    config = tiny(
-        reward={"model": {"name": "someones:probabilities", "options": options}},
-        phases=[{"name": "explain", "policy": True, "steps": 4}],
-        evaluation={"best_metric": "reward", "all_tokens": False},
-    )
-    with pytest.raises(ConfigError, match="its classes: calm, loud"):
-        list(train(config, tmp_path / "run"))
-    assert not (tmp_path / "run").exists()
+    function = {"name": "someones:probabilities", "options": {"target": "label"}}
+    for model, said in (
+        (blackbox(folder), "is not a text classifier"),
+        (function, "its classes: calm, loud"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            list(train(explaining(tiny, model), tmp_path / "run"))
+        assert not (tmp_path / "run").exists()

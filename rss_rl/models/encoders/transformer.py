@@ -62,8 +62,8 @@ class TransformerOptions(Options):
         ge=0,
         lt=1,
         description="Dropout of attention probabilities; null = that of the pretrained model. With"
-        " 0, torch trains with fused attention on CPUs, too: long texts take half the time and a"
-        " third of the memory.",
+        " 0, torch trains with fused attention on CPUs, too: long texts take less than half the"
+        " time and memory.",
     )
     checkpointing: bool = Field(
         default=False, description="Recompute activations in backward passes, to save memory."
