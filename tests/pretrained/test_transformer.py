@@ -197,7 +197,7 @@ def test_checkpointing_changes_no_gradient(folder: Path) -> None:
     found = []
     for checkpointing in (False, True):
         one = encoder(folder, checkpointing=checkpointing).train()
-        assert one.reader.model.is_gradient_checkpointing == checkpointing
+        assert one.reader.model.is_activation_checkpointing == checkpointing
         with keyed_dropout(torch.tensor([1, 2])):
             vectors = one(tokens, valid, valid[:, None].expand(-1, ROLES, -1))
         vectors.square().sum().backward()
