@@ -21,6 +21,16 @@ def ragged_rows(start: Tensor, count: Tensor) -> Tensor:
     return torch.repeat_interleave(start, count) + ranks(count)
 
 
+def add_rows(sums: Tensor, at: Tensor, values: Tensor) -> Tensor:
+    """`sums` [M, D] with each row of `values` [R, D] added to row `at`, int64 [R].
+
+    The same bits in every call. On a GPU, `index_add` adds the rows in any order.
+    """
+    if sums.is_cuda:
+        return sums.index_put((at,), values, accumulate=True)
+    return sums.index_add(0, at, values)
+
+
 def ranks(count: Tensor, total: int | None = None) -> Tensor:
     """Numbers 0, 1, ..., count_r - 1 of all rows r, concatenated: int64 [sum of count].
 

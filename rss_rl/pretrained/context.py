@@ -53,6 +53,7 @@ class ContextReader:
         Returns:
             float32 [B, N, H], zeros on padding.
         """
+        self._reader.to(tokens.device)
         texts = torch.arange(len(valid), device=valid.device)[:, None].expand_as(valid)
         found = torch.zeros(*valid.shape, self.size, device=valid.device)
         with torch.no_grad():

@@ -14,9 +14,10 @@ from typing import Any, Literal, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 from torch.compiler import is_exporting
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from rss_rl.errors import ConfigError
-from rss_rl.ops.ragged import ragged_rows, ranks
+from rss_rl.ops.ragged import add_rows, ragged_rows, ranks
 from rss_rl.pretrained.folder import Pretrained
 from rss_rl.pretrained.pieces import PieceTable, special_pieces
 from rss_rl.pretrained.windows import cut, groups
@@ -29,6 +30,9 @@ _CLOSED = -1e3
 """Attention logits below this are of pieces that are not attended to, whatever the gates."""
 _WITHOUT_WEIGHTS = ("deberta", "deberta-v2")
 """Types of models whose attention accepts only masks of zeros and ones."""
+
+_KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+"""Without cuDNN's, which takes some 100 ms to prepare for each new shape: few batches share one."""
 
 
 class _Inputs(NamedTuple):
@@ -124,13 +128,13 @@ class WordReader(nn.Module):
         for group in self._groups(pieces, windows.length, windows.position, each):
             at = windows.text[group.inputs.windows]
             if pool == "first":
-                sums = sums.index_add(0, at, group.states[:, 0].float())
-                weights = weights.index_add(0, at, torch.ones_like(at, dtype=sums.dtype)[:, None])
+                sums = add_rows(sums, at, group.states[:, 0].float())
+                weights = add_rows(weights, at, torch.ones_like(at, dtype=sums.dtype)[:, None])
                 continue
             weight = group.inputs.valid[..., None].to(sums.dtype)
             weight = weight if group.scale is None else weight * group.scale
-            sums = sums.index_add(0, at, (group.states.float() * weight).sum(1))
-            weights = weights.index_add(0, at, weight.sum(1))
+            sums = add_rows(sums, at, (group.states.float() * weight).sum(1))
+            weights = add_rows(weights, at, weight.sum(1))
         return sums / weights.clamp_min(1e-6)
 
     def recorded(self, words: Tensor, kept: Tensor, pool: Pool) -> Tensor:
@@ -185,7 +189,7 @@ class WordReader(nn.Module):
             states[read.pieces] = group.states[read.row, read.column].float()
         owner = torch.repeat_interleave(torch.arange(len(words), device=words.device), count)
         sums = torch.zeros(len(words), self.size, device=words.device)
-        return sums.index_add_(0, owner, states) / count[:, None]
+        return add_rows(sums, owner, states) / count[:, None]
 
     def class_logits(
         self,
@@ -221,7 +225,7 @@ class WordReader(nn.Module):
         for group in self._inputs(pieces, length):
             mask = self._attended(group, self._scale(group, each))
             with self._ungated_below(mask) if upper else nullcontext():
-                logits = self.model(input_ids=group.ids, attention_mask=mask).logits.float()
+                logits = self._read(group.ids, mask).logits.float()
             found |= dict(zip(group.windows.tolist(), logits, strict=True))
         return torch.stack([found[number] for number in range(texts)])
 
@@ -239,8 +243,13 @@ class WordReader(nn.Module):
             if self._positions == "kept":
                 given["position_ids"] = self._numbers(position[group.pieces], group)
             mask = self._attended(group, scale)
-            states = self.model(input_ids=group.ids, attention_mask=mask, **given).last_hidden_state
+            states = self._read(group.ids, mask, **given).last_hidden_state
             yield _Group(group, states, None if scale is None else scale[..., None])
+
+    def _read(self, ids: Tensor, mask: Any, **given: Tensor) -> Any:
+        """What the model makes of these pieces."""
+        with sdpa_kernel(_KERNELS) if ids.is_cuda else nullcontext():
+            return self.model(input_ids=ids, attention_mask=mask, **given)
 
     @staticmethod
     def _scale(group: _Inputs, gates: Tensor | None) -> Tensor | None:

@@ -14,6 +14,8 @@ from rss_rl.ops.ragged import ranks
 
 _FULL, _NEAR = 0.85, 4
 """Windows share a batch if at least this share of the longest, or at most so many pieces less."""
+_FEW = 4096
+"""Cells that take a GPU as long as the launches of its kernels, padded or not."""
 
 
 class Windows(NamedTuple):
@@ -61,10 +63,13 @@ def cut(text: Tensor, count: Tensor, texts: int, room: int, place: Tensor | None
 def groups(length: Tensor, cells: int) -> list[Tensor]:
     """Windows to be read together, int64 [G] each: of similar length, with at most `cells` cells.
 
+    On a GPU, of any lengths as long as they are few.
+
     Args:
         length: int64 [W].
         cells: with padding; a longer window is a group by itself.
     """
+    few = _FEW if length.is_cuda else 0
     order = torch.argsort(length, descending=True, stable=True)
     found: list[Tensor] = []
     start = 0
@@ -72,8 +77,9 @@ def groups(length: Tensor, cells: int) -> list[Tensor]:
     for end in range(1, len(lengths) + 1):
         longest = lengths[start]
         if end < len(lengths):
+            filled = (end + 1 - start) * longest
             near = lengths[end] >= min(_FULL * longest, longest - _NEAR)
-            if near and (end + 1 - start) * longest <= cells:
+            if filled <= few or (near and filled <= cells):
                 continue
         found.append(order[start:end])
         start = end
