@@ -201,7 +201,7 @@ def choose_encoder(
     if pretrained is not None and gpu is not None:
         return Choice("config", "transformer/sentences", f"there is a GPU: {gpu}"), [
             Choice("model.encoder.options.pretrained", pretrained, "reads the kept words"),
-            Choice("learner.device", "cuda", "samplers stay on the CPU"),
+            Choice("learner.device", "cuda", "learns and samples there"),
             Choice("learner.precision", "auto", "bfloat16 where the GPU multiplies it faster"),
         ]
     kind = fitted(manifest)

@@ -16,6 +16,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -52,7 +53,7 @@ class Delta(NamedTuple):
     """The state of a part, or of some rows of the word vectors.
 
     part     one of `PARTS`
-    weights  float32 [P], see `Joined`; [R * E] if there are rows
+    weights  float32 [P], see `Joined`, a tensor within one process; [R * E] if there are rows
     buffers  uint8, the bytes of the persistent buffers, concatenated
     rows     int64 [R], ascending, of the word vectors; None = the whole part
     leading  float32, as `weights`: the weights that these word vectors average; None = no average
@@ -60,7 +61,7 @@ class Delta(NamedTuple):
     """
 
     part: str
-    weights: Array
+    weights: Array | torch.Tensor
     buffers: Array
     rows: Array | None = None
     leading: Array | None = None
@@ -79,7 +80,10 @@ class Delta(NamedTuple):
 
     def copied(self) -> Delta:
         """The same delta, with weights that no longer change with the learner's."""
-        return self._replace(weights=self.weights.copy()) if self.whole else self
+        if not self.whole:
+            return self
+        own = self.weights
+        return self._replace(weights=own.clone() if isinstance(own, torch.Tensor) else own.copy())
 
 
 class StoredDelta(NamedTuple):
@@ -242,26 +246,40 @@ class Joined:
     def __len__(self) -> int:
         return len(self._all)
 
+    @cached_property
+    def _host(self) -> torch.Tensor:
+        """Memory that a GPU copies to and from several times as fast as to other memory."""
+        on_gpu = self._all.device.type == "cuda"
+        return torch.zeros_like(self._all, device="cpu", pin_memory=True) if on_gpu else self._all
+
     def _elsewhere(self) -> list[tuple[nn.Parameter, torch.Tensor]]:
         """Parameters that do not lie in the tensor, with their places there."""
         pairs = zip(self._parameters, self._views, strict=True)
         return [pair for pair in pairs if pair[0].data_ptr() != pair[1].data_ptr()]
 
-    def read(self) -> Array:
-        """float32 [P], zeros between parameters; on the CPU it changes with the parameters."""
+    def resident(self) -> torch.Tensor:
+        """float32 [P] on the parameters' device, zeros between them; it changes with them."""
         for parameter, view in self._elsewhere():
             view.copy_(parameter.detach())
             if self._one_kind:
                 parameter.data = view
-        values: Array = self._all.cpu().numpy()
+        return self._all
+
+    def read(self) -> Array:
+        """`resident` on the CPU; it changes with the parameters, or with the next call."""
+        if (whole := self.resident()) is not self._host:
+            self._host.copy_(whole)
+        values: Array = self._host.numpy()
         return values
 
-    def write(self, weights: Array) -> None:
-        """Set them to float32 [P], which may be read-only."""
-        if self._all.device.type == "cpu":  # torch needs writable memory even to read, numpy not
-            np.copyto(self._all.numpy(), weights)
+    def write(self, weights: Array | torch.Tensor) -> None:
+        """Set them to float32 [P]; an array may be read-only."""
+        if isinstance(weights, torch.Tensor):
+            self._all.copy_(weights)
         else:
-            self._all.copy_(torch.from_numpy(np.array(weights)))
+            np.copyto(self._host.numpy(), weights)  # torch needs writable memory even to read
+            if self._host is not self._all:
+                self._all.copy_(self._host)
         for parameter, view in self._elsewhere():
             if self._one_kind:
                 parameter.data = view
@@ -288,9 +306,10 @@ class Parts:
         """The current buffers of a part, in the order of a delta."""
         return [held[name] for held, name in self._slots.get(part, [])]
 
-    def weights(self, part: str) -> Array:
-        """All parameters of a part, see `Joined.read`."""
-        return self._joined[part].read()
+    def weights(self, part: str, *, resident: bool) -> Array | torch.Tensor:
+        """All parameters of a part, see `Joined`."""
+        joined = self._joined[part]
+        return joined.resident() if resident else joined.read()
 
     def load(self, snapshot: Snapshot) -> None:
         """See `Models.load`."""
@@ -305,7 +324,9 @@ class Parts:
                 if delta.rows is None:
                     joined.write(delta.weights)
                 else:
-                    _load_rows(delta.weights, delta.rows, self.parameters[delta.part][0])
+                    _load_rows(
+                        np.asarray(delta.weights), delta.rows, self.parameters[delta.part][0]
+                    )
                 if delta.part == WORDS:
                     _load_average(delta, self._embedding)
                 _load_buffers(delta.buffers, self.buffers(delta.part))
@@ -315,10 +336,13 @@ class Publisher:
     """Makes snapshots of the changes since the previous one.
 
     `note` records which parameters change; buffers are compared.
+
+    Args:
+        resident: leave whole parts on the device of the models, for a sampler in this process.
     """
 
-    def __init__(self, models: Models) -> None:
-        self._models = models
+    def __init__(self, models: Models, *, resident: bool = False) -> None:
+        self._models, self._resident = models, resident
         self._parts: Parts | None = None
         self._changed = set(PARTS)
         self._rows: list[torch.Tensor] = []  # changed rows, unless WORDS is in `_changed`
@@ -364,7 +388,8 @@ class Publisher:
                 deltas.append(_with_average(delta, average))
                 self._sent += len(rows)
             elif part in self._changed or not same:
-                deltas.append(_with_average(Delta(part, self._parts.weights(part), raw), average))
+                weights = self._parts.weights(part, resident=self._resident)
+                deltas.append(_with_average(Delta(part, weights, raw), average))
                 self._buffers[part] = raw.tobytes()
                 self._sent = 0 if part == WORDS else self._sent
         self._changed.clear()

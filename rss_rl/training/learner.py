@@ -145,7 +145,7 @@ class LocalLearner:
             by_row=config.learner.embedding_update != "all",
             distillation=config.learner.distillation,
         )
-        self._publisher = Publisher(self.models)
+        self._publisher = Publisher(self.models, resident=config.sampler.backend == "local")
         self._policy: PolicyGradientLearner | None = None
         self._pathwise: PathwiseLearner | None = None
         check_learns(self.models, config)

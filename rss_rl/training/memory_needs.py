@@ -111,20 +111,15 @@ def _weights(config: RunConfig, prepared: Prepared) -> Need:
         return Need(0.0, "")  # a component that cannot be built on the meta device
     learner = config.learner
     parts = ((models.classifier, learner.supervised), (models.policy, learner.policy))
+    # A sampler in this process has its own copy of the weights.
+    beside = config.sampler.backend == "local"
     total = 0.0
     for module, optimiser in parts:
         count = float(sum(p.numel() for p in module.parameters()))
-        copies = 2 + _MOMENTS[optimiser.name] + _samples_beside(config)
+        copies = 2 + _MOMENTS[optimiser.name] + beside
         averaged = module is models.classifier and learner.weight_average is not None
         total += count * _FLOAT * (copies + averaged)
     return Need(total, "model.hidden, policy.options")
-
-
-def _samples_beside(config: RunConfig) -> bool:
-    """Whether the learner's process has a sampler, with its own weights in the same memory."""
-    learner = config.learner
-    local = config.sampler.backend == "local"
-    return local and not learner.actors and torch.device(learner.device).type == "cpu"
 
 
 def check_room(config: RunConfig, prepared: Prepared, *, sharing: int = 1) -> None:

@@ -11,6 +11,7 @@ from rss_rl.data.store import Prepared
 from rss_rl.logs.events import EventSink
 from rss_rl.logs.metrics import ScalarSink
 from rss_rl.rollouts.backend import Backend, LocalBackend
+from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.training.learner import Learner, LocalLearner
@@ -46,10 +47,9 @@ class LocalRoles:
 
     def backend(self, config: RunConfig, prepared: Prepared, log: EventSink) -> Backend:
         """See `Roles`; a sampler in this process has nothing to log."""
-        models = build_prepared_models(config, prepared)
-        return LocalBackend(
-            Sampler(config, models, prepared.split("train"), prepared.vocabulary.words)
-        )
+        models, words = build_prepared_models(config, prepared), prepared.vocabulary.words
+        device = find_device(config.learner.device)
+        return LocalBackend(Sampler(config, models, prepared.split("train"), words, device))
 
     def sinks(self, run: str) -> Sequence[ScalarSink]:
         """See `Roles`; none."""

@@ -184,12 +184,14 @@ def _warn_of_emulation(config: RunConfig) -> None:
 
 def _precisions(config: RunConfig) -> dict[str, tuple[str, torch.device]]:
     """Precision asked for and device, by key, of the learner and sampler within this process."""
-    found = dict[str, tuple[str, torch.device]]()
-    if not config.learner.actors:
-        device = find_device(config.learner.device)
-        found["learner.precision"] = config.learner.precision, device
+    if config.learner.actors:
+        return {}
+    device = find_device(config.learner.device)
+    found: dict[str, tuple[str, torch.device]] = {
+        "learner.precision": (config.learner.precision, device)
+    }
     if config.sampler.backend == "local":
-        found["sampler.precision"] = config.sampler.precision, torch.device("cpu")
+        found["sampler.precision"] = config.sampler.precision, device
     return found
 
 
