@@ -67,7 +67,13 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-def load(path: Path | str, which: str | int = "best", *, trust_plugins: bool = False) -> Model:
+def load(
+    path: Path | str,
+    which: str | int = "best",
+    *,
+    trust_plugins: bool = False,
+    device: str = "cpu",
+) -> Model:
     """A trained model, ready to select words and predict; imports torch, never Ray.
 
     Args:
@@ -75,11 +81,12 @@ def load(path: Path | str, which: str | int = "best", *, trust_plugins: bool = F
         which: checkpoint of a run: `best`, `latest` or a step; ignored for an export.
         trust_plugins: import components that its files name as package.module:OBJECT, which can
             then run any code.
+        device: that computes: cpu, cuda, cuda:1, ...
 
     Raises:
-        RssError: `path` is neither, or its files are damaged.
+        RssError: `path` is neither, or its files are damaged; or there is no such device.
     """
     from rss_rl.components import EVERYTHING, NOTHING
     from rss_rl.inference.model import load_model
 
-    return load_model(path, which, EVERYTHING if trust_plugins else NOTHING)
+    return load_model(path, which, EVERYTHING if trust_plugins else NOTHING, device)

@@ -15,6 +15,7 @@ from rss_rl.data.states import StatesInfo, StatesWriter, alone, manifest_digest
 from rss_rl.data.store import Prepared, Split
 from rss_rl.errors import DataError
 from rss_rl.pretrained.context import ContextReader
+from rss_rl.rollouts.device import find_device
 from rss_rl.types import Array
 
 _BATCH_TOKENS = 1 << 13
@@ -27,6 +28,7 @@ def encode(
     pretrained: str,
     *,
     dtype: str = "float16",
+    device: str = "cpu",
     force: bool = False,
     sized: Callable[[int], None] = lambda _: None,
     progress: Progress = lambda *_: None,
@@ -39,6 +41,7 @@ def encode(
         data: a directory that `prepare` wrote.
         pretrained: folder of a transformer with its tokenizer, or its name on the hub.
         dtype: `float16` or `float32`.
+        device: that computes: cpu, cuda, cuda:1, ...
         force: replace states of another encoder or of other data.
         sized: called with the size in bytes before anything is written.
         progress: called with the current step, the number of rows done, and of how many.
@@ -48,9 +51,9 @@ def encode(
 
     Raises:
         DataError: no prepared directory, it holds other states, or a write fails.
-        ConfigError: the transformer cannot be used.
+        ConfigError: the transformer or the device cannot be used.
     """
-    files = open_files(data)
+    files, found = open_files(data), find_device(device, "device")
     if not isinstance(files, LocalFiles):
         raise DataError(
             "states can be written only to a directory, not to a URI",
@@ -81,14 +84,16 @@ def encode(
             split = prepared.split(name)
             for start in range(writer.next_row(name), split_info.rows, _AHEAD):
                 rows = np.arange(start, min(start + _AHEAD, split_info.rows))
-                for states in _states(split, rows, reader):
+                for states in _states(split, rows, reader, found):
                     writer.write(name, states)
                 progress(f"encoding {name}", int(rows[-1]) + 1, split_info.rows)
             writer.flush(name)
     return writer.info
 
 
-def _states(split: Split, rows: Array, reader: ContextReader) -> list[tuple[Array, ...]]:
+def _states(
+    split: Split, rows: Array, reader: ContextReader, device: torch.device
+) -> list[tuple[Array, ...]]:
     """The states of each row, S x [N_s, H]."""
     lengths = split.lengths(rows)
     longest = lengths.max(1)
@@ -102,8 +107,8 @@ def _states(split: Split, rows: Array, reader: ContextReader) -> list[tuple[Arra
         mine = order[start:end]
         batch = split.batch(rows[mine])
         slots = [
-            reader.states(torch.from_numpy(tokens), torch.from_numpy(valid)).numpy()
-            for tokens, valid in zip(batch.tokens, batch.valid, strict=True)
+            reader.states(*(torch.from_numpy(part).to(device) for part in pair)).cpu().numpy()
+            for pair in zip(batch.tokens, batch.valid, strict=True)
         ]
         for position, row in enumerate(mine.tolist()):
             sizes = lengths[row]

@@ -222,6 +222,7 @@ def encode(
     dtype: Annotated[
         StateType, option("--dtype", "Type of the numbers that are written.")
     ] = StateType.float16,
+    device: options.ComputeOn = "cpu",
     force: Annotated[bool, option("--force", "Replace states of another encoder.")] = False,
     json_: options.Json = False,
 ) -> None:
@@ -240,7 +241,13 @@ def encode(
                 say(SafeConsole(stderr=True), f"The states take {size / 1e9:,.2f} GB in {data}.")
 
         info = encode_data(
-            data, pretrained, dtype=dtype.value, force=force, sized=sized, progress=report
+            data,
+            pretrained,
+            dtype=dtype.value,
+            device=device,
+            force=force,
+            sized=sized,
+            progress=report,
         )
     if json_:
         typer.echo(info.model_dump_json(indent=2))

@@ -44,6 +44,7 @@ Which = Annotated[str, option("--which best|latest|STEP", "Checkpoint of a run."
 Device = Annotated[
     str | None, option("--device", "cpu, cuda, ... Default: the device that the run trained on.")
 ]
+ComputeOn = Annotated[str, option("--device cpu|cuda|cuda:N", "Where to compute.")]
 TextColumn = Annotated[
     str | None, option("--text COLUMN", "Column of the text, or of a pair's first.")
 ]

@@ -19,6 +19,7 @@ from rss_rl.api.interruption import Interruption
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
 from rss_rl.cli.options import checkpoint, console, option, text_columns, trust
+from rss_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     from rss_rl.inference.artifact import PackedModel
@@ -82,6 +83,7 @@ def predict(
         ),
     ] = None,
     insecure: options.Insecure = False,
+    device: options.ComputeOn = "cpu",
     which: options.Which = "best",
     trust_plugins: options.TrustPlugins = False,
 ) -> None:
@@ -106,6 +108,12 @@ def predict(
         if address is not None:
             from rss_rl.cluster.predict_folder import check_ray_data
 
+            if device != "cpu":
+                raise ConfigError(
+                    f"files scored on Ray are scored on CPUs, not on {device}",
+                    where="--device",
+                    remedy="Leave out --device, or --address",
+                )
             check_ray_data()
         packed = pack_model(path, checkpoint(which), trusted)
         job = begin_folder(
@@ -117,10 +125,10 @@ def predict(
             skip_bad_rows=skip_bad_rows,
             overwrite=overwrite,
         )
-        _score_folder(packed, job, address, insecure)
+        _score_folder(packed, job, address, insecure, device)
         return
     check_target(file, written, overwrite=overwrite)
-    model = load_model(path, checkpoint(which), trusted)
+    model = load_model(path, checkpoint(which), trusted, device)
     out = console(stderr=True)
     with Interruption(_stopping) as interruption, out.status("reading") as status:
         counts = score_file(
@@ -145,7 +153,9 @@ def _rows(counts: Counts) -> str:
     )
 
 
-def _score_folder(packed: PackedModel, job: FolderJob, address: str | None, insecure: bool) -> None:
+def _score_folder(
+    packed: PackedModel, job: FolderJob, address: str | None, insecure: bool, device: str
+) -> None:
     """Score the remaining files; at the end, say what is complete and how to continue."""
     from rss_rl.inference.predict_file import Counts
     from rss_rl.inference.predict_folder import score_here
@@ -169,7 +179,7 @@ def _score_folder(packed: PackedModel, job: FolderJob, address: str | None, inse
                 show(total + counts, f"{done:,} of {of:,} files, ")
 
             if address is None or not job.waiting:
-                scored = score_here(packed, job, interruption.asked, progress)
+                scored = score_here(packed, job, interruption.asked, progress, device)
             else:
                 from rss_rl.cluster.predict_folder import score_on_ray
 

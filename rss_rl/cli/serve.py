@@ -66,6 +66,7 @@ def serve(
     max_words: Annotated[
         int, option("--max-words", "Longest text that is read, in words.", min=1)
     ] = 2000,
+    device: options.ComputeOn = "cpu",
     which: options.Which = "best",
     trust_plugins: options.TrustPlugins = False,
 ) -> None:
@@ -95,7 +96,7 @@ def serve(
     hosts = LOOPBACK_HOSTS if host is None else ("*",)
     out = console(stderr=True)
     with out.status("opening"):
-        models = _open(paths, checkpoint(which), trust(trust_plugins))
+        models = _open(paths, checkpoint(which), trust(trust_plugins), device)
     app = make_app(models, token=token, hosts=hosts, limits=Limits(words=max_words))
     with listen(host or _LOOPBACK, port) as listening:
         typer.echo(f"serving {' and '.join(models)} at {_address(listening.getsockname(), token)}")
@@ -116,11 +117,11 @@ def _check(paths: Sequence[Path], token: str | None) -> None:
         )
 
 
-def _open(paths: Sequence[Path], which: str | int, trusted: Trust) -> dict[str, Model]:
+def _open(paths: Sequence[Path], which: str | int, trusted: Trust, device: str) -> dict[str, Model]:
     """The models by directory name, or by whole path if both names are the same."""
     from rss_rl.inference.model import load_model
 
-    found = [load_model(path, which, trusted) for path in paths]
+    found = [load_model(path, which, trusted, device) for path in paths]
     names = [path.resolve().name for path in paths]
     if len({*names}) < len(names):
         names = [str(path) for path in paths]

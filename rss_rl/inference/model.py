@@ -29,6 +29,7 @@ from rss_rl.inference.passage_marks import mark_passage
 from rss_rl.models.encoders.protocol import WordEncoder
 from rss_rl.policies.decide import decide, word_scores
 from rss_rl.pretrained.context import ContextReader
+from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.snapshot import Models
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.training.memory_needs import memory_errors
@@ -37,6 +38,7 @@ from rss_rl.types import ROLES, Array, LabelSpec
 Example = Text | tuple[Text, Text]
 """One text, or two for tasks on pairs or on passages with questions."""
 
+_CPU = torch.device("cpu")
 _BATCH, _BATCH_TOKENS = 128, 1 << 14
 """Limits of a batch: examples, and tokens including padding."""
 _NEW_WORDS = 1 << 20
@@ -72,15 +74,24 @@ class Chosen:
 
 
 class Model:
-    """A trained classifier and policy on the CPU; made by `rss_rl.load`.
+    """A trained classifier and policy; made by `rss_rl.load`.
 
     Tokens with a probability over one half are selected; without a policy, all tokens.
 
     config, models, inputs  as `rss_rl.training.trained_models.open_models` returns them
+    device                  that computes; what `choose` and `logits` return is on the CPU
     """
 
-    def __init__(self, config: RunConfig, models: Models, inputs: Prepared) -> None:
-        self.config, self.models, self.inputs = config, models, inputs
+    def __init__(
+        self,
+        config: RunConfig,
+        models: Models,
+        inputs: Prepared,
+        device: torch.device = _CPU,
+    ) -> None:
+        self.config, self.models, self.inputs, self.device = config, models, inputs, device
+        for module in models.modules.values():
+            module.to(device)
         self._new_words: dict[str, int] = {}
         encoder = getattr(models.classifier, "encoder", None)
         # Word vectors cover only the vocabulary; readers of subword pieces can encode any word.
@@ -283,15 +294,14 @@ class Model:
         if not self.selects:
             return Chosen(tokens, valid, marks, everything, None)
         with torch.inference_mode():
-            inputs = self.models.policy_inputs(tokens, valid)
-            both = [decide(self.models.policy, *pair) for pair in zip(inputs, valid, strict=True)]
-            selections = [each.selection for each in both]
+            here = self._moved(valid)
+            inputs = self.models.policy_inputs(self._moved(tokens), here)
+            pairs = list(zip(inputs, here, strict=True))
+            both = [decide(self.models.policy, *pair) for pair in pairs]
+            selections = [each.selection.cpu() for each in both]
             if seed is not None:
-                selections = [
-                    self._drawn(*pair, seed, slot)
-                    for slot, pair in enumerate(zip(inputs, valid, strict=True))
-                ]
-        chances = [each.probabilities.float() for each in both]
+                selections = [self._drawn(*pair, seed, slot) for slot, pair in enumerate(pairs)]
+        chances = [each.probabilities.float().cpu() for each in both]
         return Chosen(tokens, valid, marks, selections, chances)
 
     def _drawn(self, inputs: Tensor, valid: Tensor, seed: tuple[int, int], slot: int) -> Tensor:
@@ -299,7 +309,11 @@ class Model:
         rows = np.arange(seed[1], seed[1] + len(valid))
         key = stream_key(seed[0], "explain", slot)
         uniforms = torch.from_numpy(keyed_uniforms(key, rows, 1, ROLES, valid.shape[1]))
-        return self.models.policy.sample(inputs, valid, uniforms).selection[0]
+        drawn = self.models.policy.sample(inputs, valid, uniforms.to(self.device))
+        return drawn.selection[0].cpu()
+
+    def _moved(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return [tensor.to(self.device) for tensor in tensors]
 
     def logits(self, chosen: Chosen) -> Tensor:
         """Logits, [B, C].
@@ -314,10 +328,10 @@ class Model:
                 remedy="Train with a phase that has supervised: true, or select words alone",
             )
         with torch.inference_mode():
-            logits: Tensor = self.models.classifier(
-                chosen.tokens, chosen.valid, chosen.selections, chosen.marks
-            )
-        return logits
+            given = map(self._moved, (chosen.tokens, chosen.valid, chosen.selections))
+            marks = None if chosen.marks is None else chosen.marks.to(self.device)
+            logits: Tensor = self.models.classifier(*given, marks)
+        return logits.cpu()
 
     def read(
         self,
@@ -357,10 +371,13 @@ class Model:
         return found
 
 
-def load_model(path: Path | str, which: str | int = "best", trust: Trust = NOTHING) -> Model:
+def load_model(
+    path: Path | str, which: str | int = "best", trust: Trust = NOTHING, device: str = "cpu"
+) -> Model:
     """See `rss_rl.load`."""
+    found = find_device(device, "device")
     with memory_errors("for the model", "Use a machine with more, or end other programs"):
-        return Model(*open_result(path, which, trust))
+        return Model(*open_result(path, which, trust), found)
 
 
 def cuts(encoded: Sequence[Encoded]) -> Iterator[Sequence[Encoded]]:

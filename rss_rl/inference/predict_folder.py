@@ -179,8 +179,8 @@ def _record_of(outputs: Storage) -> dict[str, Any] | None:
 class FileScorer:
     """Scores files of a job, in any process with access to both storages."""
 
-    def __init__(self, job: FolderJob, packed: PackedModel) -> None:
-        self._job, self._packed = job, packed
+    def __init__(self, job: FolderJob, packed: PackedModel, device: str = "cpu") -> None:
+        self._job, self._packed, self._device = job, packed, device
         self._model: Model | None = None
 
     def score(
@@ -199,7 +199,7 @@ class FileScorer:
             self._check_seen()
             with TemporaryDirectory() as folder:
                 self._packed.unpack(Path(folder))
-                self._model = load_model(folder, trust=job.trust)
+                self._model = load_model(folder, trust=job.trust, device=self._device)
         with fixed_threads(1):
             counts = score_stored(
                 self._model,
@@ -229,17 +229,19 @@ def score_here(
     job: FolderJob,
     stop: Callable[[], bool],
     progress: Callable[[Counts], None],
+    device: str = "cpu",
 ) -> Iterator[Counts]:
     """Score the remaining files one after the other in this process.
 
     Args:
         stop: polled after each block; True stops, and drops the current file's output.
         progress: called with the counts so far of the current file.
+        device: that computes: cpu, cuda, cuda:1, ...
 
     Yields:
         The counts of each completed file.
     """
-    scorer = FileScorer(job, packed)
+    scorer = FileScorer(job, packed, device)
     for name in job.waiting:
         counts = scorer.score(name, progress, stop)
         if not counts.complete:
