@@ -297,6 +297,7 @@ def test_the_shipped_configurations_are_valid(repository: Path) -> None:
             ["learner.actors=1", "learner.device=cuda", "learner.gpus=1.5"],
             "must be a whole number",
         ),
+        (["learner.actors=2", "learner.device=cuda", "learner.gpus=0.5"], "which NCCL refuses"),
     ],
 )
 def test_workers_that_cannot_work(minimal: Path, overrides: list[str], wanted: str) -> None:

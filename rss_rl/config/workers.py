@@ -88,7 +88,11 @@ class LearnerConfig(Section):
         " up with the others when they are read. all: Adam updates every word vector in every"
         " update. auto: rows; all for a run that an earlier version started.",
     )
-    device: str = Field(default="cpu", description="Device of the learner: cpu, cuda, cuda:1, ...")
+    device: str = Field(
+        default="cpu",
+        description="Device of the learner, and of the sampler in its process if sampler.backend is"
+        " local: cpu, cuda, cuda:1, ...",
+    )
     precision: Precision = Field(
         default="float32",
         description="bfloat16: matrix products in autocast; parameters stay float32. auto: bfloat16"
@@ -135,6 +139,11 @@ class LearnerConfig(Section):
             )
         if self.gpus > 1 and self.gpus != int(self.gpus):
             raise ValueError(f"learner.gpus={self.gpus}: more than one must be a whole number")
+        if self.actors > 1 and 0 < self.gpus < 1 and self.placement != "STRICT_SPREAD":
+            raise ValueError(
+                f"learner.gpus={self.gpus} may place two learners on one GPU, which NCCL refuses:"
+                " set learner.gpus=1, or learner.placement=STRICT_SPREAD for a learner on each node"
+            )
         return self
 
 
