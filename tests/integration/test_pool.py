@@ -25,7 +25,7 @@ ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    with own_ray(4):
+    with own_ray(4, num_gpus=0):
         yield
 
 

@@ -1,0 +1,172 @@
+"""Runs on a GPU: as on the CPU but for rounding, and among themselves to the bit."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny_transformers
+import torch
+from ray_nodes import own_ray
+from tiny_runs import Outcome, reports_of, stop_and_resume
+
+import rss_rl
+from rss_rl.api.encoding import encode
+from rss_rl.cluster.roles import RayRoles
+from rss_rl.config import RunConfig
+from rss_rl.data.store import open_prepared
+from rss_rl.training.run import train
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+ON_GPU = {"device": "cuda"}
+SAMPLERS = {"backend": "ray", "actors": 2, "gpus": 0.2}
+
+
+@pytest.fixture(scope="session")
+def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    folder = tiny_transformers.save(tmp_path_factory.mktemp("tiny") / "bert")
+    options = {"pretrained": str(folder), "learns": "lora", "rank": 2}
+    return {"resan": {}, "transformer": {"encoder": {"name": "transformer", "options": options}}}
+
+
+@pytest.fixture(params=["resan", "transformer"])
+def configured(
+    request: pytest.FixtureRequest,
+    tiny: Callable[..., RunConfig],
+    encoders: dict[str, dict[str, Any]],
+) -> Callable[..., RunConfig]:
+    def make(**changes: Any) -> RunConfig:
+        changes["learner"] = ON_GPU | changes.get("learner", {})
+        model = encoders[request.param] | {"dropout": 0.2}
+        return tiny(model=model, evaluation={"all_tokens": False}, **changes)
+
+    return make
+
+
+def test_the_first_updates_are_those_of_the_cpu(
+    tiny: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    """Later ones part: a bit whose probability is near its uniform number falls otherwise.
+
+    With the dropout that is ours. Transformers draw theirs from the device's own generator.
+    """
+    found = []
+    for device in ("cuda", "cpu"):
+        whole = {"learner": {"device": device}, "evaluation": {"all_tokens": False}}
+        config = tiny(model={"dropout": 0.2}, **whole)
+        events = list(train(config, tmp_path / device))
+        found.append([report.scalars for report in reports_of(events)[:10]])
+    for on_gpu, on_cpu in zip(*found, strict=True):
+        for tag in ("train/loss", "train/gradient_norm"):
+            assert on_gpu[tag] == pytest.approx(on_cpu[tag], rel=1e-3), tag
+
+
+def test_stopped_and_resumed(configured: Callable[..., RunConfig], tmp_path: Path) -> None:
+    list(train(configured(), tmp_path / "whole"))
+    stop_and_resume(configured(), tmp_path / "resumed", 17)
+    Outcome.read(tmp_path / "resumed").assert_equals(Outcome.read(tmp_path / "whole"))
+
+
+def test_samplers_share_the_gpu(configured: Callable[..., RunConfig], tmp_path: Path) -> None:
+    """One or two, which also shows that a learner in an actor, with NCCL, learns the same."""
+    learners = {"actors": 1, "gpus": 0.5}
+    with own_ray(4, num_gpus=1):
+        for name, changes in {
+            "one": {"sampler": SAMPLERS | {"actors": 1}},
+            "two": {"sampler": SAMPLERS},
+            "learner apart": {"sampler": SAMPLERS, "learner": learners},
+        }.items():
+            list(train(configured(**changes), tmp_path / name, roles=RayRoles()))
+    one = Outcome.read(tmp_path / "one")
+    Outcome.read(tmp_path / "two").assert_equals(one)
+    apart = Outcome.read(tmp_path / "learner apart")
+    for name, value in one.tensors.items():
+        np.testing.assert_allclose(apart.tensors[name], value, atol=1e-4, err_msg=name)
+
+
+def test_in_bfloat16(configured: Callable[..., RunConfig], tmp_path: Path) -> None:
+    config = configured(learner={"precision": "bfloat16"})
+    losses = [r.scalars["train/loss"] for r in reports_of(train(config, tmp_path / "run"))[:10]]
+    assert losses[-1] < losses[0]
+
+
+def test_other_words_change_no_bit(
+    tiny: Callable[..., RunConfig], encoders: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    """What a transformer on the GPU predicts from its selection."""
+    config = tiny(model=encoders["transformer"], learner=ON_GPU, evaluation={"all_tokens": False})
+    list(train(config, tmp_path / "run"))
+    model = rss_rl.load(tmp_path / "run", device="cuda")
+    encoded = [model.encode((text,)) for text in ("warm film b c d", "warm film q r s")]
+    chosen = model.choose(encoded)
+    kept = [torch.zeros_like(mask[:, None].expand(-1, 2, -1)) for mask in chosen.valid]
+    kept[0][:, :, :2] = True
+    logits = model.logits(dataclasses.replace(chosen, selections=kept))
+    assert torch.equal(logits[0], logits[1])
+
+
+def test_in_use(configured: Callable[..., RunConfig], tmp_path: Path) -> None:
+    """A trained model reads on the GPU what it reads on the CPU, samples included."""
+    list(train(configured(), tmp_path / "run"))
+    texts = ["warm film with the scene", "unheard of", "cold"]
+    on_cpu, on_gpu = (rss_rl.load(tmp_path / "run", device=device) for device in ("cpu", "cuda"))
+    for seed in (None, 3):
+        here, there = (m.predict(texts, sampled_seed=seed) for m in (on_cpu, on_gpu))
+        for one, other in zip(here, there, strict=True):
+            assert one.class_probabilities == pytest.approx(other.class_probabilities, abs=1e-4)
+            assert [s.selection.tolist() for s in one.sentences] == [
+                s.selection.tolist() for s in other.sentences
+            ]
+
+
+def test_a_contextual_policy(
+    tiny: Callable[..., RunConfig],
+    encoders: dict[str, dict[str, Any]],
+    prepared: Path,
+    tmp_path: Path,
+) -> None:
+    """States written by the GPU are the CPU's, and its policy is in use what it was in training."""
+    folder = encoders["transformer"]["encoder"]["options"]["pretrained"]
+    found = []
+    for device in ("cpu", "cuda"):
+        data = shutil.copytree(prepared, tmp_path / device)
+        states = encode(data, folder, dtype="float32", device=device)
+        split = open_prepared(data).with_states(folder, states.digest).split("train")
+        found.append(split.batch(np.arange(len(split))).states)
+    assert None not in found
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    policy = {"reads": "contextual", "pretrained": folder}
+    config = tiny(
+        data=str(tmp_path / "cuda"),
+        policy=policy,
+        learner=ON_GPU,
+        evaluation={"all_tokens": False},
+    )
+    list(train(config, tmp_path / "run"))
+    assert rss_rl.load(tmp_path / "run", device="cuda").predict(["warm film", "quite unheard of"])
+
+
+def test_a_black_box(tiny: Callable[..., RunConfig], prepared: Path, tmp_path: Path) -> None:
+    names = open_prepared(prepared).labels.names
+    place = tiny_transformers.save(
+        tmp_path / "classifier", classes=len(names), id2label=dict(enumerate(names))
+    )
+    config = tiny(
+        reward={"model": {"name": "blackbox", "options": {"pretrained": str(place)}}},
+        phases=[{"name": "explain", "policy": True, "steps": 4}],
+        evaluation={"best_metric": "reward", "all_tokens": False},
+        learner=ON_GPU,
+        sampler=SAMPLERS,
+    )
+    with own_ray(4, num_gpus=1):
+        list(train(config, tmp_path / "run", roles=RayRoles()))
+    assert rss_rl.load(tmp_path / "run").select(["w1 w2 w3"])[0][0].words
