@@ -1,13 +1,14 @@
 """Answer-sentence selection: which sentence of a passage answers a question.
 
-    s_k = Dense(encoder(sentence k))           q = Dense(source2token(question))
+    s_k = Dense(encoder(sentence k))           q = Dense(r(question)), r source2token
     f_k = [s_k; q; s_k - q; s_k * q]           g = context fusion over f_1 .. f_m
     p(k) = softmax over k of w^T Dense(g_k)
 
 Legend: M examples, N_s tokens of slot s, R sentences of all passages, L tokens of the longest of
 them, m sentences of the longest passage, D hidden.
 Source: Shen et al., Bi-BloSAN (ICLR 2018), appendix B. With D = E = 100 this reading of its figure
-gives the published numbers of parameters (Bi-LSTM .71 M, Bi-GRU .57 M, multi-head .45 M).
+gives the published numbers of parameters (Bi-LSTM .71 M, Bi-GRU .57 M, multi-head .45 M). A
+pretrained transformer reads the question too: r is then the encoder.
 """
 
 from __future__ import annotations
@@ -60,8 +61,12 @@ class PassageClassifier(TaskClassifier):
         super().__init__(embedding, ClassTask())
         self.encoder = encoder
         self.sentence = Dense(encoder.output_size, hidden, activation, dropout)
-        self.question_pool = Source2Token(embedding.size, activation, dropout)
-        self.question = Dense(embedding.size, hidden, activation, dropout)
+        pool = None
+        if not isinstance(encoder, WordEncoder):
+            pool = Source2Token(embedding.size, activation, dropout)
+        self.question_pool = pool
+        size = encoder.output_size if pool is None else embedding.size
+        self.question = Dense(size, hidden, activation, dropout)
         self.context = context
         self.dense = Dense(context.output_size, head_hidden, activation, dropout)
         self.output = glorot_linear(head_hidden, 1)
@@ -87,7 +92,7 @@ class PassageClassifier(TaskClassifier):
             raise ValueError("a passage needs marks: the sentence number of each token")
         if selections is None:
             selections = [mask[:, None].expand(-1, 2, -1) for mask in valid]
-        query = self._question(tokens[1], valid[1] & selections[1].any(1))  # [M, D]
+        query = self._question(tokens[1], valid[1], selections[1])  # [M, D]
         marks = torch.where(valid[0], marks, -1)
         counts = group_counts(marks)
         present = present_groups(counts)  # [M, m]
@@ -100,8 +105,10 @@ class PassageClassifier(TaskClassifier):
         scores = self.output(self.dense(fused))[..., 0]
         return torch.where(present, scores, float("-inf"))
 
-    def _question(self, tokens: Tensor, selected: Tensor) -> Tensor:
-        words = kept_indices(selected)
+    def _question(self, tokens: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
+        if self.question_pool is None:
+            return self.question(self.encoder(tokens, valid, selection))  # type: ignore[no-any-return]
+        words = kept_indices(valid & selection.any(1))
         left = torch.where(words.kept, gather(tokens, words.index), 0)
         vector = self.question_pool(self.embedding(left), words.kept)
         return self.question(vector)  # type: ignore[no-any-return]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import planted_choices
 import pytest
+import tiny_transformers
 
 from rss_rl.config import parse_config
 from rss_rl.data.prepare import prepare
@@ -49,6 +50,24 @@ def test_the_right_sentence_is_learnt_to_be_chosen(tmp_path: Path) -> None:
     assert list(found.class_probabilities) == ["1: The red film .", "2: A blue scene was one ."]
     assert found.prediction in found.class_probabilities
     assert sum(found.class_probabilities.values()) == pytest.approx(1)
+
+
+def test_a_transformer_chooses_a_sentence(tmp_path: Path) -> None:
+    """One of random weights learns too little here: trained, stored and used as any other."""
+    folder = tiny_transformers.save(tmp_path / "bert")
+    prepare(planted_choices.PLANTED_SENTENCES, tmp_path / "data", dim=8)
+    encoder = {"name": "transformer", "options": {"pretrained": str(folder), "rate": 1.0}}
+    tree = planted_choices.tree(tmp_path / "data", encoder=encoder)
+    for phase in tree["phases"]:
+        phase["steps"] = 4
+    path = tmp_path / "run"
+    *_, last = train(parse_config(tree, where="test"), path)
+    assert isinstance(last, Finished)
+    _, again = score_run(path, "test", ["thresholded"])
+    assert again["thresholded"] == last.report["splits"]["test"]["thresholded"]
+    found = load_model(path).explain(("The red film. A blue scene was one.", "Where is red"))
+    assert found.class_probabilities is not None
+    assert list(found.class_probabilities) == ["1: The red film .", "2: A blue scene was one ."]
 
 
 def test_the_right_candidate_is_learnt_to_be_chosen(tmp_path: Path) -> None:

@@ -45,6 +45,15 @@ def classifier(folder: Path | str, sentences: int = 1, **options: Any) -> Classi
         return build_classifier(config, LABELS, sentences, vectors, len(WORDS), words=WORDS).eval()
 
 
+def passage_classifier(folder: Path) -> Classifier:
+    tree = {"name": "transformer", "options": {"pretrained": str(folder)}}
+    config = ModelConfig.model_validate({"encoder": tree, "hidden": 4, "dropout": 0.0})
+    vectors, labels = np.zeros((len(WORDS), 3), np.float32), LabelSpec("sentence")
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return build_classifier(config, labels, 2, vectors, len(WORDS), words=WORDS).eval()
+
+
 def encoder(folder: Path, **options: Any) -> TransformerEncoder:
     found = classifier(folder, **options).encoder
     assert isinstance(found, TransformerEncoder)
@@ -450,3 +459,25 @@ def test_a_tokenizer_whose_settings_are_damaged(folder: Path, tmp_path: Path) ->
 def test_more_layers_than_there_are_cannot_learn(folder: Path) -> None:
     with pytest.raises(ConfigError, match="has 2 layers, and the last 3 are to learn"):
         classifier(folder, learns="last", last=3)
+
+
+def test_it_reads_the_sentences_of_a_passage_and_the_question(folder: Path) -> None:
+    """Of each the selected words: others change no bit, and each selected one counts."""
+    model = passage_classifier(folder)
+    passage, question = [4, 5, 2, 9, 6, 3, 7], [6, 2, 8, 3]
+    marks = torch.tensor([[0, 0, 0, 1, 1, 1, 1]])
+    kept = [torch.tensor([[1, 0, 1, 0, 1, 1, 0]]).bool(), torch.tensor([[1, 0, 0, 1]]).bool()]
+    bits = [side[:, None].expand(-1, ROLES, -1) for side in kept]
+
+    def logits(first: list[int], second: list[int]) -> torch.Tensor:
+        tokens = [torch.tensor([first]), torch.tensor([second])]
+        with torch.no_grad():
+            return model(tokens, [torch.ones_like(side).bool() for side in tokens], bits, marks)
+
+    found = logits(passage, question)
+    for slot, words in enumerate((passage, question)):
+        for place in range(len(words)):
+            changed = [passage[:], question[:]]
+            changed[slot][place] = 5 if words[place] != 5 else 4
+            same = torch.equal(found, logits(*changed))
+            assert same is not bool(kept[slot][0, place]), (slot, place)
