@@ -119,8 +119,10 @@ def _attention(model: Model, chosen: Chosen, slot: int) -> Array | None:
         if slot > 0 or chosen.marks is None:
             return None  # a question is pooled without attention between its words
         groups = chosen.marks[0]
+    tokens, selection = (
+        each[slot][0].to(model.device) for each in (chosen.tokens, chosen.selections)
+    )
+    groups = None if groups is None else groups.to(model.device)
     with torch.inference_mode():
-        found = attention_map(
-            model.models.classifier, chosen.tokens[slot][0], chosen.selections[slot][0], groups
-        )
-    return None if found is None else found.numpy()
+        found = attention_map(model.models.classifier, tokens, selection, groups)
+    return None if found is None else found.cpu().numpy()

@@ -2,7 +2,7 @@
 
     python tests/benchmarks/scaling.py --data prepared/sick-relatedness
     python tests/benchmarks/scaling.py --config transformer/sentences --data prepared/cr \
-        --costs-only sampler.selections=2
+        --simulate 1 2 4 8 16
 
 An update costs the learner
 
@@ -194,17 +194,27 @@ def pattern_of(config: RunConfig, prepared: Prepared, learner: LocalLearner) -> 
     return backend.collect(0.0)[0].rollout
 
 
-def go(
-    config: RunConfig, updates: int, samplers: int, exchange: float, costs_only: bool, say: Say
+def simulate_measured(
+    costs: Costs, numbers: list[int], faster: float, parts: Any, updates: int, say: Say
 ) -> None:
+    """As many samplers as the machine has no cores for, each as slow as the one measured."""
+    there = replace(costs, learn=costs.learn / faster)
+    for number in numbers:
+        done = simulate(number, 2 * number, there.sample, there.learn, parts, updates)
+        predicted = there.rate(number)
+        say("simulated", samplers=number, faster=faster, predicted=predicted, measured=done.rate)
+
+
+def go(config: RunConfig, given: argparse.Namespace, say: Say) -> None:
     """Measure, check, predict."""
-    prepared = open_data(config)
-    learner = LocalLearner(config, prepared)
+    prepared, updates, samplers = open_data(config), given.updates, given.samplers
+    learner = LocalLearner(variant_config(config, {"backend": "ray"}), prepared)
     others = (learner.publish(0).deltas, pattern_of(config, prepared, learner))
     parts = (in_shards(config, 1, 2), prepared.split("train"), *others)
     costs = measure(config, prepared, parts, updates)
     say("costs in seconds", **asdict(costs))
-    if costs_only:
+    if given.simulate:
+        simulate_measured(costs, given.simulate, given.faster, parts, updates, say)
         return
     # An update's shards for one sampler in one call; then samplers that run ahead, a shard each.
     for number, shards, in_flight, lag in ((1, 1, 2, 0), (1, 4, 8, 0), (1, 8, 16, 0), (0, 0, 8, 8)):
@@ -224,7 +234,7 @@ def go(
         predicted = fake.rate(samplers)
         say("simulated", samplers=samplers, predicted=predicted, measured=done.rate)
         say("of the driver's seconds", publish=done.publish, orchestrate=done.orchestrate)
-    predict(costs, exchange, say)
+    predict(costs, given.exchange, say)
 
 
 def predict(costs: Costs, exchange: float, say: Say) -> None:
@@ -254,7 +264,14 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=40)
     parser.add_argument("--samplers", type=int, default=64, help="Of the simulated cluster.")
     parser.add_argument("--exchange", type=float, default=0.015, help="Seconds; gradients, k > 1.")
-    parser.add_argument("--costs-only", action="store_true", help="Neither checks nor predicts.")
+    parser.add_argument(
+        "--simulate",
+        nargs="+",
+        type=int,
+        metavar="SAMPLERS",
+        help="After the costs nothing but as many samplers, which sleep as long as one computes.",
+    )
+    parser.add_argument("--faster", type=float, default=10.0, help="Learner of --simulate.")
     parser.add_argument("--out", type=Path)
     given = parser.parse_intermixed_args()
     config = load_config(find_config(given.config), [f"data={given.data}", *given.settings])
@@ -267,7 +284,7 @@ def main() -> None:
         lines.append({"what": what} | {k: round(v, 5) for k, v in values.items()})
         print(json.dumps(lines[-1]), flush=True)
 
-    go(config, given.updates, given.samplers, given.exchange, given.costs_only, say)
+    go(config, given, say)
     if given.out:
         given.out.write_text(json.dumps(lines, indent=1))
     ray.shutdown()

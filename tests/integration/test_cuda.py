@@ -20,6 +20,8 @@ from rss_rl.api.encoding import encode
 from rss_rl.cluster.roles import RayRoles
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
+from rss_rl.inference.facts import gather_facts
+from rss_rl.inference.model import Model
 from rss_rl.training.run import train
 
 pytestmark = [
@@ -113,6 +115,11 @@ def test_other_words_change_no_bit(
     assert torch.equal(logits[0], logits[1])
 
 
+def shown(model: Model, text: str) -> list[Any]:
+    """Attention between the words of a text."""
+    return list(gather_facts(model, model.encode((text,))).attention)
+
+
 def test_in_use(configured: Callable[..., RunConfig], tmp_path: Path) -> None:
     """A trained model reads on the GPU what it reads on the CPU, samples included."""
     list(train(configured(), tmp_path / "run"))
@@ -125,6 +132,10 @@ def test_in_use(configured: Callable[..., RunConfig], tmp_path: Path) -> None:
             assert [s.selection.tolist() for s in one.sentences] == [
                 s.selection.tolist() for s in other.sentences
             ]
+    for here, there in zip(*(shown(m, texts[0]) for m in (on_cpu, on_gpu)), strict=True):
+        assert (here is None) == (there is None)
+        if here is not None:
+            np.testing.assert_allclose(here, there, atol=1e-4)
 
 
 def test_a_contextual_policy(
