@@ -138,7 +138,7 @@ class WordReader(nn.Module):
         return sums / weights.clamp_min(1e-6)
 
     def recorded(self, words: Tensor, kept: Tensor, pool: Pool) -> Tensor:
-        """`pooled` without gates, in operations of an ONNX graph: closed positions, all at once.
+        """`pooled` without gates, in operations of an ONNX graph: all windows at once.
 
         Args:
             words: int64 [M, N], ids. kept: bool [M, N], which are read.
@@ -150,26 +150,40 @@ class WordReader(nn.Module):
         text, cell = real.nonzero(as_tuple=True)  # [P]
         size = real.sum(1)  # [M]
         rank = real.long().cumsum(1)[text, cell] - 1  # [P], of a piece in its text
-        parts = ((size + self._room - 1) // self._room).clamp_min(1)  # [M], windows
+        position, given = rank, dict[str, Tensor]()
+        if self._positions == "kept":
+            width = pieces.shape[1] // words.shape[1]  # C
+            position = rank + (~kept).long().cumsum(1)[text, cell // width]
+            last = torch.zeros_like(size).scatter_reduce(0, text, position, "amax")
+            parts = last // self._room + 1  # [M], windows, of which some may have no piece
+            nth = position // self._room  # [P], of its window in the text
+        else:
+            parts = ((size + self._room - 1) // self._room).clamp_min(1)
+            nth = rank * parts[text] // size[text]
         ends = parts.cumsum(0)
-        nth = rank * parts[text] // size[text]  # [P], of its window in the text
         row = (ends - parts)[text] + nth
-        column = rank - (nth * size[text] + parts[text] - 1) // parts[text] + len(self._before)
         windows = cast(int, ends[-1].item())  # without `int`, which export cannot follow
         torch._check(windows >= 1)  # type: ignore[no-untyped-call]
         lines = torch.arange(windows, device=words.device)
         sizes = torch.zeros_like(lines).index_add(0, row, torch.ones_like(row))
+        first = (sizes.cumsum(0) - sizes)[row]
+        column = torch.ones_like(row).cumsum(0) - 1 - first + len(self._before)
         ids, valid = self._ids(pieces[text, cell], sizes, row, column)
-        states: Tensor = self.model(input_ids=ids, attention_mask=valid.long()).last_hidden_state
+        if self._positions == "kept":
+            read = _Inputs(lines, sizes, ids, valid, cell, row, column)
+            given["position_ids"] = self._numbers(position % self._room, read)
+        states: Tensor = self.model(
+            input_ids=ids, attention_mask=valid.long(), **given
+        ).last_hidden_state
         owner = (lines[:, None] >= ends).sum(1)  # [W], texts that end before
-        weight = valid[..., None].to(states.dtype)
+        weight = (valid & (sizes > 0)[:, None])[..., None].to(states.dtype)
         if pool == "first":
             states, weight = states[:, :1], weight[:, :1]
         sums = states.new_zeros(words.shape[0], self.size).index_add(
             0, owner, (states * weight).sum(1)
         )
         weights = weight.new_zeros(words.shape[0], 1).index_add(0, owner, weight.sum(1))
-        return sums / weights.clamp_min(1e-6) * (size > 0)[:, None]
+        return sums / weights.clamp_min(1e-6)
 
     def word_states(self, words: Tensor, text: Tensor, texts: int) -> Tensor:
         """State of each word in its text: the mean of its pieces.
@@ -355,9 +369,9 @@ class WordReader(nn.Module):
     def _numbers(self, position: Tensor, group: _Inputs) -> Tensor:
         """Position numbers of a group, int64 [G, L]: of each piece in its window."""
         before, ids, sizes = len(self._before), group.ids, group.sizes
-        numbers = torch.arange(ids.shape[1], device=ids.device).repeat(len(ids), 1)
+        numbers = torch.arange(ids.shape[1], device=ids.device).expand(ids.shape[0], -1).clone()
         numbers[group.row, group.column] = position + before
-        lines = torch.arange(len(ids), device=ids.device)
+        lines = torch.arange(ids.shape[0], device=ids.device)
         last = numbers[lines, before + sizes - 1]
         for number in range(len(self._behind)):
             numbers[lines, before + sizes + number] = last + 1 + number

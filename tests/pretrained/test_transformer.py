@@ -481,3 +481,27 @@ def test_it_reads_the_sentences_of_a_passage_and_the_question(folder: Path) -> N
             changed[slot][place] = 5 if words[place] != 5 else 4
             same = torch.equal(found, logits(*changed))
             assert same is not bool(kept[slot][0, place]), (slot, place)
+
+
+@pytest.mark.parametrize("positions", ["closed", "kept"])
+@pytest.mark.parametrize("pool", ["mean", "first"])
+@settings(max_examples=15)
+@given(
+    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4),
+    share=st.sampled_from([0.0, 0.03, 0.4, 1.0]),
+    seed=st.integers(0, 99),
+)
+def test_what_a_graph_records_is_what_it_reads(
+    folder: Path, positions: str, pool: Pool, sizes: list[int], share: float, seed: int
+) -> None:
+    """With texts of several windows, some of which have no word."""
+    draw = torch.Generator().manual_seed(seed)
+    rows = [torch.randint(2, len(WORDS), (size,), generator=draw).tolist() for size in sizes]
+    words, valid = batch(rows)
+    kept = (torch.rand(words.shape, generator=draw) < share) & valid
+    reader = encoder(folder, positions=positions).reader
+    text, place = kept.nonzero(as_tuple=True)
+    with torch.no_grad():
+        wanted = reader.pooled(words[kept], text, len(words), place=place, pool=pool)
+        found = reader.recorded(words, kept, pool)
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)

@@ -234,16 +234,11 @@ def _build(setup: EncoderSetup, options: TransformerOptions) -> TransformerEncod
     return TransformerEncoder(open_pretrained(options.pretrained), setup, options)
 
 
-def _capabilities(options: TransformerOptions) -> frozenset[str]:
-    found = {"gates", "kept_only", "words"}
-    return frozenset(found | {"onnx"} if options.positions == "closed" else found)
-
-
 TRANSFORMER = EncoderComponent(
     name="transformer",
     help="A pretrained transformer over the pieces of the selected words.",
     build=_build,
     options=TransformerOptions,
-    capabilities=_capabilities,
+    capabilities=frozenset({"gates", "kept_only", "onnx", "words"}),
     source="Devlin et al., NAACL 2019",
 )
