@@ -233,6 +233,7 @@ def noted(path: Path, line: Item) -> Item:
 def co_train(given: argparse.Namespace, data: str, prepared: Prepared) -> Session:
     """Co-training of a new policy that begins at its share."""
     of_timing = [
+        "model.encoder.options.positions=closed",  # kept, a review takes more windows
         f"reward.target_share={given.share}",
         "learner.policy.learning_rate=1e-9",
     ]
