@@ -27,6 +27,7 @@ def encode(
     data: str | Path,
     pretrained: str,
     *,
+    layers: int | None = None,
     dtype: str = "float16",
     device: str = "cpu",
     force: bool = False,
@@ -40,6 +41,7 @@ def encode(
     Args:
         data: a directory that `prepare` wrote.
         pretrained: folder of a transformer with its tokenizer, or its name on the hub.
+        layers: of the transformer that are computed, from the first; None = all.
         dtype: `float16` or `float32`.
         device: that computes: cpu, cuda, cuda:1, ...
         force: replace states of another encoder or of other data.
@@ -62,10 +64,11 @@ def encode(
         )
     prepared = Prepared(files)
     splits = prepared.manifest.splits
-    reader = ContextReader(pretrained, prepared.vocabulary.words)
+    reader = ContextReader(pretrained, prepared.vocabulary.words, layers)
     info = StatesInfo.model_validate({
         "encoder": pretrained,
         "digest": reader.pretrained.digest,
+        "layers": layers,
         "manifest": manifest_digest(files),
         "size": reader.size,
         "dtype": dtype,

@@ -155,11 +155,16 @@ def fit(
     say(shown, f"Data: {folder}{', already prepared' if there else ''}{more}")
     _say_choices(shown, [task, vectors, base, *chosen])
     asked = [*settings({"data": str(folder)}), *_as_settings(chosen), *given]
-    encoder = load_config(find_config(base.value), asked).policy.pretrained
-    if encoder is not None:
+    policy = load_config(find_config(base.value), asked).policy
+    if (encoder := policy.pretrained) is not None:
         what = f"encoding the data with {encoder}, for the policy to read"
         with counted(shown, what) as progress:
-            encode(folder, encoder, progress=lambda _, done, end: progress(done, end))
+            encode(
+                folder,
+                encoder,
+                layers=policy.layers,
+                progress=lambda _, done, end: progress(done, end),
+            )
     return train(
         base.value,
         asked,

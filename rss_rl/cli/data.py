@@ -219,6 +219,10 @@ def encode(
             "Folder of a transformer with its tokenizer, or its name on the Hugging Face hub.",
         ),
     ],
+    layers: Annotated[
+        int | None,
+        option("--layers N", "Compute the first N layers alone: policy.layers=N.", min=1),
+    ] = None,
     dtype: Annotated[
         StateType, option("--dtype", "Type of the numbers that are written.")
     ] = StateType.float16,
@@ -243,6 +247,7 @@ def encode(
         info = encode_data(
             data,
             pretrained,
+            layers=layers,
             dtype=dtype.value,
             device=device,
             force=force,
@@ -292,7 +297,7 @@ def _print_summary(
         say(console, line)
     _print_vectors(console, prepared)
     if (states := prepared.states()) is not None:
-        say(console, f"states of {states.encoder}: {states.size} numbers per token, {states.dtype}")
+        say(console, f"states of {states.named}: {states.size} numbers per token, {states.dtype}")
     for row in range(min(examples, len(prepared.split("train")))):
         say(console, example_line(prepared.split("train"), row))
     if seconds is not None:

@@ -90,6 +90,12 @@ class PolicyConfig(Choice):
         description="Folder of a transformer with its tokenizer, or its name on the Hugging Face"
         " hub, for reads=contextual.",
     )
+    layers: int | None = Field(
+        default=None,
+        ge=1,
+        description="Layers of `pretrained` that are read, from the first; null: all. States of"
+        " middle layers say more of single words.",
+    )
     from_run: str | None = Field(
         default=None,
         description="Directory of a run with the same policy on the same data. The run begins with"
@@ -131,6 +137,8 @@ class PolicyConfig(Choice):
                 "reads=contextual and pretrained are given together or not at all:"
                 " set policy.reads=contextual and policy.pretrained=FOLDER"
             )
+        if self.layers is not None and self.pretrained is None:
+            raise ValueError("layers are those of policy.pretrained, which is not set")
         return self
 
 

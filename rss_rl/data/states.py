@@ -44,10 +44,14 @@ class _File(Options):
     sha256: str
 
 
+def _named(encoder: str, layers: int | None) -> str:
+    return encoder if layers is None else f"{encoder} --layers {layers}"
+
+
 class StatesInfo(Options):
     """Contents of states.json.
 
-    encoder        as it was named; digest: of its files
+    encoder        as it was named; digest: of its files; layers: that were computed, None = all
     manifest       SHA-256 of the data's manifest
     size           H
     splits         the files of each split, in row order
@@ -56,10 +60,16 @@ class StatesInfo(Options):
     version: Literal[1] = 1
     encoder: str
     digest: str
+    layers: int | None = None
     manifest: str
     size: int = Field(ge=1)
     dtype: DType = "float16"
     splits: dict[str, tuple[_File, ...]] = Field(default_factory=dict)
+
+    @property
+    def named(self) -> str:
+        """The encoder as the command line names it."""
+        return _named(self.encoder, self.layers)
 
     def files(self) -> Iterator[_File]:
         """The files of all splits."""
@@ -97,17 +107,20 @@ def manifest_digest(files: Files) -> str:
     return file_sha256(files.folder / MANIFEST_FILE)
 
 
-def open_states(files: Files, encoder: str, digest: str, rows: dict[str, int]) -> StatesInfo:
+def open_states(
+    files: Files, encoder: str, digest: str, layers: int | None, rows: dict[str, int]
+) -> StatesInfo:
     """The states of prepared data by the encoder whose states a policy reads.
 
     Args:
-        encoder, digest: of the requested encoder.
+        encoder, digest, layers: of the requested encoder, see `StatesInfo`.
         rows: of each split.
 
     Raises:
         DataError: there are none, they are incomplete, or of another encoder or other data.
     """
-    remedy = f"Run `rss-rl data encode {files.location} --pretrained {encoder}`"
+    asked = _named(encoder, layers)
+    remedy = f"Run `rss-rl data encode {files.location} --pretrained {asked}`"
     where = files.location
     if not isinstance(files, LocalFiles):
         raise DataError(
@@ -122,8 +135,8 @@ def open_states(files: Files, encoder: str, digest: str, rows: dict[str, int]) -
     if info.manifest != manifest_digest(files):
         what = "the states of the tokens are of other data"
         raise DataError(what, where=where, remedy=f"{remedy} --force")
-    if info.digest != digest:
-        what = f"the states of the tokens are of {info.encoder}, not of {encoder}"
+    if (info.digest, info.layers) != (digest, layers):
+        what = f"the states of the tokens are of {info.named}, not of {asked}"
         raise DataError(what, where=where, remedy=f"{remedy} --force, or name that encoder")
     for split, count in rows.items():
         if (done := info.rows(split)) != count:
@@ -164,7 +177,7 @@ class StatesWriter:
         found = None if force else read_info(folder)
         if found is not None and not found.is_of(info):
             raise DataError(
-                f"already has states of {found.encoder} ({found.dtype}) or of other data",
+                f"already has states of {found.named} ({found.dtype}) or of other data",
                 where=str(folder),
                 remedy="Replace them with --force",
             )

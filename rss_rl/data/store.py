@@ -212,14 +212,14 @@ class Prepared:
         self._files, self._states = files, states
         self.manifest = files.manifest()
 
-    def with_states(self, encoder: str, digest: str) -> Prepared:
+    def with_states(self, encoder: str, digest: str, layers: int | None = None) -> Prepared:
         """The same dataset with an encoder's states of its tokens.
 
         Raises:
             DataError: see `open_states`.
         """
         rows = {name: split.rows for name, split in self.manifest.splits.items()}
-        return Prepared(self._files, open_states(self._files, encoder, digest, rows))
+        return Prepared(self._files, open_states(self._files, encoder, digest, layers, rows))
 
     def states(self) -> StatesInfo | None:
         """The states that are stored beside the data; see `rss_rl.data.states`.
@@ -233,7 +233,8 @@ class Prepared:
         """SHA-256 that identifies the states of batches; None where they have none."""
         if self._states is None:
             return None
-        return hashlib.sha256(self._states.model_dump_json().encode()).hexdigest()
+        content = self._states.model_dump_json(exclude_none=True)  # as before there were layers
+        return hashlib.sha256(content.encode()).hexdigest()
 
     @property
     def location(self) -> str:

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from rss_rl.errors import ConfigError
 from rss_rl.pretrained.folder import Pretrained, open_pretrained
-from rss_rl.pretrained.reader import WordReader
+from rss_rl.pretrained.reader import WordReader, layers_of
 
 
 class ContextReader:
@@ -21,14 +22,15 @@ class ContextReader:
     Args:
         name: of its folder, or on the Hugging Face hub.
         words: of the ids.
+        layers: that are computed, from the first; None = all.
 
     Raises:
         ConfigError: there is no such transformer, or it cannot be used.
     """
 
-    def __init__(self, name: str, words: Sequence[str]) -> None:
+    def __init__(self, name: str, words: Sequence[str], layers: int | None = None) -> None:
         self.pretrained: Pretrained = open_pretrained(name)
-        self._words = words
+        self._words, self._layers = words, layers
 
     @property
     def size(self) -> int:
@@ -38,6 +40,8 @@ class ContextReader:
     @cached_property
     def _reader(self) -> WordReader:
         model = self.pretrained.encoder().requires_grad_(False)
+        if self._layers is not None:
+            _cut(model, self._layers, self.pretrained.name)
         return WordReader(self.pretrained, model, self._words).eval()
 
     def add_words(self, words: Sequence[str]) -> None:
@@ -45,7 +49,7 @@ class ContextReader:
         self._reader.table.add(words)
 
     def states(self, tokens: Tensor, valid: Tensor) -> Tensor:
-        """State of each token: the mean of its pieces in the last layer.
+        """State of each token: the mean of its pieces in the last layer that is computed.
 
         Args:
             tokens: int64 [B, N]. valid: bool [B, N].
@@ -59,3 +63,16 @@ class ContextReader:
         with torch.no_grad():
             found[valid] = self._reader.word_states(tokens[valid], texts[valid], len(valid))
         return found
+
+
+def _cut(model: nn.Module, count: int, name: str) -> None:
+    """Remove all but the first `count` layers."""
+    layers = layers_of(model)
+    if layers is None or count > len(layers):
+        has = "no list of its layers" if layers is None else f"{len(layers)} layers"
+        raise ConfigError(
+            f"has {has}, and the first {count} are to be read",
+            where=name,
+            remedy="Lower policy.layers (--layers), or leave it out",
+        )
+    del layers[count:]

@@ -526,8 +526,8 @@ def build_models(
         classifier = build_classifier(
             config.model, labels, sentences, vectors, trainable, lengths, words or None
         )
-        pretrained = config.policy.pretrained
-        context = None if pretrained is None else ContextReader(pretrained, words)
+        pretrained, layers = config.policy.pretrained, config.policy.layers
+        context = None if pretrained is None else ContextReader(pretrained, words, layers)
         states = None if context is None else context.size
         size = input_size(config.policy.reads, classifier.embedding.size, states)
         backend = outer_backend(config.model)
@@ -543,10 +543,11 @@ def open_data(config: RunConfig) -> Prepared:
         ConfigError: the encoder of the states cannot be used.
     """
     prepared = open_prepared(config.data)
-    if config.policy.pretrained is None:
+    pretrained = config.policy.pretrained
+    if pretrained is None:
         return prepared
-    digest = open_pretrained(config.policy.pretrained).digest
-    return prepared.with_states(config.policy.pretrained, digest)
+    digest = open_pretrained(pretrained).digest
+    return prepared.with_states(pretrained, digest, config.policy.layers)
 
 
 def build_prepared_models(config: RunConfig, prepared: Prepared) -> Models:

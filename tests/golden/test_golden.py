@@ -81,7 +81,7 @@ def resolved(config: RunConfig) -> dict[str, Any]:
     model.pop("classifier")
     assert policy.pop("pretrained") is None  # nobody read in context
     assert policy.pop("unit") == "word"
-    assert policy.pop("from_run") is None
+    assert policy.pop("from_run") is policy.pop("layers") is None
     del learner["embedding_update"], learner["distillation"]
     model["encoder"] = config.model.encoder.name
     learner["estimator"] = config.estimator.name

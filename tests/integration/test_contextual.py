@@ -14,6 +14,7 @@ import tiny_transformers
 import torch
 from ray_nodes import own_ray
 from tiny_runs import Outcome, stop_and_resume
+from transformers import AutoModel
 from typer.testing import CliRunner
 
 import rss_rl
@@ -27,6 +28,7 @@ from rss_rl.durable import file_sha256
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference.artifact import export_run
 from rss_rl.models.inputs import tensor_batch
+from rss_rl.pretrained.pieces import PieceTable
 from rss_rl.results.score import open_with_data
 from rss_rl.rollouts.snapshot import build_prepared_models, open_data
 from rss_rl.training.run import train
@@ -96,6 +98,41 @@ def test_a_word_is_seen_in_its_text(configured: Callable[..., RunConfig]) -> Non
     valid[0, 2] = False  # a text alone is read as beside longer ones
     alone = models.context.states(tokens[:1, :2], valid[:1, :2])
     torch.testing.assert_close(models.context.states(tokens, valid)[:1, :2], alone)
+
+
+def test_of_the_first_layers(
+    tiny: Callable[..., RunConfig], configured: Callable[..., RunConfig], folder: Path,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """The states of the library's middle layer, stored and in use, and never taken for others."""
+    copy = tmp_path / "data"
+    shutil.copytree(tiny().data, copy)
+    encode(copy, str(folder), layers=1, dtype="float32")
+    with pytest.raises(DataError, match=rf"are of {folder} --layers 1, not of {folder}\."):
+        open_data(configured(data=str(copy)))
+    policy = {"name": "rss", "reads": "contextual", "pretrained": str(folder), "layers": 1}
+    config = configured(data=str(copy), policy=policy)
+    prepared = open_data(config)
+    models, examples = build_prepared_models(config, prepared), prepared.split("dev")
+    batch = tensor_batch(examples.batch(np.arange(4)), _CPU)
+    assert models.context is not None
+    assert batch.states is not None
+    library = AutoModel.from_pretrained(folder).eval()
+    words = prepared.vocabulary.words
+    for row in range(4):
+        tokens, valid = batch.tokens[0][row : row + 1], batch.valid[0][row : row + 1]
+        ids = tokens[0, valid[0]][:3]  # so few that they are read in one window
+        pieces, count = PieceTable(models.context.pretrained.tokenizer, words).of(ids)
+        with torch.no_grad():
+            read = library(torch.tensor([[2, *pieces.tolist(), 3]]), output_hidden_states=True)
+        parts = read.hidden_states[1][0, 1:-1].split(count.tolist())
+        wanted = torch.stack([part.mean(0) for part in parts])
+        found = models.context.states(ids[None], torch.ones(1, 3, dtype=torch.bool))
+        torch.testing.assert_close(found[0], wanted, rtol=1e-4, atol=1e-5)
+        computed = models.context.states(tokens, valid)
+        torch.testing.assert_close(batch.states[0][row : row + 1], computed, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ConfigError, match="2 layers, and the first 3 are to be read"):
+        encode(copy, str(folder), layers=3, force=True)
 
 
 def test_stopped_and_resumed(
