@@ -36,22 +36,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_transformers.save(tmp_path_factory.mktemp("tiny") / "bert")
 
 
-def classifier(folder: Path | str, sentences: int = 1, **options: Any) -> Classifier:
+def classifier(
+    folder: Path | str, sentences: int = 1, *, labels: LabelSpec = LABELS, **options: Any
+) -> Classifier:
     tree = {"name": "transformer", "options": {"pretrained": str(folder), **options}}
     config = ModelConfig.model_validate({"encoder": tree, "hidden": 4, "dropout": 0.0})
     vectors = np.zeros((len(WORDS), 3), np.float32)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return build_classifier(config, LABELS, sentences, vectors, len(WORDS), words=WORDS).eval()
-
-
-def passage_classifier(folder: Path) -> Classifier:
-    tree = {"name": "transformer", "options": {"pretrained": str(folder)}}
-    config = ModelConfig.model_validate({"encoder": tree, "hidden": 4, "dropout": 0.0})
-    vectors, labels = np.zeros((len(WORDS), 3), np.float32), LabelSpec("sentence")
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return build_classifier(config, labels, 2, vectors, len(WORDS), words=WORDS).eval()
+        return build_classifier(config, labels, sentences, vectors, len(WORDS), words=WORDS).eval()
 
 
 def encoder(folder: Path, **options: Any) -> TransformerEncoder:
@@ -463,7 +456,7 @@ def test_more_layers_than_there_are_cannot_learn(folder: Path) -> None:
 
 def test_it_reads_the_sentences_of_a_passage_and_the_question(folder: Path) -> None:
     """Of each the selected words: others change no bit, and each selected one counts."""
-    model = passage_classifier(folder)
+    model = classifier(folder, 2, labels=LabelSpec("sentence"))
     passage, question = [4, 5, 2, 9, 6, 3, 7], [6, 2, 8, 3]
     marks = torch.tensor([[0, 0, 0, 1, 1, 1, 1]])
     kept = [torch.tensor([[1, 0, 1, 0, 1, 1, 0]]).bool(), torch.tensor([[1, 0, 0, 1]]).bool()]
