@@ -561,21 +561,23 @@ def _sentences(valid: Tensor, starts: Tensor, rows: int) -> tuple[ctypes.c_void_
 def selector_rows(
     tokens: Tensor, valid: Tensor, starts: Tensor, rows: Tensor, means: Tensor
 ) -> None:
-    """Rows [x, x * mean] of the real tokens, [T, 2 E], and their sentences' means, [B, E].
+    """Rows of the real tokens, x [T, E] or [x, x * mean] [T, 2 E], and their sentences' means.
 
     Args:
-        tokens: x [B, N, E]. valid: bool [B, N]. starts: int64 [B + 1].
+        tokens: x [B, N, E]. valid: bool [B, N]. starts: int64 [B + 1]. means: [B, E].
     """
     kind, lower = _kinds(tokens, rows)
     sentences, width, features = tokens.shape
     marks, first = _sentences(valid, starts, len(rows))
     words = address(tokens, kind, (*valid.shape, features))
     sizes = sentences, width, features, 0, 0, threads_for(2 * tokens.numel())
+    pairs = int(rows.shape[1] != features)
     run_kernel(
         _name("selector_rows", lower),
         kind,
         _Selectors(words, marks, first, *sizes),
-        address(rows, lower, (len(rows), 2 * features)),
+        pairs,
+        address(rows, lower, (len(rows), (1 + pairs) * features)),
         address(means, kind, (sentences, features)),
     )
 

@@ -72,6 +72,10 @@ def selector_logits(
     return _Logits.apply(tokens, valid, starts, int(starts[-1]), activation, *given)  # type: ignore[no-any-return, no-untyped-call]
 
 
+_LONG = 64
+"""Mean length of sentences from which weights for each of them pay: of 32 they cost as much."""
+
+
 def _factors(hidden: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Weights of the rows [x, x * mean], [R D, 2 E], and of the means, [R D, E]."""
     features = hidden[0].shape[1] // 3
@@ -83,6 +87,37 @@ def _factors(hidden: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tens
         of_rows[number].copy_(parts[:, ::2])
         of_means[number].copy_(parts[:, 1])
     return of_rows.flatten(0, 1).flatten(1), of_means.flatten(0, 1)
+
+
+def _product(rows: Tensor, means: Tensor, weights: Tensor, sizes: list[int] | None) -> Tensor:
+    """Product [T, R D] of [x, x * mean] and the weights [R D, 2 E].
+
+    Args:
+        rows: [x, x * mean] [T, 2 E], or x [T, E] of sentences with `sizes` tokens.
+    """
+    if sizes is None:
+        return matmul(rows, weights.T)
+    of_token, of_product = weights.chunk(2, 1)
+    found = rows.new_empty(len(rows), len(weights))
+    parts = zip(torch.split(rows, sizes), means, torch.split(found, sizes), strict=True)
+    for part, mean, out in parts:
+        torch.mm(part, (of_token + of_product * mean).T, out=out)
+    return found
+
+
+def _product_gradient(
+    flow: Tensor, rows: Tensor, means: Tensor, sizes: list[int] | None
+) -> tuple[Tensor, Tensor]:
+    """Gradients [R D, E] of both halves of the weights of `_product`, from its own [T, R D]."""
+    if sizes is None:
+        return weight_gradient(flow, rows, flow.dtype).chunk(2, 1)  # type: ignore[return-value]
+    by_token, by_product = flow.new_zeros(2, flow.shape[1], rows.shape[1])
+    parts = zip(torch.split(flow, sizes), torch.split(rows, sizes), means, strict=True)
+    for moved, part, mean in parts:
+        gradient = matmul(moved.T, part)
+        by_token += gradient
+        by_product.addcmul_(gradient, mean)
+    return by_token, by_product
 
 
 class _Logits(torch.autograd.Function):
@@ -101,13 +136,17 @@ class _Logits(torch.autograd.Function):
         hidden, biases, last, last_biases = (given[k::4] for k in range(4))
         tokens, valid, lower = tokens.contiguous(), valid.contiguous(), product_type(tokens)
         features = tokens.shape[-1]
-        rows = empty_rows(count, 2 * features, lower)
+        # W [x; x * mean] = (W_x + W_p * mean) x: half the product, with weights for each sentence.
+        # Not in bfloat16, whose products have a kernel for each number of rows.
+        by_sentence = lower == tokens.dtype and count >= _LONG * len(tokens)
+        rows = empty_rows(count, features if by_sentence else 2 * features, lower)
         means = tokens.new_empty(len(tokens), features)
         operators.selector_rows(tokens, valid, starts, rows, means)
         of_rows, of_means = _factors(hidden, lower)
         mean_rows = empty_rows(len(means), features, lower).copy_(means)
+        ctx.sizes = starts.diff().tolist() if by_sentence else None
         made = (
-            *(matmul(rows, of_rows.T), matmul(mean_rows, of_means.T)),
+            *(_product(rows, means, of_rows, ctx.sizes), matmul(mean_rows, of_means.T)),
             *(torch.cat(biases), torch.cat(last, 1), torch.cat(last_biases)),
         )
         logits = tokens.new_empty(len(tokens), len(hidden), tokens.shape[1])
@@ -120,7 +159,7 @@ class _Logits(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         valid, starts, rows, mean_rows, *made = ctx.saved_tensors
-        dtype, (sentences, features) = gradient.dtype, mean_rows.shape
+        dtype, sentences = gradient.dtype, len(mean_rows)
         selectors, columns = made[-1].numel(), made[0].shape[1]
         flow = empty_rows(len(rows), columns, rows.dtype)
         sums = gradient.new_empty(2, sentences, columns)  # gradients of the means' term and of w
@@ -130,9 +169,9 @@ class _Logits(torch.autograd.Function):
         by_hidden: Sequence[Tensor | None] = (None,) * selectors
         if any(ctx.needs_input_grad[5::4]):
             mean_flow = empty_rows(sentences, columns, rows.dtype).copy_(sums[0])
-            by_rows = weight_gradient(flow, rows, dtype).view(columns, 2, features)
             by_means = weight_gradient(mean_flow, mean_rows, dtype)
-            parts = by_rows[:, 0], by_means, by_rows[:, 1]
+            by_token, by_product = _product_gradient(flow, rows, mean_rows, ctx.sizes)
+            parts = by_token.to(dtype), by_means, by_product.to(dtype)
             by_hidden = torch.stack(parts, 1).flatten(1).chunk(selectors)
         by_bias, by_last = sums.sum(1)
         found = zip(

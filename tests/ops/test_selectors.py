@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -15,6 +17,15 @@ from rss_rl.ops.matmul import matmul
 from rss_rl.ops.selectors import Selector, has_selectors, selector_logits
 
 pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))
+
+
+@pytest.fixture(scope="module", autouse=True, params=[64, 0], ids=["pairs", "by sentence"])
+def long(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Sentences here are short: by pairs [x, x * mean], and by weights for each sentence."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "_LONG", request.param)
+        yield
+
 
 Sizes = tuple[int, int, int, int, int]
 """B, N, E, R, D."""
@@ -210,6 +221,26 @@ def test_what_does_not_fit(wrong: str) -> None:
         tokens.requires_grad_()
     with pytest.raises(ValueError, match="do not fit"):
         selector_logits(tokens, valid, selectors, "elu")
+
+
+def test_long_sentences_have_weights_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LONG", 64)
+    tokens, valid, selectors = drawn((4, 200, 16, 2, 8), dtype=torch.float32)
+    rows: list[int] = []
+    kernel = module.operators.selector_rows
+
+    def seen(*given: Tensor) -> None:
+        rows.append(given[3].shape[1])
+        kernel(*given)
+
+    monkeypatch.setattr(module.operators, "selector_rows", seen)
+    found = selector_logits(tokens, valid, selectors, "elu")
+    expected = by_formula(tokens, valid, selectors, "elu")
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    selector_logits(tokens[:, :20], valid[:, :20], selectors, "elu")
+    with torch.autocast("cpu", torch.bfloat16):
+        selector_logits(tokens, valid, selectors, "elu")
+    assert rows == [16, 32, 32]
 
 
 def test_where_there_are_kernels() -> None:

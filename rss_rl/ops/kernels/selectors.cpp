@@ -34,11 +34,11 @@ void each_token(const Selectors<T>& given, std::int64_t sentence, const Token& t
   }
 }
 
-// Rows [x, x * pool], [T, 2 E], and their sentences' means, [B, E].
-template <typename T, typename P>
-int pairs(const Selectors<T>& given, P* rows, T* pool) {
+// Rows x [T, E], or [x, x * pool] [T, 2 E], and their sentences' means, [B, E].
+template <typename T, typename P, bool kPairs>
+int rows_as(const Selectors<T>& given, P* rows, T* pool) {
   using Vector = typename Lanes<T>::Vector;
-  const std::int64_t features = given.features;
+  const std::int64_t features = given.features, columns = (kPairs ? 2 : 1) * features;
   return each_sentence(given, [&](std::int64_t b) {
     const T* words = given.tokens + b * given.width * features;
     const std::int64_t count = given.starts[b + 1] - given.starts[b];
@@ -53,11 +53,16 @@ int pairs(const Selectors<T>& given, P* rows, T* pool) {
       store_some(pool + b * features + i, left, mean);
       each_token(given, b, [&](std::int64_t row, std::int64_t n) {
         const Vector word = load_some(words + n * features + i, left);
-        store_some(rows + row * 2 * features + i, left, word);
-        store_some(rows + (row * 2 + 1) * features + i, left, word * mean);
+        store_some(rows + row * columns + i, left, word);
+        if constexpr (kPairs) store_some(rows + row * columns + features + i, left, word * mean);
       });
     }
   });
+}
+
+template <typename T, typename P>
+int make_rows(const Selectors<T>& given, bool pairs, P* rows, T* pool) {
+  return pairs ? rows_as<T, P, true>(given, rows, pool) : rows_as<T, P, false>(given, rows, pool);
 }
 
 // Inputs of the logits: products of the rows [T, R D] and of the means [B, R D], b [R D], w [R D] and c [R].
@@ -151,8 +156,9 @@ int logits_back(const Selectors<T>& given, const Products<T, P>& made, std::int6
 extern "C" {
 
 #define RSS_EXPORT(KIND, T, P)                                                                  \
-  int rss_selector_rows_##KIND(const Selectors<T>* given, P* rows, T* pool) {                   \
-    return pairs(*given, rows, pool);                                                           \
+  int rss_selector_rows_##KIND(const Selectors<T>* given, std::int64_t pairs, P* rows,          \
+                               T* pool) {                                                       \
+    return make_rows(*given, pairs != 0, rows, pool);                                           \
   }                                                                                             \
   int rss_selector_logits_##KIND(const Selectors<T>* given, const Products<T, P>* made,         \
                                  std::int64_t activation, T* out) {                             \
