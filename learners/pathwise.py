@@ -24,6 +24,7 @@ from rss_rl.ops.relaxed import expected_cost
 from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.inputs import policy_inputs
 from rss_rl.policies.protocol import RelaxedPolicy
+from rss_rl.policies.shared import remembering
 from rss_rl.types import DEPENDENT, HEAD
 
 _CERTAIN = 1e-6
@@ -248,8 +249,9 @@ class PathwiseLearner:
     def draw(self, batch: TensorBatch, uniforms: Sequence[Tensor]) -> list[Tensor]:
         """The first of the K gates, for training the classifier: S x [B, 2, N_s]."""
         policy = cast(RelaxedPolicy, self._policy)
-        parts = zip(self._inputs(batch), batch.valid, uniforms, strict=True)
-        return [policy.gates(inputs, valid, drawn[:1])[0] for inputs, valid, drawn in parts]
+        with products_in(self._autocast, batch.labels.device):
+            parts = zip(self._inputs(batch), batch.valid, uniforms, strict=True)
+            return [policy.gates(inputs, valid, drawn[:1])[0] for inputs, valid, drawn in parts]
 
     def _inputs(self, batch: TensorBatch) -> list[Tensor]:
         embedding = self._classifier.embedding
@@ -296,7 +298,7 @@ class PathwiseLearner:
             LearnerError: another learner of the group died or hung.
         """
         with self._group.guard():
-            with products_in(self._autocast, batch.labels.device):
+            with remembering(), products_in(self._autocast, batch.labels.device):
                 loss, entropy, sums = self._objective(self._inputs(batch), batch, uniforms, charged)
             totals = self._group.sum(sums).tolist()
             examples = totals[-1]

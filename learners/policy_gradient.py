@@ -27,6 +27,7 @@ from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.estimators.protocol import BitEstimator, LogProbEstimator
 from rss_rl.policies.inputs import policy_inputs
 from rss_rl.policies.protocol import FactorisedPolicy, StochasticPolicy
+from rss_rl.policies.shared import remembering
 
 
 class RewardBatch(NamedTuple):
@@ -227,7 +228,7 @@ class PolicyGradientLearner:
                 remedy="Use an estimator that learns through gates, if the policy has gates",
             )
         self._policy, self._embedding, self._reads = policy, embedding, reads
-        self._config = config
+        self._config, self._autocast = config, autocast
         self._group = group
         self._estimator = estimator
         self._objective = group.share(_Objective(policy, autocast, estimator))
@@ -254,16 +255,9 @@ class PolicyGradientLearner:
         """
         with self._group.guard():
             advantage = self._advantages(reward_batch)  # [K, B, S]
-            with torch.no_grad():
-                embedded = policy_inputs(
-                    self._policy,
-                    self._embedding,
-                    batch.tokens,
-                    batch.valid,
-                    self._reads,
-                    batch.states,
-                )  # S x [B, N_s, E]
-            loss, entropy, ratios = self._objective(embedded, batch, reward_batch, advantage)
+            with remembering():
+                embedded = self._inputs(batch)
+                loss, entropy, ratios = self._objective(embedded, batch, reward_batch, advantage)
             samples, examples, sentences = reward_batch.rewards.shape
             spread = advantage.double()
             sums = torch.stack([
@@ -287,6 +281,13 @@ class PolicyGradientLearner:
         return PolicyStats(
             total_loss / selections, norm, total_entropy / bits, variance**0.5, ratio_stats
         )
+
+    @torch.no_grad()
+    def _inputs(self, batch: TensorBatch) -> list[Tensor]:
+        """S x [B, N_s, E]."""
+        given = batch.tokens, batch.valid, self._reads, batch.states
+        with products_in(self._autocast, batch.labels.device):
+            return policy_inputs(self._policy, self._embedding, *given)
 
     def apply(self) -> None:
         """Apply the gradients; until then neither a parameter nor the average has changed."""

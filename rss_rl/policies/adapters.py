@@ -23,6 +23,7 @@ from rss_rl.policies.protocol import (
     bits_per_token,
     reads_tokens,
 )
+from rss_rl.policies.shared import once
 
 _Rule = Callable[[Tensor, Tensor], Tensor]
 
@@ -111,6 +112,9 @@ class LogitsPolicy(_Adapter, IndependentBits):
 
     def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `FactorisedPolicy`."""
+        return once(self, self._logits, embedded, valid, key=self.training)
+
+    def _logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
         logits: Tensor = self.inner.logits(embedded, valid)  # type: ignore[operator]
         return logits.where(valid[:, None], 0.0)
 

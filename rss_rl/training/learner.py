@@ -29,6 +29,7 @@ from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.policies.estimators.build import build_estimator
 from rss_rl.policies.estimators.protocol import BitEstimator, GateEstimator, LogProbEstimator
 from rss_rl.policies.protocol import bits_per_token
+from rss_rl.policies.shared import remembering
 from rss_rl.rollouts.checkpoint_weights import load_weights, select_prefix
 from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.reward import build_reward
@@ -175,6 +176,15 @@ class LocalLearner:
 
         Classifier and policy step when both have learnt: until then nothing has changed.
         """
+        with remembering():
+            scalars, steps = self._gradients(task)
+        self.before_steps()
+        for step in steps:
+            step()
+        return scalars
+
+    def _gradients(self, task: LearnTask) -> tuple[dict[str, float], list[Callable[[], None]]]:
+        """Metrics, and the steps that apply the gradients."""
         steps: list[Callable[[], None]] = []
         mine = shard(np.arange(len(task.rows)), self._group.rank, self._group.size)
         rows = task.rows[mine]
@@ -185,9 +195,6 @@ class LocalLearner:
         steered = task.turn.policy and task.charge is not None
         apart = len(rows) < len(task.rows) and (steered or task.rollout is not None)
         whole = self.examples.batch(task.rows) if apart else batch
-        if steered and task.charge is not None:
-            target = task.charge.target
-            scalars |= reached_share(self.models, self.config, whole, self.device, target)
         if task.rollout is not None:
             part = task.rollout.of(mine, [tokens.shape[1] for tokens in batch.tokens])
             selections = to_tensors(part.selections, self.device)
@@ -198,14 +205,17 @@ class LocalLearner:
             scalars |= _shares(task.rollout, whole)
         first = None if selections is None else [s[0] for s in selections]
         if task.turn.sampled and self._pathwise is not None:
-            # Drawn before the policy's step: policy and classifier share one objective.
             uniforms = self._uniforms(task.number, batch)
-            first = self._pathwise.draw(tensors, uniforms)
             if task.turn.policy:
                 charged = None if task.charge is None else task.charge.costs
                 stats = self._pathwise.learn(tensors, uniforms, number=task.number, charged=charged)
                 scalars |= pathwise_scalars(stats)
                 steps.append(self._step_policy)
+            # By the same policy, before its step: policy and classifier share one objective.
+            first = self._pathwise.draw(tensors, uniforms)
+        if steered and task.charge is not None:
+            seen = tensor_batch(whole, self.device) if apart else tensors
+            scalars |= reached_share(self.models, self.config, seen, task.charge.target)
         if task.turn.supervised:
             if task.turn.random_share:
                 drawn = random_selections(
@@ -218,10 +228,7 @@ class LocalLearner:
                 first = mix_selections(first, drawn, self.device)
             scalars |= self._learn_classifier(task.number, rows, tensors, first)
             steps.append(partial(self._step_classifier, task.number))
-        self.before_steps()
-        for step in steps:
-            step()
-        return scalars
+        return scalars, steps
 
     def _step_policy(self) -> None:
         learner = self._policy or self._pathwise

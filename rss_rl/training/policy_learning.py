@@ -15,7 +15,7 @@ from rss_rl.learners.group import Group
 from rss_rl.learners.pathwise import PathwiseStats
 from rss_rl.learners.policy_gradient import PolicyGradientLearner, PolicyStats
 from rss_rl.learners.share_control import share_margin
-from rss_rl.models.inputs import tensor_batch
+from rss_rl.models.inputs import TensorBatch
 from rss_rl.policies.adapters import CertainPolicy
 from rss_rl.policies.decide import decide
 from rss_rl.policies.estimators.build import drawn_roles
@@ -23,7 +23,6 @@ from rss_rl.policies.estimators.protocol import BitEstimator, LogProbEstimator
 from rss_rl.policies.protocol import SteeredPolicy
 from rss_rl.reward_models.likelihood import COMPLEMENT
 from rss_rl.rollouts.snapshot import Models, autocast
-from rss_rl.types import Batch
 
 _WORDS_TRIED = 64
 _NEAR_HALF = 0.01
@@ -157,7 +156,7 @@ def _steerable_chances(models: Models, inputs: Tensor, valid: Tensor) -> Tensor:
 
 
 def reached_share(
-    models: Models, config: RunConfig, batch: Batch, device: torch.device, target: float
+    models: Models, config: RunConfig, batch: TensorBatch, target: float
 ) -> dict[str, float]:
     """Share and margins of a batch's thresholded selections, by metric tag.
 
@@ -170,15 +169,16 @@ def reached_share(
     Raises:
         ConfigError: the policy does not keep tokens with probability over one half.
     """
-    tensors = tensor_batch(batch, device)
+    precise = autocast(batch.labels.device, config.learner.precision)
     # As in the evaluation, so that both keep the same tokens.
-    with models.evaluating(), torch.no_grad(), autocast(device, config.learner.precision):
-        inputs = models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
+    with models.evaluating(), torch.no_grad(), precise:
+        inputs = models.policy_inputs(batch.tokens, batch.valid, batch.states)
         chances = [
             _steerable_chances(models, vectors, valid)
-            for vectors, valid in zip(inputs, tensors.valid, strict=True)
+            for vectors, valid in zip(inputs, batch.valid, strict=True)
         ]
-    reached = share_margin([c.float().cpu().numpy() for c in chances], batch.valid, target)
+    valid = [mask.cpu().numpy() for mask in batch.valid]
+    reached = share_margin([c.float().cpu().numpy() for c in chances], valid, target)
     heads, dependents = reached.margins
     return {
         "selection/thresholded_kept": reached.kept,

@@ -72,7 +72,7 @@ class TestOnOneMachine:
     def test_killed_at_work(
         self, how_many: int, tiny: Callable[..., RunConfig], tmp_path: Path
     ) -> None:
-        # The phase's last jobs are given after update 12: later, all of them may have been collected.
+        # Later, all jobs of the phase may have been given and collected.
         harm = {11: lambda roles: kill_samplers(samplers_of(roles), how_many)}
         events = train_harmed(tiny(sampler=ASYNCHRONOUS), tmp_path / "run", harm)
         reports = reports_of(events)

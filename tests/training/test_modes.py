@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from rss_rl.components import EVERYTHING, Component
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
+from rss_rl.models.inputs import tensor_batch
 from rss_rl.rollouts.backend import LocalBackend
 from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.rollouts.sampler import Sampler
@@ -90,9 +91,9 @@ def test_what_is_shown_and_steered_is_without_dropout(
     first, second = (make_showcase(models, tiny.split("dev"), CPU) for _ in range(2))
     assert np.array_equal(first.heads, second.heads)
     batch = tiny.split("train").batch(np.arange(6))
-    assert reached_share(models, config, batch, CPU, 0.3) == reached_share(
-        models, config, batch, CPU, 0.3
-    )
+    tensors = tensor_batch(batch, CPU)
+    reached, again = (reached_share(models, config, tensors, 0.3) for _ in range(2))
+    assert reached == again
     assert not any(modes_of(models))
 
 

@@ -14,11 +14,14 @@ from rss_rl.components import EVERYTHING, Component, Options
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
+from rss_rl.models.inputs import tensor_batch
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.rss import RSSOptions, RSSPolicy
 from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.training.policy_learning import check_learns, reached_share
 from rss_rl.training.run import train
+
+CPU = torch.device("cpu")
 
 
 class LeastOptions(Options):
@@ -72,12 +75,12 @@ def test_a_rule_that_differs_later_is_refused_then(tiny_config: RunConfig, tiny:
             torch.nn.init.constant_(module.score.bias, level)
         if refused:
             with pytest.raises(ConfigError, match="another rule"):
-                reached_share(models, config, batch, torch.device("cpu"), 0.3)
+                reached_share(models, config, tensor_batch(batch, CPU), 0.3)
             with pytest.raises(ConfigError, match="another rule"):
                 check_learns(models, config)
             continue
         check_learns(models, config)
-        kept = reached_share(models, config, batch, torch.device("cpu"), 0.3)
+        kept = reached_share(models, config, tensor_batch(batch, CPU), 0.3)
         assert kept["selection/thresholded_kept"] == pytest.approx(float(level > 0))
 
 
@@ -111,5 +114,5 @@ def test_built_in_policies_keep_the_rule(
                 parameter.mul_(5)
     check_learns(models, config)
     batch = tiny.split("train").batch(torch.arange(40).numpy())
-    reached = reached_share(models, config, batch, torch.device("cpu"), 0.3)
+    reached = reached_share(models, config, tensor_batch(batch, CPU), 0.3)
     assert 0 < reached["selection/thresholded_kept"] < 1
