@@ -19,6 +19,9 @@ ROLES = 2
 HEAD, DEPENDENT = 0, 1
 """Index of the head and of the dependent bits on the role axis of a selection."""
 
+Window = Literal["text", "sentence"]
+"""What a pretrained encoder reads at once for a policy."""
+
 
 @dataclass(frozen=True)
 class LabelSpec:

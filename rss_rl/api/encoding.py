@@ -16,7 +16,7 @@ from rss_rl.data.store import Prepared, Split
 from rss_rl.errors import DataError
 from rss_rl.pretrained.context import ContextReader
 from rss_rl.rollouts.device import find_device
-from rss_rl.types import Array
+from rss_rl.types import Array, Window
 
 _BATCH_TOKENS = 1 << 13
 _AHEAD = 256
@@ -28,13 +28,14 @@ def encode(
     pretrained: str,
     *,
     layers: int | None = None,
+    window: Window = "text",
     dtype: str = "float16",
     device: str = "cpu",
     force: bool = False,
     sized: Callable[[int], None] = lambda _: None,
     progress: Progress = lambda *_: None,
 ) -> StatesInfo:
-    """Store a pretrained encoder's state of each token, in its whole text, with prepared data.
+    """Store a pretrained encoder's state of each token, in its context, with prepared data.
 
     An interrupted call resumes where it stopped.
 
@@ -42,6 +43,7 @@ def encode(
         data: a directory that `prepare` wrote.
         pretrained: folder of a transformer with its tokenizer, or its name on the hub.
         layers: of the transformer that are computed, from the first; None = all.
+        window: what it reads at once: a `text`, up to its maximum length, or a `sentence`.
         dtype: `float16` or `float32`.
         device: that computes: cpu, cuda, cuda:1, ...
         force: replace states of another encoder or of other data.
@@ -64,11 +66,12 @@ def encode(
         )
     prepared = Prepared(files)
     splits = prepared.manifest.splits
-    reader = ContextReader(pretrained, prepared.vocabulary.words, layers)
+    reader = ContextReader(pretrained, prepared.vocabulary.words, layers, window)
     info = StatesInfo.model_validate({
         "encoder": pretrained,
         "digest": reader.pretrained.digest,
         "layers": layers,
+        "window": None if window == "text" else window,
         "manifest": manifest_digest(files),
         "size": reader.size,
         "dtype": dtype,

@@ -163,6 +163,7 @@ def fit(
                 folder,
                 encoder,
                 layers=policy.layers,
+                window=policy.window,
                 progress=lambda _, done, end: progress(done, end),
             )
     return train(

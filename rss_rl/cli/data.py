@@ -75,6 +75,13 @@ class StateType(StrEnum):
     float32 = "float32"
 
 
+class StateWindow(StrEnum):
+    """What an encoder reads at once."""
+
+    text = "text"
+    sentence = "sentence"
+
+
 class TooLong(StrEnum):
     """What to do with rows whose text is too long."""
 
@@ -223,6 +230,9 @@ def encode(
         int | None,
         option("--layers N", "Compute the first N layers alone: policy.layers=N.", min=1),
     ] = None,
+    window: Annotated[
+        StateWindow, option("--window", "What it reads at once: policy.window.")
+    ] = StateWindow.text,
     dtype: Annotated[
         StateType, option("--dtype", "Type of the numbers that are written.")
     ] = StateType.float16,
@@ -230,7 +240,7 @@ def encode(
     force: Annotated[bool, option("--force", "Replace states of another encoder.")] = False,
     json_: options.Json = False,
 ) -> None:
-    """Store a pretrained encoder's state of each word, in its whole text, with prepared data.
+    """Store a pretrained encoder's state of each word, in its context, with prepared data.
 
     A policy with policy.reads=contextual reads these states. If the command is stopped, repeat it
     to resume.
@@ -248,6 +258,7 @@ def encode(
             data,
             pretrained,
             layers=layers,
+            window=window.value,
             dtype=dtype.value,
             device=device,
             force=force,
@@ -297,7 +308,8 @@ def _print_summary(
         say(console, line)
     _print_vectors(console, prepared)
     if (states := prepared.states()) is not None:
-        say(console, f"states of {states.named}: {states.size} numbers per token, {states.dtype}")
+        numbers = f"{states.size} numbers per token, {states.dtype}"
+        say(console, f"states of {states.encoding}: {numbers}")
     for row in range(min(examples, len(prepared.split("train")))):
         say(console, example_line(prepared.split("train"), row))
     if seconds is not None:

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from rss_rl.components import DEFAULTS, Folder, Kind, default_estimator
 from rss_rl.config.choice import Choice, Section
 from rss_rl.config.workers import EstimatorConfig, LearnerConfig, SamplerConfig
+from rss_rl.types import Window
 
 
 class EncoderChoice(Choice):
@@ -96,6 +97,12 @@ class PolicyConfig(Choice):
         description="Layers of `pretrained` that are read, from the first; null: all. States of"
         " middle layers say more of single words.",
     )
+    window: Window = Field(
+        default="text",
+        description="What `pretrained` reads at once: text, up to its maximum length, or each"
+        " sentence by itself, as an encoder knows them that was fine-tuned on sentences. One ends"
+        " with '.', '!' or '?'.",
+    )
     from_run: str | None = Field(
         default=None,
         description="Directory of a run with the same policy on the same data. The run begins with"
@@ -139,6 +146,8 @@ class PolicyConfig(Choice):
             )
         if self.layers is not None and self.pretrained is None:
             raise ValueError("layers are those of policy.pretrained, which is not set")
+        if self.window != "text" and self.pretrained is None:
+            raise ValueError("window is that of policy.pretrained, which is not set")
         return self
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ from rss_rl.data.manifest import MANIFEST_FILE
 from rss_rl.data.shard_file import read_blocks
 from rss_rl.durable import disk_errors, file_lock, file_sha256, replacing
 from rss_rl.errors import DataError
-from rss_rl.types import Array
+from rss_rl.types import Array, Window
 
 STATES_FILE = "states.json"
 _FILE_BYTES = 1 << 26
@@ -44,14 +44,29 @@ class _File(Options):
     sha256: str
 
 
-def _named(encoder: str, layers: int | None) -> str:
-    return encoder if layers is None else f"{encoder} --layers {layers}"
+class Encoding(NamedTuple):
+    """How states are computed.
+
+    encoder  as it was named. digest: of its files
+    layers   of it that are computed, from the first; None = all
+    window   what it reads at once
+    """
+
+    encoder: str
+    digest: str
+    layers: int | None = None
+    window: Window = "text"
+
+    def __str__(self) -> str:
+        """As the command line names it."""
+        layers = "" if self.layers is None else f" --layers {self.layers}"
+        return self.encoder + layers + ("" if self.window == "text" else f" --window {self.window}")
 
 
 class StatesInfo(Options):
     """Contents of states.json.
 
-    encoder        as it was named; digest: of its files; layers: that were computed, None = all
+    encoder, digest, layers, window  see `Encoding`; without a window it is the text
     manifest       SHA-256 of the data's manifest
     size           H
     splits         the files of each split, in row order
@@ -61,15 +76,16 @@ class StatesInfo(Options):
     encoder: str
     digest: str
     layers: int | None = None
+    window: Literal["sentence"] | None = None
     manifest: str
     size: int = Field(ge=1)
     dtype: DType = "float16"
     splits: dict[str, tuple[_File, ...]] = Field(default_factory=dict)
 
     @property
-    def named(self) -> str:
-        """The encoder as the command line names it."""
-        return _named(self.encoder, self.layers)
+    def encoding(self) -> Encoding:
+        """How they were computed."""
+        return Encoding(self.encoder, self.digest, self.layers, self.window or "text")
 
     def files(self) -> Iterator[_File]:
         """The files of all splits."""
@@ -107,19 +123,16 @@ def manifest_digest(files: Files) -> str:
     return file_sha256(files.folder / MANIFEST_FILE)
 
 
-def open_states(
-    files: Files, encoder: str, digest: str, layers: int | None, rows: dict[str, int]
-) -> StatesInfo:
+def open_states(files: Files, asked: Encoding, rows: dict[str, int]) -> StatesInfo:
     """The states of prepared data by the encoder whose states a policy reads.
 
     Args:
-        encoder, digest, layers: of the requested encoder, see `StatesInfo`.
+        asked: how the policy wants them to be computed.
         rows: of each split.
 
     Raises:
         DataError: there are none, they are incomplete, or of another encoder or other data.
     """
-    asked = _named(encoder, layers)
     remedy = f"Run `rss-rl data encode {files.location} --pretrained {asked}`"
     where = files.location
     if not isinstance(files, LocalFiles):
@@ -135,8 +148,8 @@ def open_states(
     if info.manifest != manifest_digest(files):
         what = "the states of the tokens are of other data"
         raise DataError(what, where=where, remedy=f"{remedy} --force")
-    if (info.digest, info.layers) != (digest, layers):
-        what = f"the states of the tokens are of {info.named}, not of {asked}"
+    if info.encoding[1:] != asked[1:]:
+        what = f"the states of the tokens are of {info.encoding}, not of {asked}"
         raise DataError(what, where=where, remedy=f"{remedy} --force, or name that encoder")
     for split, count in rows.items():
         if (done := info.rows(split)) != count:
@@ -177,7 +190,7 @@ class StatesWriter:
         found = None if force else read_info(folder)
         if found is not None and not found.is_of(info):
             raise DataError(
-                f"already has states of {found.named} ({found.dtype}) or of other data",
+                f"already has states of {found.encoding} ({found.dtype}) or of other data",
                 where=str(folder),
                 remedy="Replace them with --force",
             )

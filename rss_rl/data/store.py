@@ -21,11 +21,11 @@ from rss_rl.data.batch_order import WINDOW_SHARDS
 from rss_rl.data.locations import Files, check_sum, open_files, refused
 from rss_rl.data.manifest import Manifest, VectorInfo, VocabularyInfo
 from rss_rl.data.shard import Shard, StoredRow
-from rss_rl.data.states import StatesInfo, StatesReader, open_states, read_info
+from rss_rl.data.states import Encoding, StatesInfo, StatesReader, open_states, read_info
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.data.vocabulary import PAD, Vocabulary
 from rss_rl.errors import DataError, nearest
-from rss_rl.types import Array, Batch, LabelSpec
+from rss_rl.types import Array, Batch, LabelSpec, Window
 
 OPEN_SHARDS = 2 * WINDOW_SHARDS
 """Shards of a split that stay mapped: two windows of `rss_rl.data.batch_order`."""
@@ -212,14 +212,17 @@ class Prepared:
         self._files, self._states = files, states
         self.manifest = files.manifest()
 
-    def with_states(self, encoder: str, digest: str, layers: int | None = None) -> Prepared:
+    def with_states(
+        self, encoder: str, digest: str, layers: int | None = None, window: Window = "text"
+    ) -> Prepared:
         """The same dataset with an encoder's states of its tokens.
 
         Raises:
             DataError: see `open_states`.
         """
         rows = {name: split.rows for name, split in self.manifest.splits.items()}
-        return Prepared(self._files, open_states(self._files, encoder, digest, layers, rows))
+        asked = Encoding(encoder, digest, layers, window)
+        return Prepared(self._files, open_states(self._files, asked, rows))
 
     def states(self) -> StatesInfo | None:
         """The states that are stored beside the data; see `rss_rl.data.states`.
@@ -233,7 +236,7 @@ class Prepared:
         """SHA-256 that identifies the states of batches; None where they have none."""
         if self._states is None:
             return None
-        content = self._states.model_dump_json(exclude_none=True)  # as before there were layers
+        content = self._states.model_dump_json(exclude_none=True)  # as before layers and windows
         return hashlib.sha256(content.encode()).hexdigest()
 
     @property

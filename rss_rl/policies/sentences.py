@@ -5,8 +5,7 @@ sentences as it would select tokens. All tokens of a sentence get its bit, so lo
 gradient are those of the inner policy, and a selection that splits a sentence has probability 0.
 The log-prob of a sentence is at its first token.
 
-A sentence ends at the last of consecutive tokens that consist only of '.', '!' and '?', whatever
-the tokenizer.
+Sentences end as in `rss_rl.ops.sentence_ends`, whatever the tokenizer.
 
 Legend: K samples, B texts, N tokens, U sentences of the longest text, E input features of a token,
 R = 1 or 2 bits that are drawn for a sentence.
@@ -21,10 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from rss_rl.errors import ConfigError
+from rss_rl.ops.sentence_ends import sentence_ends, stop_ids
 from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.protocol import Evaluated, RelaxedPolicy, Sampled, bits_per_token
-
-_STOPS = frozenset(".!?")
 
 
 class _Sentences(NamedTuple):
@@ -90,15 +88,12 @@ class SentencePolicy(nn.Module):
             )
         self.inner = inner
         self.bits_per_token = bits_per_token(inner)
-        ids = [number for number, word in enumerate(words) if word and set(word) <= _STOPS]
         # Derived from the vocabulary: a checkpoint need not store it.
-        self.register_buffer("stops", torch.tensor(ids, dtype=torch.int64), persistent=False)
+        self.register_buffer("stops", stop_ids(words), persistent=False)
 
     def ends(self, tokens: Tensor) -> Tensor:
         """Whether a sentence ends with a token of int64 [B, N], bool [B, N]."""
-        stops = torch.isin(tokens, self.stops)
-        more = torch.cat([stops[:, 1:], torch.zeros_like(stops[:, :1])], 1)
-        return stops & ~more
+        return sentence_ends(tokens, self.stops)
 
     def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
         """See `StochasticPolicy`; a sentence uses the uniform number of its first token."""

@@ -12,8 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from rss_rl.errors import ConfigError
+from rss_rl.ops.sentence_ends import sentence_ends, stop_ids
 from rss_rl.pretrained.folder import Pretrained, open_pretrained
 from rss_rl.pretrained.reader import WordReader, layers_of
+from rss_rl.types import Window
 
 
 class ContextReader:
@@ -23,14 +25,22 @@ class ContextReader:
         name: of its folder, or on the Hugging Face hub.
         words: of the ids.
         layers: that are computed, from the first; None = all.
+        window: what it reads at once, a `text` or each `sentence` by itself.
 
     Raises:
         ConfigError: there is no such transformer, or it cannot be used.
     """
 
-    def __init__(self, name: str, words: Sequence[str], layers: int | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        words: Sequence[str],
+        layers: int | None = None,
+        window: Window = "text",
+    ) -> None:
         self.pretrained: Pretrained = open_pretrained(name)
-        self._words, self._layers = words, layers
+        self._words, self._layers, self._window = words, layers, window
+        self._count, self._stops = len(words), stop_ids(words)
 
     @property
     def size(self) -> int:
@@ -47,6 +57,8 @@ class ContextReader:
     def add_words(self, words: Sequence[str]) -> None:
         """Add words, with the ids after the existing ones."""
         self._reader.table.add(words)
+        self._stops = torch.cat([self._stops, stop_ids(words, self._count)])
+        self._count += len(words)
 
     def states(self, tokens: Tensor, valid: Tensor) -> Tensor:
         """State of each token: the mean of its pieces in the last layer that is computed.
@@ -58,10 +70,16 @@ class ContextReader:
             float32 [B, N, H], zeros on padding.
         """
         self._reader.to(tokens.device)
-        texts = torch.arange(len(valid), device=valid.device)[:, None].expand_as(valid)
+        read = torch.arange(len(valid), device=valid.device)[:, None].expand_as(valid)[valid]
+        if self._window == "sentence":
+            ends = sentence_ends(tokens, self._stops.to(tokens.device))[valid].long()
+            sentence = ends.cumsum(0) - ends + read  # ascending, and one more in another text
+            read = torch.unique_consecutive(sentence, return_inverse=True)[1]
         found = torch.zeros(*valid.shape, self.size, device=valid.device)
-        with torch.no_grad():
-            found[valid] = self._reader.word_states(tokens[valid], texts[valid], len(valid))
+        if len(read):
+            with torch.no_grad():
+                states = self._reader.word_states(tokens[valid], read, int(read.max()) + 1)
+            found[valid] = states
         return found
 
 

@@ -526,8 +526,8 @@ def build_models(
         classifier = build_classifier(
             config.model, labels, sentences, vectors, trainable, lengths, words or None
         )
-        pretrained, layers = config.policy.pretrained, config.policy.layers
-        context = None if pretrained is None else ContextReader(pretrained, words, layers)
+        name, how = config.policy.pretrained, (config.policy.layers, config.policy.window)
+        context = None if name is None else ContextReader(name, words, *how)
         states = None if context is None else context.size
         size = input_size(config.policy.reads, classifier.embedding.size, states)
         backend = outer_backend(config.model)
@@ -547,7 +547,7 @@ def open_data(config: RunConfig) -> Prepared:
     if pretrained is None:
         return prepared
     digest = open_pretrained(pretrained).digest
-    return prepared.with_states(pretrained, digest, config.policy.layers)
+    return prepared.with_states(pretrained, digest, config.policy.layers, config.policy.window)
 
 
 def build_prepared_models(config: RunConfig, prepared: Prepared) -> Models:

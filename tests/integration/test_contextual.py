@@ -135,6 +135,46 @@ def test_of_the_first_layers(
         encode(copy, str(folder), layers=3, force=True)
 
 
+def test_of_sentences_by_themselves(
+    tiny: Callable[..., RunConfig], configured: Callable[..., RunConfig], folder: Path,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """Each as if it were the whole text, stored and in use, words of use included."""
+    copy = tmp_path / "data"
+    shutil.copytree(tiny().data, copy)
+    encode(copy, str(folder), dtype="float32")
+    policy = {"name": "rss", "reads": "contextual", "pretrained": str(folder)}
+    config = configured(data=str(copy), policy=policy | {"window": "sentence"})
+    with pytest.raises(DataError, match=rf"are of {folder}, not of {folder} --window sentence\."):
+        open_data(config)
+    encode(copy, str(folder), window="sentence", dtype="float32", force=True)
+    prepared = open_data(config)
+    batch = tensor_batch(prepared.split("dev").batch(np.arange(4)), _CPU)
+    assert batch.states is not None
+    context = build_prepared_models(config, prepared).context
+    assert context is not None
+    computed = context.states(batch.tokens[0], batch.valid[0])
+    torch.testing.assert_close(batch.states[0], computed, rtol=1e-4, atol=1e-5)
+
+    first = len(prepared.vocabulary.words)
+    context.add_words(["...", "new", "?!"])
+    stop, new, ask = range(first, first + 3)
+    # Two texts; the first has three sentences, of which one ends with two stops.
+    tokens = torch.tensor([[2, 3, stop, ask, new, ask, 4, 5], [2, 3, 4, 5, 0, 0, 0, 0]])
+    found = context.states(tokens, tokens > 0)
+    whole = build_prepared_models(configured(), open_data(configured())).context
+    assert whole is not None
+    whole.add_words(["...", "new", "?!"])
+    for text, words in ((0, slice(0, 4)), (0, slice(4, 6)), (0, slice(6, 8)), (1, slice(0, 4))):
+        alone = tokens[text : text + 1, words]
+        wanted = whole.states(alone, alone > 0)
+        torch.testing.assert_close(found[text : text + 1, words], wanted, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(whole.states(tokens, tokens > 0)[0, :2], found[0, :2])
+    assert not found[1, 4:].any()
+    nothing = torch.zeros(2, 3, dtype=torch.bool)
+    assert not context.states(tokens[:, :3], nothing).any()
+
+
 def test_stopped_and_resumed(
     configured: Callable[..., RunConfig], run: Path, tmp_path: Path
 ) -> None:
