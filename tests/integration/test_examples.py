@@ -36,7 +36,7 @@ print(model, model.predict(["Team wins the final match"]))
 SMALL = (
     "batch_size=8", "model.hidden=6", "model.head_hidden=6", "policy.options.hidden=6",
     "evaluation.every=4", "evaluation.all_tokens=false", "phases.0.steps=4", "phases.1.steps=4",
-    "phases.2.steps=4",
+    "phases.2.steps=4", "phases.3.steps=4",
 )  # fmt: skip
 PLUGGED = (
     "model.encoder={name: dilated, options: {layers: 2}}",
