@@ -32,10 +32,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "source2token": ("classes", {"encoder": "source2token"}),
 }
 READS: dict[str, tuple[str, dict[str, Any]]] = {
-    "one text": ("classes", {}),
-    "the first piece of each window": ("classes", {"pool": "first"}),
+    "the first piece of each window, kept positions": (
+        "classes",
+        {"pool": "first", "positions": "kept"},
+    ),
     "pairs": ("pair", {}),
-    "kept positions": ("classes", {"positions": "kept"}),
     "adapters": ("score", {"learns": "lora"}),
 }
 TEXTS = ("w3 w9 w4 w8", "w5", "w7 w5 zyx w6 w11 w12 w13 w14 w2 w3 w4")

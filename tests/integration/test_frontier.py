@@ -81,6 +81,7 @@ def test_files(expected: Path) -> None:
     assert (expected / "frontier.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.slow  # test_tables runs a grid with several jobs, and one stopped by Ctrl-C
 def test_several_at_a_time(
     expected: Path, prepared: Path, tmp_path: Path, processes: list[subprocess.Popen[str]]
 ) -> None:

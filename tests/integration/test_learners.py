@@ -28,7 +28,8 @@ def cluster() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("bounded", [False, True])
+# The plain run is slow, as the other has all of it and more.
+@pytest.mark.parametrize("bounded", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_two_learners_are_one(
     bounded: bool, tiny: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
