@@ -77,12 +77,16 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("target", [0.25, pytest.param(0.6, marks=pytest.mark.slow)])
-def test_reached(target: float, wide: Path, tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("target", "steps"), [(0.25, 260), pytest.param(0.6, 400, marks=pytest.mark.slow)]
+)
+def test_reached(
+    target: float, steps: int, wide: Path, tiny: Callable[..., RunConfig], tmp_path: Path
+) -> None:
     """On rows that no choice was made by too, and by both roles."""
     phases = [
         {"name": "warm-up", "supervised": True, "selection": "all", "steps": 20},
-        {"name": "co-train", "supervised": True, "policy": True, "steps": 260},
+        {"name": "co-train", "supervised": True, "policy": True, "steps": steps},
     ]
     config = tiny(
         data=str(wide),
