@@ -75,7 +75,9 @@ def rationales(
         option(
             "--posthoc A,B",
             "Also explain the run's classifier: occlusion, occlusion-5 (five words at a "
-            "time), gradient-x-input, integrated-gradients, lime. Takes minutes on long texts.",
+            "time), gradient-x-input, integrated-gradients, lime. Takes minutes on long texts. "
+            "policy-for-label ranks as the policy does, with words first that speak for the right "
+            "class.",
         ),
     ] = None,
     scores: Annotated[

@@ -33,7 +33,6 @@ from rss_rl.data.length_buckets import plain_batches
 from rss_rl.data.score_file import read_scores
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
-from rss_rl.models.sentences import SentencesClassifier
 from rss_rl.ops.rationale_overlap import (
     BUDGETS,
     SpanScores,
@@ -49,7 +48,7 @@ from rss_rl.ops.rationale_overlap import (
 )
 from rss_rl.ops.scores import roc_auc
 from rss_rl.policies.decide import decide, word_scores
-from rss_rl.results.posthoc import PosthocScores, ScoreSource
+from rss_rl.results.posthoc import FOR_LABEL, ScoreSource, posthoc_scores
 from rss_rl.results.score import open_with_data
 from rss_rl.rollouts.snapshot import Models, autocast, fixed_threads
 from rss_rl.seeding import keyed_uniforms, stream_key
@@ -121,7 +120,7 @@ def score_run_agreement(
     """`score_agreement` of a checkpoint of the run at `path`.
 
     Args:
-        posthoc: `rss_rl.results.posthoc.METHODS` that explain the run's classifier.
+        posthoc: names of methods that explain the run's classifier, see `posthoc_scores`.
         files: of scores, by the names of their selections.
         trust: see `rss_rl.training.trained_models.open_models`.
 
@@ -131,15 +130,13 @@ def score_run_agreement(
     """
     config, models, prepared, found_device = open_with_data(path, which, device, trust)
     examples = prepared.split(split)
-    others: dict[str, ScoreSource] = {}
-    if isinstance(models.classifier, SentencesClassifier):
-        for method in posthoc:
-            others[method] = PosthocScores(method, models.classifier, config.seed)
-    elif posthoc:
+    if FOR_LABEL in posthoc and not config.selects:
         raise ConfigError(
-            "post-hoc methods explain only classifiers of one or two sentences",
+            f"the run has no policy, which {FOR_LABEL} ranks words by",
             where="--posthoc",
+            remedy="Name a run whose last phase learns from sampled selections",
         )
+    others = {method: posthoc_scores(method, models, config.seed) for method in posthoc}
     for name, file in (files or {}).items():
         others[name] = _FileScores(read_scores(file, examples))
     return score_agreement(

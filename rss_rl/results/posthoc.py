@@ -22,6 +22,8 @@ from rss_rl.errors import ConfigError, nearest
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.sentences import SentencesClassifier
 from rss_rl.ops.attribution import gradient_times_input, integrated_gradients, lime, occlusion
+from rss_rl.ops.smoothing import bumps
+from rss_rl.rollouts.snapshot import Models
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch
 
@@ -113,6 +115,11 @@ METHODS: Mapping[str, Callable[[_Example], Tensor]] = MappingProxyType(
 )
 """See `rss_rl.ops.attribution`; `occlusion-5` removes windows of five words."""
 
+FOR_LABEL = "policy-for-label"
+"""Name of `ForLabel` beside the METHODS."""
+_DIRECTION, _WIDTH = 0.25, 2.0
+"""Weight of its gradient, and words that this is smoothed over: chosen on dev of film reviews."""
+
 
 class PosthocScores:
     """Scores by one of the METHODS.
@@ -130,11 +137,11 @@ class PosthocScores:
 
     def __init__(self, method: str, classifier: SentencesClassifier, seed: int) -> None:
         if method not in METHODS:
-            known = nearest(method, [*METHODS])
+            known = [*METHODS, FOR_LABEL]
             raise ConfigError(
-                f"there is no post-hoc method '{method}'{known}",
+                f"there is no post-hoc method '{method}'{nearest(method, known)}",
                 where="--posthoc",
-                remedy=f"There are: {', '.join(METHODS)}",
+                remedy=f"There are: {', '.join(known)}",
             )
         self._method, self._classifier, self._seed = METHODS[method], classifier, seed
 
@@ -160,3 +167,70 @@ class PosthocScores:
                 for slot, part in enumerate(scores):
                     found[slot][index, batch.valid[slot][index]] = part.numpy()
         return found
+
+
+class ForLabel:
+    """The policy's ranking of the words, with those first that speak for the right class.
+
+        z(logit_i) + z(slope_i) / 4,    z(x) = (x - mean) / standard deviation, in a sentence
+
+    with the logit of keeping a word in either role, and gradient x input of the log-odds of the
+    right class, smoothed over neighbouring words. A policy says which words matter, whichever
+    class they speak for; people mark those for the right one.
+
+    Raises:
+        ConfigError: the classifier cannot be explained.
+    """
+
+    knows_labels = True
+
+    def __init__(self, models: Models, seed: int) -> None:
+        self._models = models
+        self._slopes = PosthocScores("gradient-x-input", explained(models), seed)
+
+    def __call__(self, batch: Batch, tensors: TensorBatch) -> list[Array]:
+        """See `ScoreSource`."""
+        inputs = self._models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
+        found = []
+        slopes = self._slopes(batch, tensors)
+        for vectors, valid, slope in zip(inputs, tensors.valid, slopes, strict=True):
+            chances = self._models.policy.probabilities(vectors, valid).amax(1)
+            logits = torch.logit(chances.double(), eps=1e-6)
+            given = torch.from_numpy(slope).to(valid.device) * valid
+            smooth = bumps(given[:, None], torch.full_like(given, _WIDTH)[:, None], _WIDTH)[:, 0]
+            scores = _standard(logits, valid) + _DIRECTION * _standard(smooth, valid)
+            found.append(scores.cpu().numpy())
+        return found
+
+
+def _standard(values: Tensor, valid: Tensor) -> Tensor:
+    """[B, N] less the mean of a sentence's tokens, in standard deviations; 0 if all are equal."""
+    count = valid.sum(1, keepdim=True).clamp_min(1)
+    centred = (values - (values * valid).sum(1, keepdim=True) / count) * valid
+    deviation = (centred.square().sum(1, keepdim=True) / count).sqrt()
+    return centred / deviation.clamp_min(1e-12)
+
+
+def explained(models: Models) -> SentencesClassifier:
+    """The classifier, if post-hoc methods can explain it.
+
+    Raises:
+        ConfigError: it reads passages.
+    """
+    if not isinstance(models.classifier, SentencesClassifier):
+        raise ConfigError(
+            "post-hoc methods explain only classifiers of one or two sentences",
+            where="--posthoc",
+        )
+    return models.classifier
+
+
+def posthoc_scores(method: str, models: Models, seed: int) -> ScoreSource:
+    """Scores by one of the METHODS or `FOR_LABEL`.
+
+    Raises:
+        ConfigError: no such method, or the classifier cannot be explained.
+    """
+    if method == FOR_LABEL:
+        return ForLabel(models, seed)
+    return PosthocScores(method, explained(models), seed)

@@ -31,7 +31,13 @@ from rss_rl.data.sources import BadRow, RawExample, ReaderSource
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.inputs import tensor_batch
-from rss_rl.results.agreement import CHOICES, Probabilities, Tally, score_agreement
+from rss_rl.results.agreement import (
+    CHOICES,
+    Probabilities,
+    Tally,
+    score_agreement,
+    score_run_agreement,
+)
 from rss_rl.results.agreement_figure import draw_agreement
 from rss_rl.results.comparing import Group, Run
 from rss_rl.rollouts.snapshot import Models, build_prepared_models
@@ -308,6 +314,16 @@ def test_a_run_without_a_policy_is_scored_by_others(
     assert "--share" in str(caught.value)
 
 
+def test_a_run_without_a_policy_has_no_ranking_for_the_right_class(
+    tiny_config: RunConfig, marked: Prepared, tmp_path: Path
+) -> None:
+    alone = {"data": str(marked.folder), "phases": tiny_config.phases[:1]}
+    for _ in train(tiny_config.model_copy(update=alone), tmp_path / "run"):
+        pass
+    with pytest.raises(ConfigError, match="no policy, which policy-for-label ranks words by"):
+        score_run_agreement(tmp_path / "run", "test", share=0.3, posthoc=["policy-for-label"])
+
+
 @pytest.fixture(scope="module")
 def trained(
     tiny_config: RunConfig, marked: Prepared, tmp_path_factory: pytest.TempPathFactory
@@ -393,7 +409,7 @@ def test_the_command_adds_columns(trained: Path, marked: Prepared, tmp_path: Pat
     def ask(*more: str) -> Any:
         return CliRunner().invoke(app, ["rationales", str(trained), *more])
 
-    methods = "occlusion,gradient-x-input, integrated-gradients,occlusion-5,lime"
+    methods = "occlusion,gradient-x-input, integrated-gradients,occlusion-5,lime,policy-for-label"
     asked = ["--posthoc", methods, "--scores", str(files[0]), "--json"]
     scores = json.loads(ask(*asked).stdout)["runs"][str(trained)]
     assert list(scores) == [*CHOICES, *methods.replace(" ", "").split(","), "other.jsonl"]
@@ -403,6 +419,7 @@ def test_the_command_adds_columns(trained: Path, marked: Prepared, tmp_path: Pat
     assert len({scores[name]["auprc"] for name in scores}) >= len(scores) - 3
     assert "accuracy" in scores["other.jsonl"]
     assert "accuracy" not in scores["lime"]
+    assert "accuracy" not in scores["policy-for-label"]
     assert "-" in ask("--posthoc", "occlusion", "--markdown").stdout.splitlines()[-1].split(" | ")
     both = [part for file in files for part in ("--scores", str(file))]
     scores = json.loads(ask(*both, "--json").stdout)["runs"][str(trained)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
@@ -15,7 +16,8 @@ from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.heads import ClassTask
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.models.sentences import SentencesClassifier
-from rss_rl.results.posthoc import METHODS, PosthocScores
+from rss_rl.results.posthoc import FOR_LABEL, METHODS, PosthocScores, posthoc_scores
+from rss_rl.rollouts.snapshot import Models
 from rss_rl.types import Array, Batch
 
 VECTORS = np.array([[0, 0], [1, 0], [-2, 0.5], [0.5, 0.5], [0, 3]], dtype=np.float32)
@@ -123,3 +125,34 @@ def test_an_unknown_method_is_refused() -> None:
     with pytest.raises(ConfigError, match="did you mean 'lime'") as caught:
         PosthocScores("lyme", classifier(), 0)
     assert "integrated-gradients" in str(caught.value)
+
+
+def test_the_policy_for_the_right_class() -> None:
+    """Its logits beside smoothed gradients, each with mean 0 and deviation 1 over a sentence."""
+    chances = [torch.tensor([[[0.9, 0.2, 0.6]] * 2, [[0.4, 0.7, 0.8]] * 2]), torch.rand(2, 2, 3)]
+    chances[1][0, 1] = 0.0  # kept as heads alone
+    chances[1][1] = 0.3  # all alike
+    batch = pairs()
+    policy = SimpleNamespace(probabilities=lambda vectors, valid: vectors)
+    models = cast(
+        Models,
+        SimpleNamespace(
+            classifier=classifier(), policy=policy, policy_inputs=lambda *given: chances
+        ),
+    )
+    tensors = tensor_batch(batch, torch.device("cpu"))
+    found = posthoc_scores(FOR_LABEL, models, 0)(batch, tensors)
+    slopes = PosthocScores("gradient-x-input", classifier(), 0)(batch, tensors)
+
+    def standard(values: Array) -> Array:
+        spread = values.std()
+        return (values - values.mean()) / spread if spread > 1e-12 else np.zeros(len(values))
+
+    for slot, valid in enumerate(batch.valid):
+        for row, real in enumerate(valid):
+            p = chances[slot][row].amax(0).double().numpy()[real].clip(1e-6, 1 - 1e-6)
+            slope, places = slopes[slot][row][real], np.arange(real.sum())
+            near = np.exp(-((places[:, None] - places) ** 2) / (2 * 2.0**2))
+            wanted = standard(np.log(p / (1 - p))) + standard(near @ slope) / 4
+            np.testing.assert_allclose(found[slot][row][real], wanted, atol=1e-6)
+    assert posthoc_scores(FOR_LABEL, models, 0).knows_labels
