@@ -208,7 +208,6 @@ def choose_encoder(
         return Choice("config", "transformer/sentences", f"there is a GPU: {gpu}"), [
             Choice("model.encoder.options.pretrained", pretrained, "reads the kept words"),
             Choice("learner.device", "cuda", "learns and samples there"),
-            Choice("learner.precision", "auto", "bfloat16 where the GPU multiplies it faster"),
         ]
     kind = fitted(manifest)
     base = Choice("config", kind, f"{_LENGTHS[kind]}, of {_words(manifest):,.0f} words")

@@ -217,7 +217,6 @@ def test_hardware_decides_what_a_transformer_is_for() -> None:
             "config": "transformer/sentences",
             "model.encoder.options.pretrained": "bert",
             "learner.device": "cuda",
-            "learner.precision": "auto",
         }
 
 
