@@ -52,7 +52,7 @@ peers: .venv-peers/.installed ## make .venv-peers with RLlib, SB3, LIME, SHAP, C
 	.venv-peers/bin/python -m pytest -q -p no:cacheprovider tests/envs
 	@touch $@
 
-test: checks ## lint, types, import contracts and the tests (some 17 minutes on 2 cores)
+test: checks ## lint, types, import contracts and the tests (some 14 minutes on 2 cores)
 	$(BIN)/python -m pytest $(IN_TURN) -m "not slow" $(PYTEST_ARGS)
 
 test-full: checks ## the same with the slow tests
