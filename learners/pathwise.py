@@ -24,7 +24,6 @@ from rss_rl.ops.relaxed import expected_cost
 from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.inputs import policy_inputs
 from rss_rl.policies.protocol import RelaxedPolicy
-from rss_rl.policies.shared import remembering
 from rss_rl.types import DEPENDENT, HEAD
 
 _CERTAIN = 1e-6
@@ -298,7 +297,7 @@ class PathwiseLearner:
             LearnerError: another learner of the group died or hung.
         """
         with self._group.guard():
-            with remembering(), products_in(self._autocast, batch.labels.device):
+            with products_in(self._autocast, batch.labels.device):
                 loss, entropy, sums = self._objective(self._inputs(batch), batch, uniforms, charged)
             totals = self._group.sum(sums).tolist()
             examples = totals[-1]

@@ -27,7 +27,6 @@ from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.estimators.protocol import BitEstimator, LogProbEstimator
 from rss_rl.policies.inputs import policy_inputs
 from rss_rl.policies.protocol import FactorisedPolicy, StochasticPolicy
-from rss_rl.policies.shared import remembering
 
 
 class RewardBatch(NamedTuple):
@@ -255,9 +254,8 @@ class PolicyGradientLearner:
         """
         with self._group.guard():
             advantage = self._advantages(reward_batch)  # [K, B, S]
-            with remembering():
-                embedded = self._inputs(batch)
-                loss, entropy, ratios = self._objective(embedded, batch, reward_batch, advantage)
+            embedded = self._inputs(batch)
+            loss, entropy, ratios = self._objective(embedded, batch, reward_batch, advantage)
             samples, examples, sentences = reward_batch.rewards.shape
             spread = advantage.double()
             sums = torch.stack([
