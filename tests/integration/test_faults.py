@@ -136,7 +136,7 @@ class TestOnSeveralNodes:
 
 
 def wait_for(samplers: RayBackend, alive: int) -> None:
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 100
     while len(samplers._live()) < alive:
         assert time.monotonic() < deadline, "the sampler never joined"
         for delivery in samplers.collect(0.2):
