@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from rss_rl.errors import ConfigError
 from rss_rl.policies.independent_bits import IndependentBits
+from rss_rl.policies.memo import once
 from rss_rl.policies.protocol import (
     DeterministicPolicy,
     Evaluated,
@@ -23,7 +24,6 @@ from rss_rl.policies.protocol import (
     bits_per_token,
     reads_tokens,
 )
-from rss_rl.policies.shared import once
 
 _Rule = Callable[[Tensor, Tensor], Tensor]
 

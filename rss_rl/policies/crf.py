@@ -18,9 +18,9 @@ from rss_rl.components import Component
 from rss_rl.ops import bernoulli
 from rss_rl.ops.chains import Chain, conditional_logits, draw, entropy
 from rss_rl.ops.relaxed import straight_through
+from rss_rl.policies.memo import once
 from rss_rl.policies.protocol import Evaluated, PolicySetup, Sampled
 from rss_rl.policies.rss import SelectorOptions
-from rss_rl.policies.shared import once
 from rss_rl.types import HEAD, ROLES
 
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from rss_rl.policies.memo import remembering
 from rss_rl.policies.protocol import RelaxedPolicy, StochasticPolicy
-from rss_rl.policies.shared import remembering
 from rss_rl.types import Array
 
 _DECIMALS = 5

@@ -14,9 +14,9 @@ from torch import Tensor
 from rss_rl.config import Reads
 from rss_rl.errors import ConfigError
 from rss_rl.ops.matching import MATCH_SIZE, Sequences, cross_features
+from rss_rl.policies.memo import once
 from rss_rl.policies.protocol import reads_tokens
 from rss_rl.policies.sentences import SentencePolicy
-from rss_rl.policies.shared import once
 
 
 def input_size(reads: Reads, embedding: int, states: int | None = None) -> int:

@@ -27,8 +27,8 @@ from rss_rl.ops.masking import masked_mean
 from rss_rl.ops.relaxed import straight_through
 from rss_rl.ops.selectors import Selector, has_selectors, selector_logits
 from rss_rl.policies.independent_bits import IndependentBits
+from rss_rl.policies.memo import once
 from rss_rl.policies.protocol import PolicySetup
-from rss_rl.policies.shared import once
 from rss_rl.types import ROLES
 
 Context = Literal["none", "lstm", "gru", "conv"]

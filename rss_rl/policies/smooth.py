@@ -25,9 +25,9 @@ from rss_rl.ops.bernoulli import log_odds
 from rss_rl.ops.masking import masked_mean
 from rss_rl.ops.relaxed import straight_through
 from rss_rl.ops.smoothing import bumps
+from rss_rl.policies.memo import once
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.rss import BitsOptions
-from rss_rl.policies.shared import once
 from rss_rl.types import ROLES
 
 _LEAST_WIDTH = 0.5

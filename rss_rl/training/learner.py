@@ -28,8 +28,8 @@ from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.policies.estimators.build import build_estimator
 from rss_rl.policies.estimators.protocol import BitEstimator, GateEstimator, LogProbEstimator
+from rss_rl.policies.memo import remembering
 from rss_rl.policies.protocol import bits_per_token
-from rss_rl.policies.shared import remembering
 from rss_rl.rollouts.checkpoint_weights import load_weights, select_prefix
 from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.reward import build_reward

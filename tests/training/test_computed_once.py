@@ -6,8 +6,7 @@ share that it has reached all follow from the same logits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -30,13 +29,16 @@ POLICIES = {
     "smooth by gates": ("smooth", "pathwise"),
     "crf by rewards": ("crf", "reinforce"),
     "hardkuma by gates": ("hardkuma", "pathwise"),
+    "rss that reads the example": ("rss", "reinforce", "example"),
 }
 
 
-def session(tiny_config: RunConfig, tiny: Prepared, policy: str, estimator: str) -> Session:
+def session(
+    tiny_config: RunConfig, tiny: Prepared, policy: str, estimator: str, reads: str = "sentence"
+) -> Session:
     """Of a run that co-trains with a target share."""
     tree = tiny_config.model_dump(mode="json")
-    tree["policy"] = {"name": policy, "options": {"hidden": 5}}
+    tree["policy"] = {"name": policy, "reads": reads, "options": {"hidden": 5}}
     tree["learner"]["estimator"] = estimator
     tree["reward"]["target_share"] = 0.3
     tree["phases"] = tree["phases"][2:]
@@ -45,15 +47,9 @@ def session(tiny_config: RunConfig, tiny: Prepared, policy: str, estimator: str)
     return Session(config, tiny, LocalLearner(config, tiny), lambda: LocalBackend(sampler))
 
 
-@contextmanager
-def forgetting() -> Iterator[None]:
-    """In place of `remembering`."""
-    yield
-
-
 @pytest.mark.parametrize("names", POLICIES.values(), ids=POLICIES)
 def test_an_update(
-    names: tuple[str, str], tiny_config: RunConfig, tiny: Prepared, monkeypatch: pytest.MonkeyPatch
+    names: tuple[str, ...], tiny_config: RunConfig, tiny: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []
     compute, learn = RSSModules._compute, LocalLearner.update
@@ -73,7 +69,7 @@ def test_an_update(
         once.update()
         assert len(calls) == tiny.sentences
         with monkeypatch.context() as patched:
-            patched.setattr(module, "remembering", forgetting)
+            patched.setattr(module, "remembering", nullcontext)
             anew.update()
         assert len(calls) > 2 * tiny.sentences
     assert isinstance(once.learner, LocalLearner)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rss_rl.policies.shared import once, remembering
+from rss_rl.policies.memo import once, remembering
 
 
 class Counted:
