@@ -82,9 +82,9 @@ class PolicyConfig(Choice):
         description="sentence: a policy selects its words without knowing the other sentence of the"
         " example. example: beside each word also the other's mean vector, the product with it, and"
         " how near the nearest word there is: the passage is read knowing the question."
-        " contextual: beside its vectors each word as the encoder `pretrained` sees it in its whole"
-        " text, from states that `rss-rl data encode` wrote; the classifier still gets the kept"
-        " words alone.",
+        " contextual: beside its vectors each word as the encoder `pretrained` sees it in its text"
+        " or sentence, from states that `rss-rl data encode` wrote; the classifier still gets the"
+        " kept words alone.",
     )
     pretrained: Folder | None = Field(
         default=None,

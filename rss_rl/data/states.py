@@ -133,7 +133,7 @@ def open_states(files: Files, asked: Encoding, rows: dict[str, int]) -> StatesIn
     Raises:
         DataError: there are none, they are incomplete, or of another encoder or other data.
     """
-    remedy = f"Run `rss-rl data encode {files.location} --pretrained {asked}`"
+    command = f"rss-rl data encode {files.location} --pretrained {asked}"
     where = files.location
     if not isinstance(files, LocalFiles):
         raise DataError(
@@ -144,17 +144,19 @@ def open_states(files: Files, asked: Encoding, rows: dict[str, int]) -> StatesIn
     info = read_info(files.folder)
     if info is None:
         what = "policy.reads=contextual needs states of the tokens, and there are none"
-        raise DataError(what, where=where, remedy=remedy)
+        raise DataError(what, where=where, remedy=f"Run `{command}`")
     if info.manifest != manifest_digest(files):
         what = "the states of the tokens are of other data"
-        raise DataError(what, where=where, remedy=f"{remedy} --force")
+        raise DataError(what, where=where, remedy=f"Run `{command} --force`")
     if info.encoding[1:] != asked[1:]:
         what = f"the states of the tokens are of {info.encoding}, not of {asked}"
-        raise DataError(what, where=where, remedy=f"{remedy} --force, or name that encoder")
+        remedy = f"Run `{command} --force`, or ask for those that there are"
+        raise DataError(what, where=where, remedy=remedy)
     for split, count in rows.items():
         if (done := info.rows(split)) != count:
             what = f"{done:,} of the {count:,} rows of {split} have states"
-            raise DataError(what, where=where, remedy=f"{remedy}: it resumes where it stopped")
+            remedy = f"Run `{command}`: it resumes where it stopped"
+            raise DataError(what, where=where, remedy=remedy)
     return info
 
 
