@@ -28,3 +28,13 @@ def sentence_ends(tokens: Tensor, stops: Tensor) -> Tensor:
     stopping = torch.isin(tokens, stops)
     more = torch.cat([stopping[:, 1:], torch.zeros_like(stopping[:, :1])], 1)
     return stopping & ~more
+
+
+def sentence_numbers(ends: Tensor) -> Tensor:
+    """The number of the sentence that each token is in, int64 [..., N] from 0.
+
+    Args:
+        ends: bool [..., N], see `sentence_ends`.
+    """
+    count = ends.long()
+    return count.cumsum(-1) - count

@@ -22,6 +22,7 @@ from rss_rl.policies.protocol import (
     Sampled,
     StochasticPolicy,
     bits_per_token,
+    reads_ends,
     reads_tokens,
 )
 
@@ -43,7 +44,13 @@ class _Adapter(nn.Module):
         super().__init__()
         self.inner = inner
         self.reads_tokens = reads_tokens(inner)
+        self.reads_ends = reads_ends(inner)
         self.bits_per_token = bits_per_token(inner)
+
+    def ends(self, tokens: Tensor) -> Tensor:
+        """See `ReadsEnds`; of a policy that is one."""
+        ends: Tensor = self.inner.ends(tokens)
+        return ends
 
 
 class CertainSelection(nn.Module):

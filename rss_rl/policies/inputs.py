@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -15,8 +16,7 @@ from rss_rl.config import Reads
 from rss_rl.errors import ConfigError
 from rss_rl.ops.matching import MATCH_SIZE, Sequences, cross_features
 from rss_rl.policies.memo import once
-from rss_rl.policies.protocol import reads_tokens
-from rss_rl.policies.sentences import SentencePolicy
+from rss_rl.policies.protocol import ReadsEnds, reads_ends, reads_tokens
 
 
 def input_size(reads: Reads, embedding: int, states: int | None = None) -> int:
@@ -64,16 +64,17 @@ def policy_inputs(
         states: S x [B, N_s, H], for a policy that reads `contextual`.
 
     Returns:
-        S x [B, N_s, `input_size`]; the ids for a policy that reads ids; for one of whole sentences
-        one feature more, 1 where a sentence ends.
+        S x [B, N_s, `input_size`]; the ids for a policy that reads ids; for one that reads ends of
+        sentences one feature more, 1 where a sentence ends.
     """
     if reads_tokens(policy):
         return list(tokens)
     inputs = _vectors(embedding, tokens, valid, reads, states)
-    if not isinstance(policy, SentencePolicy):
+    if not reads_ends(policy):
         return inputs
+    ends = cast(ReadsEnds, policy).ends
     return [
-        torch.cat([vectors, policy.ends(ids)[..., None].to(vectors.dtype)], -1)
+        torch.cat([vectors, ends(ids)[..., None].to(vectors.dtype)], -1)
         for vectors, ids in zip(inputs, tokens, strict=True)
     ]
 

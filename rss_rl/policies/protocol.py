@@ -10,7 +10,8 @@ A policy reads the embedded tokens, float [B, N, E], detached: it never changes 
 embeddings. With `policy.reads: example` they include features of the example's other sentence, and
 E, which is `PolicySetup.inputs`, is larger. A policy with the attribute `reads_tokens = True`,
 which declares the capability `token_ids`, reads token ids, int64 [B, N], instead; their words are
-`PolicySetup.words`. One that draws a single bit for both roles of a token has the attribute
+`PolicySetup.words`. One with the attribute `reads_ends = True` is told where sentences end, see
+`ReadsEnds`. One that draws a single bit for both roles of a token has the attribute
 `bits_per_token = 1`.
 
 A policy is in training mode only where its learner calls `evaluate`, `logits` or `gates`, and in
@@ -140,6 +141,22 @@ class SteeredPolicy(Protocol):
 
         The target share's cost is on `probabilities`, which must increase with them.
         """
+
+
+class ReadsEnds(Protocol):
+    """A policy with the attribute `reads_ends = True`.
+
+    What it reads has one feature more than `PolicySetup.inputs`, the last: 1 where a sentence ends,
+    else 0.
+    """
+
+    def ends(self, tokens: Tensor) -> Tensor:
+        """Whether a sentence ends with a token of int64 [B, N], bool [B, N]."""
+
+
+def reads_ends(policy: object) -> bool:
+    """Whether the policy is a `ReadsEnds`."""
+    return bool(getattr(policy, "reads_ends", False))
 
 
 def reads_tokens(policy: object) -> bool:

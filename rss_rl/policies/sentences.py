@@ -22,7 +22,13 @@ from torch import Tensor, nn
 from rss_rl.errors import ConfigError
 from rss_rl.ops.sentence_ends import sentence_ends, stop_ids
 from rss_rl.policies.adapters import PolicyModule
-from rss_rl.policies.protocol import Evaluated, RelaxedPolicy, Sampled, bits_per_token
+from rss_rl.policies.protocol import (
+    Evaluated,
+    RelaxedPolicy,
+    Sampled,
+    bits_per_token,
+    reads_ends,
+)
 
 
 class _Sentences(NamedTuple):
@@ -72,13 +78,21 @@ class SentencePolicy(nn.Module):
         words: word of each token id.
 
     Raises:
-        ConfigError: there is no vocabulary to look words up in.
+        ConfigError: there is no vocabulary to look words up in, or the inner policy reads ends of
+            sentences itself.
     """
 
     stops: Tensor
+    reads_ends = True
 
     def __init__(self, inner: PolicyModule, words: Sequence[str]) -> None:
         super().__init__()
+        if reads_ends(inner):
+            raise ConfigError(
+                "the policy is told where sentences end, and is asked to select whole ones",
+                where="policy.unit",
+                remedy="Set policy.unit=word, or policy.options.within=text",
+            )
         if not words:
             raise ConfigError(
                 "whole sentences are selected by the words that end them, and the words of the"
@@ -92,7 +106,7 @@ class SentencePolicy(nn.Module):
         self.register_buffer("stops", stop_ids(words), persistent=False)
 
     def ends(self, tokens: Tensor) -> Tensor:
-        """Whether a sentence ends with a token of int64 [B, N], bool [B, N]."""
+        """See `ReadsEnds`."""
         return sentence_ends(tokens, self.stops)
 
     def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:

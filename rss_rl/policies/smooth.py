@@ -2,6 +2,8 @@
 
     logit_i = b + m + sum_j (height_j - m) g((i - j) / width_j)       see `rss_rl.ops.smoothing`
 
+over the tokens j of the text, or of the sentence that i is in,
+
 with m the mean height of the sentence: many bumps overlap at each token, so without it a common
 change of all heights would move the logits several times as far, and no target share would settle.
 Heights are scores of an RSS module for each role; a role has one width, or a module that scores
@@ -21,9 +23,11 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from rss_rl.components import Component
+from rss_rl.errors import ConfigError
 from rss_rl.ops.bernoulli import log_odds
 from rss_rl.ops.masking import masked_mean
 from rss_rl.ops.relaxed import straight_through
+from rss_rl.ops.sentence_ends import sentence_ends, sentence_numbers, stop_ids
 from rss_rl.ops.smoothing import bumps
 from rss_rl.policies.memo import once
 from rss_rl.policies.protocol import PolicySetup
@@ -44,6 +48,9 @@ class SmoothOptions(BitsOptions):
         default="role",
         description="One learnt width per role, or one per word by a module of its own.",
     )
+    within: Literal["text", "sentence"] = Field(
+        default="text", description="What a bump reaches over: its whole text, or its sentence."
+    )
 
     @model_validator(mode="after")
     def _begins_within(self) -> SmoothOptions:
@@ -58,12 +65,28 @@ class SmoothPolicy(nn.Module):
     """Independent bits with logits that are sums of bumps; gates by the straight-through estimator.
 
     What follows from logits is added by `LogitsPolicy`.
+
+    Raises:
+        ConfigError: bumps end with their sentence, and there is no vocabulary to look up the words
+            that end one.
     """
+
+    stops: Tensor
 
     def __init__(self, setup: PolicySetup, options: SmoothOptions) -> None:
         super().__init__()
         self._temperature, self._largest = options.temperature, options.largest_width
         self.bits_per_token = options.roles
+        self.reads_ends = options.within == "sentence"
+        if self.reads_ends and not setup.words:
+            raise ConfigError(
+                "bumps end with the words that end a sentence, and the words of the token ids are"
+                " not known",
+                where="policy.options.within",
+                remedy="Use it with prepared data, or set policy.options.within=text",
+            )
+        # Derived from the vocabulary: a checkpoint need not store it.
+        self.register_buffer("stops", stop_ids(setup.words), persistent=False)
         self.heights = options.modules(setup)
         self.widths = options.modules(setup) if options.widths == "word" else None
         start = (options.width - _LEAST_WIDTH) / (self._largest - _LEAST_WIDTH)
@@ -71,18 +94,27 @@ class SmoothPolicy(nn.Module):
         self.bias = nn.Parameter(torch.full(shape, log_odds(options.initial_probability)))
         self.width = nn.Parameter(torch.full(shape, log_odds(start)))
 
+    def ends(self, tokens: Tensor) -> Tensor:
+        """See `rss_rl.policies.protocol`."""
+        return sentence_ends(tokens, self.stops)
+
     def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `FactorisedPolicy`."""
         return once(self, self._logits, embedded, valid)
 
     def _logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        sentence = None
+        if self.reads_ends:
+            sentence = sentence_numbers(embedded[..., -1] > 0)
+            embedded = embedded[..., :-1]
         heights = self.heights(embedded, valid)  # [B, R, N]
         mean = masked_mean(heights.transpose(1, 2), valid)[..., None]  # [B, R, 1]
         score = self.width.expand_as(heights)
         if self.widths is not None:
             score = score + self.widths(embedded, valid)
         widths = _LEAST_WIDTH + (self._largest - _LEAST_WIDTH) * torch.sigmoid(score)
-        return self.bias + mean + bumps((heights - mean) * valid[:, None], widths, self._largest)
+        centred = (heights - mean) * valid[:, None]
+        return self.bias + mean + bumps(centred, widths, self._largest, sentence)
 
     def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
         """See `RelaxedPolicy`."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from rss_rl.errors import ConfigError
-from rss_rl.ops.sentence_ends import sentence_ends, stop_ids
+from rss_rl.ops.sentence_ends import sentence_ends, sentence_numbers, stop_ids
 from rss_rl.pretrained.folder import Pretrained, open_pretrained
 from rss_rl.pretrained.reader import WordReader, layers_of
 from rss_rl.types import Window
@@ -72,8 +72,8 @@ class ContextReader:
         self._reader.to(tokens.device)
         read = torch.arange(len(valid), device=valid.device)[:, None].expand_as(valid)[valid]
         if self._window == "sentence":
-            ends = sentence_ends(tokens, self._stops.to(tokens.device))[valid].long()
-            sentence = ends.cumsum(0) - ends + read  # ascending, and one more in another text
+            ends = sentence_ends(tokens, self._stops.to(tokens.device))[valid]
+            sentence = sentence_numbers(ends) + read  # ascending, and one more in another text
             read = torch.unique_consecutive(sentence, return_inverse=True)[1]
         found = torch.zeros(*valid.shape, self.size, device=valid.device)
         if len(read):

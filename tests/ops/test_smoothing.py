@@ -13,12 +13,14 @@ from torch import Tensor
 from rss_rl.ops.smoothing import REACH, bumps
 
 
-def slow(heights: Tensor, widths: Tensor, largest: float) -> Tensor:
+def slow(heights: Tensor, widths: Tensor, largest: float, part: Tensor | None = None) -> Tensor:
     """The formula of the module, one pair of tokens at a time."""
     out = torch.zeros_like(heights)
     reach = math.ceil(REACH * largest)
     for b, r, i in torch.cartesian_prod(*(torch.arange(n) for n in heights.shape)).tolist():
         for j in range(max(0, i - reach), min(heights.shape[-1], i + reach + 1)):
+            if part is not None and part[b, i] != part[b, j]:
+                continue
             width = float(widths[b, r, j])
             bell = math.exp(-(((i - j) / width) ** 2) / 2)
             out[b, r, i] += heights[b, r, j] * bell / math.sqrt(width * math.sqrt(math.pi))
@@ -32,11 +34,18 @@ def given_bumps(tokens: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     return heights, widths
 
 
-@given(tokens=st.integers(0, 20), seed=st.integers(0, 100), largest=st.sampled_from([3.0, 4.5]))
-def test_the_sum(tokens: int, seed: int, largest: float) -> None:
+@given(
+    tokens=st.integers(0, 20),
+    seed=st.integers(0, 100),
+    largest=st.sampled_from([3.0, 4.5]),
+    parts=st.integers(0, 4),
+)
+def test_the_sum(tokens: int, seed: int, largest: float, parts: int) -> None:
     if tokens:
         heights, widths = given_bumps(tokens, seed)
-        torch.testing.assert_close(bumps(heights, widths, largest), slow(heights, widths, largest))
+        part = torch.randint(parts, (2, tokens)).sort().values if parts else None
+        found = bumps(heights, widths, largest, part)
+        torch.testing.assert_close(found, slow(heights, widths, largest, part))
     else:
         empty = torch.zeros(2, 1, 0)
         assert bumps(empty, empty, largest).shape == empty.shape

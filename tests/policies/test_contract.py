@@ -35,6 +35,7 @@ BUILT_IN: dict[str, dict[str, Any]] = {
     "crf shared": {"name": "crf", "shared": True, "options": {"pull": -1.0, "learns_pull": False}},
     "smooth": {"name": "smooth"},
     "smooth by word": {"name": "smooth", "shared": True, "options": {"widths": "word"}},
+    "smooth within sentences": {"name": "smooth", "within": "sentence"},
     "rss over conv": {"context": "conv", "pool": "learnt"},
     "rss without a pool": {"pool": "none"},
     "rss, even shares": {"options": {"even": True}},

@@ -63,7 +63,7 @@ def by_token(values: Tensor, valid: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(("name", "options"), [*LEARNING, ("bernoulli", {})])
 def test_it_keeps_what_a_policy_promises(name: str, options: dict[str, Any]) -> None:
-    check_policy(built(name, **options), E + 1)
+    check_policy(built(name, **options), E)
 
 
 @pytest.mark.parametrize(("name", "options"), LEARNING)
@@ -138,3 +138,9 @@ def test_a_policy_that_cannot(name: str, options: dict[str, Any]) -> None:
 def test_words_must_be_known() -> None:
     with pytest.raises(ConfigError, match="words of the token ids are not known"):
         build_policy(PolicyConfig(name="rss", unit="sentence"), E, "elu")
+
+
+def test_a_policy_that_is_told_where_sentences_end_selects_words() -> None:
+    with pytest.raises(ConfigError, match="is told where sentences end") as raised:
+        built("smooth", within="sentence")
+    assert raised.value.where == "policy.unit"

@@ -8,7 +8,10 @@ import pytest
 import small
 import torch
 
+from rss_rl.errors import ConfigError
 from rss_rl.ops.smoothing import bumps
+from rss_rl.policies.contract_case import VOCABULARY
+from rss_rl.policies.inputs import policy_inputs
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.smooth import SMOOTH, SmoothPolicy
 
@@ -48,3 +51,31 @@ def test_starts_where_it_is_told(probability: float, width: float) -> None:
     assert inner.bias.flatten().tolist() == pytest.approx(
         [math.log(probability / (1 - probability))] * 2
     )
+
+
+def test_bumps_end_with_their_sentence() -> None:
+    """Each sentence has the logits that it has without the bumps of the others."""
+    policy = small.policy(name="smooth", options={"within": "sentence"})
+    stop = VOCABULARY.index(".")
+    ids = torch.tensor([[2, 3, stop, 4, 5, 6, stop, 2], [2, 3, 4, stop, 0, 0, 0, 0]])
+    table = torch.randn(len(VOCABULARY), small.EMBEDDING, dtype=torch.float64)
+    (shown,) = policy_inputs(policy, lambda tokens: table[tokens], [ids], [ids > 0])
+    assert shown[..., -1].tolist() == (ids == stop).tolist()
+    found = policy.logits(shown, ids > 0)  # type: ignore[operator]
+    inner = policy.inner
+    assert isinstance(inner, SmoothPolicy)
+    wide = 0.5 + 15.5 * torch.sigmoid(inner.width)
+    for row, sentences in enumerate([[(0, 3), (3, 7), (7, 8)], [(0, 4)]]):
+        tokens = sentences[-1][1]
+        heights = inner.heights(table[ids[row : row + 1, :tokens]], ids[row : row + 1, :tokens] > 0)
+        mean = heights.mean(-1, keepdim=True)
+        for start, end in sentences:
+            part = (heights - mean)[..., start:end]
+            wanted = inner.bias + mean + bumps(part, wide.expand_as(part), 16.0)
+            torch.testing.assert_close(found[row : row + 1, :, start:end], wanted)
+
+
+def test_without_words_sentences_are_not_known() -> None:
+    with pytest.raises(ConfigError, match="end a sentence") as raised:
+        SMOOTH.build(PolicySetup(small.EMBEDDING, "elu"), SMOOTH.parse({"within": "sentence"}))
+    assert raised.value.where == "policy.options.within"
