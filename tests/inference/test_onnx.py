@@ -48,6 +48,13 @@ def test_the_graph_equals_the_model(name: str, tmp_path: Path) -> None:
     compare(task, settings, tmp_path)
 
 
+@pytest.mark.parametrize("within", ["text", "sentence"])
+def test_the_graph_smooths_as_torch_does(within: str, tmp_path: Path) -> None:
+    """A sentence ends with w7, which the policy's vocabulary has as a full stop."""
+    by = {"name": "smooth", "within": within}
+    compare("classes", {"encoder": "source2token", "by": by}, tmp_path)
+
+
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """It reads 14 pieces at once, so the longest text has windows."""

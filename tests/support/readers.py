@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -53,9 +54,14 @@ def reader(
     selects: bool = True,
     reads: Reads = "sentence",
     seed: int = 0,
+    by: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Model:
-    """A random model for one of TASKS; its words are w2, w3 and so on."""
+    """A random model for one of TASKS; its words are w2, w3 and so on.
+
+    Args:
+        by: which policy selects, see `small.policy`.
+    """
     labels, texts, _ = TASKS[task]
     vectors = np.random.default_rng(seed).normal(size=(WORDS, EMBEDDING)).astype(np.float32)
     vectors[0] = 0
@@ -76,5 +82,6 @@ def reader(
         "phases": [phase | {"selection": "sampled" if selects else "all"}],
     }
     inputs = Inputs(labels, texts, Tokenizer(), Vocabulary(words, TRAINABLE))
-    models = Models(classifier.eval(), policy(double=False, seed=seed, reads=reads), reads)
+    selector = policy(double=False, seed=seed, reads=reads, **(by or {}))
+    models = Models(classifier.eval(), selector, reads)
     return Model(RunConfig.model_validate(tree), models, cast(Prepared, inputs))
