@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rss_rl.errors import ConfigError
-from rss_rl.ops.sentence_ends import sentence_ends, stop_ids
 from rss_rl.policies.adapters import PolicyModule
+from rss_rl.policies.ends import KnowsEnds
 from rss_rl.policies.protocol import (
     Evaluated,
     RelaxedPolicy,
@@ -70,7 +70,7 @@ def _sentences(embedded: Tensor, valid: Tensor) -> _Sentences:
     return _Sentences(vectors, sizes > 0, (number - 1).clamp_min(0), first, starts)
 
 
-class SentencePolicy(nn.Module):
+class SentencePolicy(KnowsEnds):
     """A `StochasticPolicy` of whole sentences.
 
     Args:
@@ -82,32 +82,16 @@ class SentencePolicy(nn.Module):
             sentences itself.
     """
 
-    stops: Tensor
-    reads_ends = True
-
     def __init__(self, inner: PolicyModule, words: Sequence[str]) -> None:
-        super().__init__()
+        super().__init__(words, "policy.unit", "word")
         if reads_ends(inner):
             raise ConfigError(
                 "the policy is told where sentences end, and is asked to select whole ones",
                 where="policy.unit",
                 remedy="Set policy.unit=word, or policy.options.within=text",
             )
-        if not words:
-            raise ConfigError(
-                "whole sentences are selected by the words that end them, and the words of the"
-                " token ids are not known",
-                where="policy.unit",
-                remedy="Use it with prepared data, or set policy.unit=word",
-            )
         self.inner = inner
         self.bits_per_token = bits_per_token(inner)
-        # Derived from the vocabulary: a checkpoint need not store it.
-        self.register_buffer("stops", stop_ids(words), persistent=False)
-
-    def ends(self, tokens: Tensor) -> Tensor:
-        """See `ReadsEnds`."""
-        return sentence_ends(tokens, self.stops)
 
     def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
         """See `StochasticPolicy`; a sentence uses the uniform number of its first token."""
