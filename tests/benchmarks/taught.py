@@ -16,6 +16,7 @@ __all__: list[str] = []
 import argparse
 import csv
 import random
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ import torch
 
 import rss_rl
 from rss_rl.data.store import Split, open_prepared
+from rss_rl.errors import RssError
 from rss_rl.ops.sentence_ends import sentence_ends, stop_ids
 
 _AT_ONCE = 128
@@ -79,4 +81,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except RssError as error:
+        sys.exit(f"error: {error}")
