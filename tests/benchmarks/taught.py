@@ -60,8 +60,8 @@ def main() -> None:
     found = list(dict.fromkeys(sentences(open_prepared(given.prepared).split("train"))))
     drawn = random.Random(given.seed).sample(found, min(given.count or len(found), len(found)))
     own = list(labelled(open_prepared(given.own).split("train"))) if given.own else []
-    done = 0
-    if given.out.exists():
+    done, begun = 0, given.out.exists()
+    if begun:
         with given.out.open(newline="", encoding="utf-8") as file:
             done = max(0, sum(1 for _ in csv.reader(file)) - 1 - len(own))
     teacher = rss_rl.load(given.teacher)
@@ -70,8 +70,9 @@ def main() -> None:
     last = teacher.labels.names[-1]
     with given.out.open("a", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        if not done:
+        if not begun:
             writer.writerows([("text", "label"), *own])
+            file.flush()
         for start in range(done, len(drawn), _AT_ONCE):
             texts = drawn[start : start + _AT_ONCE]
             for text, answer in zip(texts, teacher.predict(texts), strict=True):
