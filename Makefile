@@ -16,7 +16,7 @@ NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 CANDIDATES := python3 python3.14 python3.13 python3.12 python3.11 python
 PYTHON ?= $(firstword $(foreach p,$(CANDIDATES),$(shell $(p) $(NEW_ENOUGH) 2>/dev/null && echo $(p))))
 # Files in their order: by default those of few tests, the longest among them, come last, on one core.
-# Three workers, as tests of processes mostly wait: on two cores 702 s, where two workers take 917.
+# Three workers, as tests of processes mostly wait: on two cores some 700 s, with two workers 860.
 IN_TURN := -n 3 --dist loadfile --no-loadscope-reorder
 
 help: ## show this list
