@@ -16,6 +16,7 @@ from rss_rl.data.store import Prepared, Split
 from rss_rl.errors import DataError
 from rss_rl.pretrained.context import ContextReader
 from rss_rl.rollouts.device import find_device
+from rss_rl.rollouts.snapshot import autocast
 from rss_rl.types import Array, Window
 
 _BATCH_TOKENS = 1 << 13
@@ -30,6 +31,7 @@ def encode(
     layers: int | None = None,
     window: Window = "text",
     dtype: str = "float16",
+    precision: str = "float32",
     device: str = "cpu",
     force: bool = False,
     sized: Callable[[int], None] = lambda _: None,
@@ -44,7 +46,8 @@ def encode(
         pretrained: folder of a transformer with its tokenizer, or its name on the hub.
         layers: of the transformer that are computed, from the first; None = all.
         window: what it reads at once: a `text`, up to its maximum length, or a `sentence`.
-        dtype: `float16` or `float32`.
+        dtype: of the numbers that are written, `float16` or `float32`.
+        precision: of matrix products, `float32` or `bfloat16`.
         device: that computes: cpu, cuda, cuda:1, ...
         force: replace states of another encoder or of other data.
         sized: called with the size in bytes before anything is written.
@@ -75,6 +78,7 @@ def encode(
         "manifest": manifest_digest(files),
         "size": reader.size,
         "dtype": dtype,
+        "precision": None if precision == "float32" else precision,
     })  # fmt: skip
     with alone(files.folder):
         writer = StatesWriter(files.folder, info, prepared.sentences, force=force)
@@ -90,8 +94,10 @@ def encode(
             split = prepared.split(name)
             for start in range(writer.next_row(name), split_info.rows, _AHEAD):
                 rows = np.arange(start, min(start + _AHEAD, split_info.rows))
-                for states in _states(split, rows, reader, found):
-                    writer.write(name, states)
+                with autocast(found, precision):
+                    states = _states(split, rows, reader, found)
+                for row in states:
+                    writer.write(name, row)
                 progress(f"encoding {name}", int(rows[-1]) + 1, split_info.rows)
             writer.flush(name)
     return writer.info

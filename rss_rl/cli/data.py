@@ -75,6 +75,13 @@ class StateType(StrEnum):
     float32 = "float32"
 
 
+class StatePrecision(StrEnum):
+    """Precision of an encoder's matrix products."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+
+
 class StateWindow(StrEnum):
     """What an encoder reads at once."""
 
@@ -236,6 +243,10 @@ def encode(
     dtype: Annotated[
         StateType, option("--dtype", "Type of the numbers that are written.")
     ] = StateType.float16,
+    precision: Annotated[
+        StatePrecision,
+        option("--precision", "Of matrix products: bfloat16 is faster where a processor has it."),
+    ] = StatePrecision.float32,
     device: options.ComputeOn = "cpu",
     force: Annotated[bool, option("--force", "Replace states of another encoder.")] = False,
     json_: options.Json = False,
@@ -260,6 +271,7 @@ def encode(
             layers=layers,
             window=window.value,
             dtype=dtype.value,
+            precision=precision.value,
             device=device,
             force=force,
             sized=sized,

@@ -69,6 +69,7 @@ class StatesInfo(Options):
     encoder, digest, layers, window  see `Encoding`; without a window it is the text
     manifest       SHA-256 of the data's manifest
     size           H
+    precision      of matrix products, if not float32
     splits         the files of each split, in row order
     """
 
@@ -80,6 +81,7 @@ class StatesInfo(Options):
     manifest: str
     size: int = Field(ge=1)
     dtype: DType = "float16"
+    precision: Literal["bfloat16"] | None = None
     splits: dict[str, tuple[_File, ...]] = Field(default_factory=dict)
 
     @property
@@ -96,7 +98,7 @@ class StatesInfo(Options):
         return sum(file.rows for file in self.splits.get(split, ()))
 
     def is_of(self, other: StatesInfo) -> bool:
-        """Whether both have the same encoder, data, size and dtype."""
+        """Whether both have the same encoder, data, size, dtype and precision."""
         return self.model_copy(update={"splits": {}, "encoder": ""}) == other.model_copy(
             update={"splits": {}, "encoder": ""}
         )
@@ -191,8 +193,9 @@ class StatesWriter:
         self._folder, self._sentences = folder, sentences
         found = None if force else read_info(folder)
         if found is not None and not found.is_of(info):
+            how = " ".join(filter(None, (found.dtype, found.precision and "by bfloat16 products")))
             raise DataError(
-                f"already has states of {found.encoding} ({found.dtype}) or of other data",
+                f"already has states of {found.encoding} ({how}) or of other data",
                 where=str(folder),
                 remedy="Replace them with --force",
             )

@@ -283,6 +283,27 @@ def test_the_command(tiny: Callable[..., RunConfig], folder: Path, tmp_path: Pat
     assert "no such folder" in result.stderr
 
 
+def test_bfloat16_products(data: Path, folder: Path, tmp_path: Path) -> None:
+    """Nearly the same states, which float32 products do not continue."""
+    copy = tmp_path / "data"
+    shutil.copytree(data, copy)
+    asked = ["data", "encode", str(copy), "--pretrained", str(folder), "--dtype", "float32"]
+    lower = [*asked, "--precision", "bfloat16"]
+    assert CliRunner().invoke(app, [*lower, "--force"]).exit_code == 0
+    digest = json.loads((copy / STATES_FILE).read_text())["digest"]
+    rough, exact = (
+        open_prepared(place).with_states(str(folder), digest).split("dev").batch([0, 1]).states
+        for place in (copy, data)
+    )
+    assert rough is not None
+    assert exact is not None
+    assert 0 < np.abs(rough[0] - exact[0]).max() < 0.1
+    refused = CliRunner().invoke(app, asked)
+    assert refused.exit_code == 2
+    assert "(float32 by bfloat16 products)" in " ".join(refused.stderr.split())
+    assert CliRunner().invoke(app, lower).exit_code == 0
+
+
 def test_force_keeps_what_is_there_until_there_is_something_else(
     data: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
