@@ -5,15 +5,23 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import torch
 
 from rss_rl.data.locations import LocalFiles, open_files
 from rss_rl.data.staging import Progress
-from rss_rl.data.states import StatesInfo, StatesWriter, alone, manifest_digest
+from rss_rl.data.states import (
+    DType,
+    StatePrecision,
+    StatesInfo,
+    StatesWriter,
+    alone,
+    manifest_digest,
+)
 from rss_rl.data.store import Prepared, Split
-from rss_rl.errors import DataError
+from rss_rl.errors import ConfigError, DataError
 from rss_rl.pretrained.context import ContextReader
 from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.snapshot import autocast
@@ -49,7 +57,7 @@ def encode(
         dtype: of the numbers that are written, `float16` or `float32`.
         precision: of matrix products, `float32` or `bfloat16`.
         device: that computes: cpu, cuda, cuda:1, ...
-        force: replace states of another encoder or of other data.
+        force: replace states of another encoder or of other data, or of other numbers.
         sized: called with the size in bytes before anything is written.
         progress: called with the current step, the number of rows done, and of how many.
 
@@ -58,8 +66,12 @@ def encode(
 
     Raises:
         DataError: no prepared directory, it holds other states, or a write fails.
-        ConfigError: the transformer or the device cannot be used.
+        ConfigError: the transformer or the device cannot be used, or there is no such dtype or
+            precision.
     """
+    for key, value, known in (("dtype", dtype, DType), ("precision", precision, StatePrecision)):
+        if value not in (accepted := get_args(known)):
+            raise ConfigError(f"is {value!r}, not {' or '.join(accepted)}", where=key)
     files, found = open_files(data), find_device(device, "device")
     if not isinstance(files, LocalFiles):
         raise DataError(

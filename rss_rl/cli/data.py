@@ -245,10 +245,14 @@ def encode(
     ] = StateType.float16,
     precision: Annotated[
         StatePrecision,
-        option("--precision", "Of matrix products: bfloat16 is faster where a processor has it."),
+        option(
+            "--precision", "Of matrix products; bfloat16 is faster on processors that support it."
+        ),
     ] = StatePrecision.float32,
     device: options.ComputeOn = "cpu",
-    force: Annotated[bool, option("--force", "Replace states of another encoder.")] = False,
+    force: Annotated[
+        bool, option("--force", "Replace states of another encoder or of other numbers.")
+    ] = False,
     json_: options.Json = False,
 ) -> None:
     """Store a pretrained encoder's state of each word, in its context, with prepared data.

@@ -35,6 +35,7 @@ _OPEN_FILES = 1024
 _AGAIN = "Encode the data again: `rss-rl data encode DATA --pretrained FOLDER --force`"
 
 DType = Literal["float16", "float32"]
+StatePrecision = Literal["float32", "bfloat16"]
 
 
 class _File(Options):
@@ -88,6 +89,17 @@ class StatesInfo(Options):
     def encoding(self) -> Encoding:
         """How they were computed."""
         return Encoding(self.encoder, self.digest, self.layers, self.window or "text")
+
+    @property
+    def numbers(self) -> str:
+        """Their type and how they were multiplied."""
+        return f"{self.dtype}, {self.precision or 'float32'} products"
+
+    @property
+    def options(self) -> str:
+        """Options of `rss-rl data encode` for such numbers."""
+        dtype = "" if self.dtype == "float16" else f" --dtype {self.dtype}"
+        return dtype + ("" if self.precision is None else f" --precision {self.precision}")
 
     def files(self) -> Iterator[_File]:
         """The files of all splits."""
@@ -157,7 +169,7 @@ def open_states(files: Files, asked: Encoding, rows: dict[str, int]) -> StatesIn
     for split, count in rows.items():
         if (done := info.rows(split)) != count:
             what = f"{done:,} of the {count:,} rows of {split} have states"
-            remedy = f"Run `{command}`: it resumes where it stopped"
+            remedy = f"Run `{command}{info.options}`: it resumes where it stopped"
             raise DataError(what, where=where, remedy=remedy)
     return info
 
@@ -186,16 +198,15 @@ class StatesWriter:
         force: replace existing states.
 
     Raises:
-        DataError: there are states of another encoder or of other data.
+        DataError: there are states of another encoder or of other data, or other numbers.
     """
 
     def __init__(self, folder: Path, info: StatesInfo, sentences: int, *, force: bool) -> None:
         self._folder, self._sentences = folder, sentences
         found = None if force else read_info(folder)
         if found is not None and not found.is_of(info):
-            how = " ".join(filter(None, (found.dtype, found.precision and "by bfloat16 products")))
             raise DataError(
-                f"already has states of {found.encoding} ({how}) or of other data",
+                f"already has states of {found.encoding} ({found.numbers}), or of other data",
                 where=str(folder),
                 remedy="Replace them with --force",
             )

@@ -300,8 +300,17 @@ def test_bfloat16_products(data: Path, folder: Path, tmp_path: Path) -> None:
     assert 0 < np.abs(rough[0] - exact[0]).max() < 0.1
     refused = CliRunner().invoke(app, asked)
     assert refused.exit_code == 2
-    assert "(float32 by bfloat16 products)" in " ".join(refused.stderr.split())
+    assert "(float32, bfloat16 products)" in " ".join(refused.stderr.split())
+    for key in ("precision", "dtype"):
+        with pytest.raises(ConfigError, match=rf"{key}: is 'bf16', not float\d\d or"):
+            encode(copy, str(folder), **{key: "bf16"})
+    record = json.loads((copy / STATES_FILE).read_text())
+    record["splits"]["dev"] = []
+    (copy / STATES_FILE).write_text(json.dumps(record))
+    with pytest.raises(DataError, match="--dtype float32 --precision bfloat16`: it resumes"):
+        open_prepared(copy).with_states(str(folder), digest)
     assert CliRunner().invoke(app, lower).exit_code == 0
+    open_prepared(copy).with_states(str(folder), digest)
 
 
 def test_force_keeps_what_is_there_until_there_is_something_else(
