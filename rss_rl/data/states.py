@@ -208,7 +208,7 @@ class StatesWriter:
             raise DataError(
                 f"already has states of {found.encoding} ({found.numbers}), or of other data",
                 where=str(folder),
-                remedy="Replace them with --force",
+                remedy="Ask for the same, or replace them with --force",
             )
         self.info = info
         if found is not None and all(_is_whole(folder, file) for file in found.files()):
