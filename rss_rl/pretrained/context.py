@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from rss_rl.errors import ConfigError
 from rss_rl.ops.sentence_ends import sentence_ends, sentence_numbers, stop_ids
 from rss_rl.pretrained.folder import Pretrained, open_pretrained
-from rss_rl.pretrained.reader import WordReader, layers_of
+from rss_rl.pretrained.reader import WordReader, keep_first_layers
 from rss_rl.types import Window
 
 
@@ -51,7 +50,7 @@ class ContextReader:
     def _reader(self) -> WordReader:
         model = self.pretrained.encoder().requires_grad_(False)
         if self._layers is not None:
-            _cut(model, self._layers, self.pretrained.name)
+            keep_first_layers(model, self._layers, self.pretrained.name)
         return WordReader(self.pretrained, model, self._words).eval()
 
     def add_words(self, words: Sequence[str]) -> None:
@@ -81,16 +80,3 @@ class ContextReader:
                 states = self._reader.word_states(tokens[valid], read, int(read.max()) + 1)
             found[valid] = states
         return found
-
-
-def _cut(model: nn.Module, count: int, name: str) -> None:
-    """Remove all but the first `count` layers."""
-    layers = layers_of(model)
-    if layers is None or count > len(layers):
-        has = "no list of its layers" if layers is None else f"{len(layers)} layers"
-        raise ConfigError(
-            f"has {has}, and the first {count} are to be read",
-            where=name,
-            remedy="Lower policy.layers (--layers), or leave it out",
-        )
-    del layers[count:]

@@ -385,6 +385,23 @@ def layers_of(model: nn.Module) -> nn.ModuleList | None:
     return next(found, None)
 
 
+def keep_first_layers(model: nn.Module, count: int, name: str) -> None:
+    """Remove all but the first `count` layers of a transformer, called `name` in errors.
+
+    Raises:
+        ConfigError: it does not have so many.
+    """
+    layers = layers_of(model)
+    if layers is None or count > len(layers):
+        has = "no list of its layers" if layers is None else f"{len(layers)} layers"
+        raise ConfigError(
+            f"has {has}, and the first {count} are to be read",
+            where=name,
+            remedy="Lower policy.layers (--layers), or leave it out",
+        )
+    del layers[count:]
+
+
 @lru_cache(maxsize=1)
 def _plain_attention() -> str:
     """The name under which the transformers library knows attention that it would not choose.

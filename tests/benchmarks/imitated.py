@@ -36,7 +36,7 @@ from rss_rl.ops.sentence_ends import sentence_ends, sentence_numbers, stop_ids
 from rss_rl.policies.rss import RSSModule
 from rss_rl.policies.smooth import SmoothPolicy
 from rss_rl.pretrained.folder import Pretrained, open_pretrained
-from rss_rl.pretrained.reader import WordReader, layers_of
+from rss_rl.pretrained.reader import WordReader, keep_first_layers
 from rss_rl.results.score import open_with_data
 from rss_rl.rollouts.snapshot import Models, autocast
 
@@ -269,23 +269,8 @@ def learn(
                 torch.save({**state, "done": step, "asked": asked}, temporary)
 
 
-def first_layers(pretrained: Pretrained, count: int) -> Any:
-    """The encoder without its upper layers, and without dropout of attention.
-
-    Raises:
-        ConfigError: it does not have so many.
-    """
-    model: Any = pretrained.encoder(0.0)
-    layers = layers_of(model)
-    if layers is None or not 0 < count <= len(layers):
-        has = "no list of its layers" if layers is None else f"{len(layers)} layers"
-        raise ConfigError(f"has {has}, and --layers is {count}", where=pretrained.name)
-    del layers[count:]
-    return model
-
-
 def save(model: Any, pretrained: Pretrained, layers: int, out: Path) -> None:
-    """Write the encoder, its configuration last."""
+    """Write the encoder, its weights last."""
     model.config = copy.deepcopy(pretrained.config)
     model.config.num_hidden_layers = layers
     pretrained.tokenizer.save_pretrained(out)
@@ -302,12 +287,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
     given = parser.parse_args()
     kept = given.out / "unfinished.pt"
-    if given.epochs < 1:
-        parser.error("--epochs: at least 1")
+    if given.epochs < 1 or given.layers < 1:
+        parser.error("--epochs and --layers: at least 1")
     if given.out.is_file() or (given.out / "model.safetensors").exists():
         parser.error(f"--out {given.out}: is there already")
     pretrained = open_pretrained(given.student)
-    model = first_layers(pretrained, given.layers)
+    model: Any = pretrained.encoder(0.0)
+    keep_first_layers(model, given.layers, pretrained.name)
     teachers, split, words = opened(given.runs)
     given.out.mkdir(parents=True, exist_ok=True)
     with torch.no_grad():
