@@ -113,7 +113,6 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "kernels": "pools or attends feature-wise, for which there are compiled kernels",
             "feature_attention": "attends feature-wise between tokens: slow without kernels",
             "context": "also fuses the context of a sequence of sentences, for passages",
-            "onnx": "can be exported as an ONNX graph",
             "words": "reads the words of the vocabulary, not their vectors",
         },
     ),

@@ -11,14 +11,13 @@ import typer
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
 from rss_rl.cli.options import checkpoint, console, option, trust
-from rss_rl.errors import ConfigError
 
 EPILOG = """
 Examples:
 
 `rss-rl export runs/reviews` writes `runs/reviews-export`.
 
-`rss-rl export runs/reviews --out models/reviews --onnx`
+`rss-rl export runs/reviews --out models/reviews`
 
 In Python, without Ray: `rss_rl.load("models/reviews").predict(["A dull film."])`
 """
@@ -30,17 +29,6 @@ def export(
         Path | None, option("--out DIR", "Directory to write. Default: RUN-export.")
     ] = None,
     which: options.Which = "best",
-    onnx: Annotated[
-        bool, option("--onnx", "Also write model.onnx, and check it; needs rss-rl[onnx].")
-    ] = False,
-    int8: Annotated[
-        bool,
-        option(
-            "--int8",
-            "With --onnx: also write model-int8.onnx, whose transformer computes in 8-bit"
-            " integers. It is smaller and faster, and not as exact.",
-        ),
-    ] = False,
     encoder: Annotated[
         bool,
         option(
@@ -55,17 +43,12 @@ def export(
 ) -> None:
     """Write weights, vocabulary, configuration and a model card into a self-contained directory."""
     from rss_rl.inference.artifact import export_run
-    from rss_rl.inference.onnx_graph import write_onnx
-    from rss_rl.inference.onnx_int8 import write_with_int8
 
-    if int8 and not onnx:
-        raise ConfigError("--int8 needs --onnx", remedy="Give --onnx --int8")
     folder = export_run(
         run,
         out or run.resolve().with_name(f"{run.resolve().name}-export"),
         which=checkpoint(which),
         overwrite=overwrite,
-        onnx=write_with_int8 if int8 else write_onnx if onnx else None,
         encoder=encoder,
         trust=trust(trust_plugins),
     )

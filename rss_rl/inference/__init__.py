@@ -1,1 +1,1 @@
-"""A trained model in use: in Python, over files and as ONNX."""
+"""A trained model in use in Python and over files."""

@@ -9,7 +9,6 @@ vocabulary.json       the words by id
 README.md             the model card
 config.yaml           the configuration, for people
 pretrained-N/         each folder that a component's option names, such as a transformer
-model.onnx            on request; also model-int8.onnx
 encoder/              on request: the trained transformer, for other programs
 """
 
@@ -20,7 +19,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -61,18 +60,15 @@ SCHEMA_VERSION = 2
 _SUMLESS = 1
 """Schema version of exports whose record has no checksum of itself."""
 EXPORT_FILE, WEIGHTS_FILE = "export.json", "weights.safetensors"
-ONNX_FILE, INT8_FILE = "model.onnx", "model-int8.onnx"
 _FIXED = "vectors/fixed"
 _TUNED = "classifier/embedding.trainable"
 _OWN_SUM = "record_sha256"
 _FOLDER_PREFIX = "pretrained-"
 _ENCODER = "encoder"
-_NOT_READ = frozenset({"README.md", "config.yaml", ONNX_FILE, INT8_FILE, _ENCODER})
+_NOT_READ = frozenset({"README.md", "config.yaml", _ENCODER})
 """Files and folders of an export that `open_result` does not read."""
 _AGAIN = "Export the run again"
 _FREE_SPACE = "Free space, or give another DIR"
-
-OnnxWriter = Callable[[Models, Prepared, RunConfig, Path], None]
 
 
 def export_run(
@@ -81,7 +77,6 @@ def export_run(
     *,
     which: str | int = "best",
     overwrite: bool = False,
-    onnx: OnnxWriter | None = None,
     encoder: bool = False,
     trust: Trust = NOTHING,
 ) -> Path:
@@ -90,7 +85,6 @@ def export_run(
     Args:
         which: `best`, `latest` or a step.
         overwrite: replace an existing export.
-        onnx: writes model.onnx at the given path.
         encoder: also write the classifier's encoder, a trained transformer, as a folder of its own,
             in the format of the transformers library.
         trust: see `open_models`.
@@ -118,8 +112,6 @@ def export_run(
             config = with_folders(config, partial(_copy_folder, staging))
             step = load_checkpoint(run, which).step
             _fill(staging, run, step, config, models, inputs)
-            if onnx is not None:
-                onnx(models, inputs, config, staging / ONNX_FILE)
             if saved is not None:
                 saved.save(staging / _ENCODER)
             _seal(staging, run, step, config)

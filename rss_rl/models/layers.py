@@ -10,7 +10,6 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.compiler import is_exporting
 
 from rss_rl.models.dropout import Dropout, packed_rows
 from rss_rl.ops.attention import KernelBackend
@@ -43,7 +42,7 @@ def linear(values: Tensor, weight: Tensor, bias: Tensor | None, backend: KernelB
     if torch.is_autocast_enabled("cpu"):  # in full precision torch's own takes one pass, too
         if has_kernels(values, backend):
             return linear_maps(values, [weight], [bias])[0]
-        if values.ndim == 2 and values.device.type == "cpu" and not is_exporting():
+        if values.ndim == 2 and values.device.type == "cpu":
             return F.linear(pad_rows(values), weight, bias)[: len(values)].to(weight.dtype)
     return F.linear(values, weight, bias).to(weight.dtype)
 

@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.compiler import is_exporting
 
 from rss_rl.models.directional import (
     AttentionSettings,
@@ -86,8 +85,6 @@ class ReSA(nn.Module):
 
     def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `TokenEncoder`; every token is selected."""
-        if is_exporting():
-            return self.gated(embedded, valid, valid[:, None].to(embedded.dtype).expand(-1, 2, -1))
         tokens = Packed.of([valid])
         roles = torch.ones(1, len(tokens), ROLES, dtype=torch.bool, device=valid.device)
         with packed_rows(tokens):

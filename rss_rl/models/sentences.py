@@ -12,7 +12,6 @@ from typing import Literal
 import torch
 from pydantic import Field
 from torch import Tensor
-from torch.compiler import is_exporting
 
 from rss_rl.components import Component, Options
 from rss_rl.models.dropout import keyed_dropout, packed_rows, slot_keys
@@ -103,11 +102,8 @@ class SentencesClassifier(TaskClassifier):
         """
         if selections is None:
             selections = [mask[:, None].expand(-1, 2, -1) for mask in valid]
-        if isinstance(self.encoder, PackedEncoder):
-            if is_exporting():  # sizes may depend only on shapes: unselected tokens have gates of 0
-                selections = [each.to(self.embedding.trainable.dtype) for each in selections]
-            elif not selections[0].is_floating_point():
-                return self.head(self._encode_packed(self.encoder, tokens, valid, selections))
+        if isinstance(self.encoder, PackedEncoder) and not selections[0].is_floating_point():
+            return self.head(self._encode_packed(self.encoder, tokens, valid, selections))
         keys, vectors = slot_keys(len(tokens)), []
         for slot, sentence in enumerate(zip(tokens, valid, selections, strict=True)):
             with keyed_dropout(None if keys is None else keys[slot]):

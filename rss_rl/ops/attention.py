@@ -15,7 +15,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.compiler import is_exporting
 
 from rss_rl.ops.attention_native import native_attention
 from rss_rl.ops.attention_pairs import PackedPairs, Pairs
@@ -68,10 +67,6 @@ def feature_wise_attention(
         with torch.autocast(values.device.type, enabled=False):
             v, u, h = (tensor.float() for tensor in given)
             return feature_wise_attention(v, u, h, pairs, scale, backend).to(values.dtype)
-    if is_exporting():
-        allowed = _allowed(pairs, slice(None), slice(None))
-        weights = attention_weights(head_scores, dependent_scores, allowed, scale)
-        return (weights * values[:, None]).sum(2)
     fits = all(tensor.dtype == torch.float32 and tensor.numel() for tensor in given)
     if backend == "compiled" and isinstance(pairs, Pairs) and fits:
         device = values.device

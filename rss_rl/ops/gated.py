@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.compiler import is_exporting
 
-from rss_rl.ops.attention import KernelBackend, attention_weights, feature_wise_attention
+from rss_rl.ops.attention import KernelBackend, feature_wise_attention
 from rss_rl.ops.attention_pairs import Pairs
 
 _LARGEST_SURPLUS = 20.0
@@ -87,11 +86,6 @@ def gated_attention(
             tokens.
         gates: [M, I] of the dependents.
     """
-    if is_exporting():
-        everything = slice(None)
-        allowed = pairs.mask(everything, everything) * gates[:, None]  # [M, J, I]
-        weights = attention_weights(head_scores, dependent_scores, allowed, scale)
-        return (weights * values[:, None]).sum(2)
     opened = gates[..., None].expand_as(values)
     arguments = (head_scores, dependent_scores)
     total = feature_wise_attention(*arguments, opened * values, pairs, scale, backend)

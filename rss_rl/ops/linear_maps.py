@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.compiler import is_exporting
 
 from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.dropping import Drop
@@ -25,7 +24,7 @@ def has_kernels(values: Tensor, backend: KernelBackend) -> bool:
     if backend != "compiled" or not one_kind([values]):
         return False
     lower = torch.is_autocast_enabled("cpu")
-    return not is_exporting() and (not lower or torch.get_autocast_dtype("cpu") == torch.bfloat16)
+    return not lower or torch.get_autocast_dtype("cpu") == torch.bfloat16
 
 
 def linear_maps(

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.compiler import is_exporting
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ def _check(values: Tensor, keep: Tensor) -> None:
 def kept_indices(keep: Tensor) -> Gathered:
     """Positions of the kept tokens of each sequence, packed to the front, order unchanged.
 
-    L is the largest number of kept tokens of a sequence, or N while a graph is exported.
+    L is the largest number of kept tokens of a sequence.
 
     Args:
         keep: bool [M, N].
@@ -43,12 +42,6 @@ def kept_indices(keep: Tensor) -> Gathered:
     if keep.ndim != 2 or keep.dtype != torch.bool:
         raise ValueError(f"keep must be bool [M, N], got {keep.dtype} {tuple(keep.shape)}")
     counts = keep.sum(1)  # [M]
-    if is_exporting():
-        positions = torch.arange(keep.shape[1], device=keep.device)
-        # Sorts of other runtimes need not be stable, so no two keys are equal.
-        order = torch.argsort(torch.where(keep, positions, positions + keep.shape[1]), dim=1)
-        kept = positions < counts[:, None]
-        return Gathered(torch.where(kept, order, 0), kept)
     longest = int(counts.max()) if len(counts) else 0
     order = torch.argsort((~keep).to(torch.uint8), dim=1, stable=True)[:, :longest]  # [M, L]
     kept = torch.arange(longest, device=keep.device) < counts[:, None]  # [M, L]

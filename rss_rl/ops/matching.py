@@ -10,7 +10,6 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.compiler import is_exporting
 
 from rss_rl.ops.masking import masked_mean
 
@@ -43,9 +42,6 @@ def best_matches(of: Sequences, other: Sequences) -> Tensor:
     """
     _check(of, other)
     longest = of.tokens.shape[1]
-    # During export the sizes, and so the number of pieces, are unknown.
-    if is_exporting():
-        return _matches(of, other, 0, longest)
     if not other.tokens.shape[1]:
         return of.vectors.new_zeros(*of.tokens.shape, MATCH_SIZE)
     step = max(1, _PAIRS_AT_A_TIME // max(1, other.tokens.numel()))

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.compiler import is_exporting
 
 from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.masking import masked_softmax
@@ -40,7 +39,7 @@ def feature_wise_pooling(
             f"kept: bool {tuple(values.shape[:2])}, got {kept.dtype} {tuple(kept.shape)}"
         )
     alike = scores.shape == values.shape and scores.dtype == values.dtype == torch.float32
-    if backend == "compiled" and alike and scores.device.type == "cpu" and not is_exporting():
+    if backend == "compiled" and alike and scores.device.type == "cpu":
         tokens = Packed.of([kept])
         cells = tokens.sequence * kept.shape[1] + tokens.position
         score, value = (each.flatten(0, 1).index_select(0, cells) for each in (scores, values))

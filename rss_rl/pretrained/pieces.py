@@ -35,7 +35,6 @@ class PieceTable(nn.Module):
         self._tokenizer = tokenizer
         self._unknown = [tokenizer.unk_token_id if tokenizer.unk_token_id is not None else 0]
         lists = [self._unknown] * _SPECIAL_WORDS + self._cut(words[_SPECIAL_WORDS:])
-        self._most = max(map(len, lists))
         starts, pieces = _packed(lists)
         self.register_buffer("starts", starts, persistent=False)
         self.register_buffer("pieces", pieces, persistent=False)
@@ -53,7 +52,6 @@ class PieceTable(nn.Module):
     def add(self, words: Sequence[str]) -> None:
         """Add words, with the ids after the existing ones."""
         lists = self._cut(words)
-        self._most = max(self._most, max(map(len, lists), default=0))
         starts, pieces = _packed(lists)
         device = self.starts.device
         self.starts = torch.cat([self.starts, starts[1:].to(device) + self.starts[-1]])
@@ -64,22 +62,6 @@ class PieceTable(nn.Module):
         start = self.starts[words]
         count = self.starts[words + 1] - start
         return self.pieces[ragged_rows(start, count)], count
-
-    def padded(self, words: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-        """Pieces of words int64 [M, N] in the cells of a table, and which cells have one.
-
-        Args:
-            kept: bool [M, N], words whose pieces are returned.
-
-        Returns:
-            int64 and bool [M, N * C], C the most pieces that a word has.
-        """
-        known = torch.where(words < self.starts.shape[0] - 1, words, 1)  # others: `<unk>`
-        start = self.starts[known]
-        count = (self.starts[known + 1] - start) * kept
-        number = torch.arange(self._most, device=words.device)
-        at = (start[..., None] + number).clamp_max(len(self.pieces) - 1)
-        return self.pieces[at].flatten(1), (number < count[..., None]).flatten(1)
 
 
 def _packed(lists: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.compiler import is_exporting
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from rss_rl.errors import ConfigError
@@ -135,54 +134,6 @@ class WordReader(nn.Module):
             weight = weight if group.scale is None else weight * group.scale
             sums = add_rows(sums, at, (group.states.float() * weight).sum(1))
             weights = add_rows(weights, at, weight.sum(1))
-        return sums / weights.clamp_min(1e-6)
-
-    def recorded(self, words: Tensor, kept: Tensor, pool: Pool) -> Tensor:
-        """`pooled` without gates, in operations of an ONNX graph: all windows at once.
-
-        Args:
-            words: int64 [M, N], ids. kept: bool [M, N], which are read.
-
-        Returns:
-            float32 [M, H].
-        """
-        pieces, real = self.table.padded(words, kept)  # [M, N * C]
-        text, cell = real.nonzero(as_tuple=True)  # [P]
-        size = real.sum(1)  # [M]
-        rank = real.long().cumsum(1)[text, cell] - 1  # [P], of a piece in its text
-        position, given = rank, dict[str, Tensor]()
-        if self._positions == "kept":
-            width = pieces.shape[1] // words.shape[1]  # C
-            position = rank + (~kept).long().cumsum(1)[text, cell // width]
-            last = torch.zeros_like(size).scatter_reduce(0, text, position, "amax")
-            parts = last // self._room + 1  # [M], windows, of which some may have no piece
-            nth = position // self._room  # [P], of its window in the text
-        else:
-            parts = ((size + self._room - 1) // self._room).clamp_min(1)
-            nth = rank * parts[text] // size[text]
-        ends = parts.cumsum(0)
-        row = (ends - parts)[text] + nth
-        windows = cast(int, ends[-1].item())  # without `int`, which export cannot follow
-        torch._check(windows >= 1)  # type: ignore[no-untyped-call]
-        lines = torch.arange(windows, device=words.device)
-        sizes = torch.zeros_like(lines).index_add(0, row, torch.ones_like(row))
-        first = (sizes.cumsum(0) - sizes)[row]
-        column = torch.ones_like(row).cumsum(0) - 1 - first + len(self._before)
-        ids, valid = self._ids(pieces[text, cell], sizes, row, column)
-        if self._positions == "kept":
-            read = _Inputs(lines, sizes, ids, valid, cell, row, column)
-            given["position_ids"] = self._numbers(position % self._room, read)
-        states: Tensor = self.model(
-            input_ids=ids, attention_mask=valid.long(), **given
-        ).last_hidden_state
-        owner = (lines[:, None] >= ends).sum(1)  # [W], texts that end before
-        weight = (valid & (sizes > 0)[:, None])[..., None].to(states.dtype)
-        if pool == "first":
-            states, weight = states[:, :1], weight[:, :1]
-        sums = states.new_zeros(words.shape[0], self.size).index_add(
-            0, owner, (states * weight).sum(1)
-        )
-        weights = weight.new_zeros(words.shape[0], 1).index_add(0, owner, weight.sum(1))
         return sums / weights.clamp_min(1e-6)
 
     def word_states(self, words: Tensor, text: Tensor, texts: int) -> Tensor:
@@ -352,10 +303,7 @@ class WordReader(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Padded pieces of a group with special ones, int64 [G, L], and which are real."""
         before, behind = len(self._before), len(self._behind)
-        width = cast(int, sizes.max().item()) + before + behind
-        if is_exporting():
-            torch._check(width >= 3)  # type: ignore[no-untyped-call]
-            torch._check(width <= self._room + before + behind)  # type: ignore[no-untyped-call]
+        width = int(sizes.max()) + before + behind
         ids = torch.full((sizes.shape[0], width), self._pad, device=pieces.device)
         if before:
             ids[:, :before] = torch.tensor(self._before, device=pieces.device)

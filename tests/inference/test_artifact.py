@@ -19,6 +19,7 @@ import rss_rl
 from rss_rl.config import RunConfig
 from rss_rl.data.prepare import prepare
 from rss_rl.errors import CheckpointError, ConfigError, DataError
+from rss_rl.inference import artifact
 from rss_rl.inference.artifact import WEIGHTS_FILE, export_run
 from rss_rl.inference.explanation import Explanation
 from rss_rl.inference.model import load_model
@@ -172,12 +173,15 @@ def test_a_changed_file_is_refused(name: str, exported: Path, tmp_path: Path) ->
         rss_rl.load(copy)
 
 
-def test_nothing_is_left_where_writing_fails(run: Path, tmp_path: Path) -> None:
+def test_nothing_is_left_where_writing_fails(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
-        raise ConfigError("no graph")
+        raise ConfigError("no card")
 
-    with pytest.raises(ConfigError, match="no graph"):
-        export_run(run, tmp_path / "model", onnx=fail)
+    monkeypatch.setattr(artifact, "card", fail)
+    with pytest.raises(ConfigError, match="no card"):
+        export_run(run, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
 
 

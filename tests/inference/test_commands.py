@@ -50,8 +50,6 @@ def test_from_a_run_to_a_page(run: Path, tmp_path: Path) -> None:
         (("explain", "a", "pair"), "has 2 text(s) where the task has 1"),
         (("predict", "--input", "in.csv", "--output", "out.txt"), "ending in '.txt'"),
         (("export", "--which", "99"), "99"),
-        (("export", "--int8"), "Give --onnx --int8"),
-        (("export", "--onnx", "--int8"), "has no int8 form"),
     ],
     ids=str,
 )

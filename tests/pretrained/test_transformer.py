@@ -24,7 +24,6 @@ from rss_rl.models.build import build_classifier
 from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.encoders.transformer import TransformerEncoder
 from rss_rl.models.protocol import Classifier
-from rss_rl.pretrained.reader import Pool
 from rss_rl.types import ROLES, LabelSpec
 
 WORDS = ("<pad>", "<unk>", "fine", "dull", "a", "film", "not", "ab", "extraordinarily", "so")
@@ -108,21 +107,6 @@ def test_equals_the_library(folder: Path, pool: str, rows: list[list[int]], seed
         for row, vector, keep in zip(rows, found, selection.any(1), strict=True):
             kept = [word for word, bit in zip(row, keep.tolist(), strict=False) if bit]
             torch.testing.assert_close(vector, slow(folder, kept, pool), atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("pool", ["mean", "first"])
-def test_an_empty_text_of_a_tokenizer_without_special_pieces(tmp_path: Path, pool: Pool) -> None:
-    """It has no piece at all: its vector is 0, also as it is computed in an exported graph."""
-    folder = tiny_transformers.save(tmp_path)
-    path = folder / "tokenizer.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"post_processor": None}))
-    reader = encoder(folder, pool=pool).reader
-    words, kept = torch.tensor([[2, 3], [4, 9]]), torch.tensor([[False, False], [True, True]])
-    with torch.no_grad():
-        found = reader.recorded(words, kept, pool)
-        wanted = reader.pooled(words[kept], torch.tensor([1, 1]), 2, pool=pool)
-    torch.testing.assert_close(found, wanted)
-    assert not found[0].any()
 
 
 OTHERS = ["roberta", "deberta-v2", "electra", "modernbert"]
@@ -474,27 +458,3 @@ def test_it_reads_the_sentences_of_a_passage_and_the_question(folder: Path) -> N
             changed[slot][place] = 5 if words[place] != 5 else 4
             same = torch.equal(found, logits(*changed))
             assert same is not bool(kept[slot][0, place]), (slot, place)
-
-
-@pytest.mark.parametrize("positions", ["closed", "kept"])
-@pytest.mark.parametrize("pool", ["mean", "first"])
-@settings(max_examples=15)
-@given(
-    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4),
-    share=st.sampled_from([0.0, 0.03, 0.4, 1.0]),
-    seed=st.integers(0, 99),
-)
-def test_what_a_graph_records_is_what_it_reads(
-    folder: Path, positions: str, pool: Pool, sizes: list[int], share: float, seed: int
-) -> None:
-    """With texts of several windows, some of which have no word."""
-    draw = torch.Generator().manual_seed(seed)
-    rows = [torch.randint(2, len(WORDS), (size,), generator=draw).tolist() for size in sizes]
-    words, valid = batch(rows)
-    kept = (torch.rand(words.shape, generator=draw) < share) & valid
-    reader = encoder(folder, positions=positions).reader
-    text, place = kept.nonzero(as_tuple=True)
-    with torch.no_grad():
-        wanted = reader.pooled(words[kept], text, len(words), place=place, pool=pool)
-        found = reader.recorded(words, kept, pool)
-    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)

@@ -84,7 +84,7 @@ def _build(setup: EncoderSetup, options: DiSANOptions) -> DiSANEncoder:
 
 def disan_capabilities(options: DiSANOptions) -> frozenset[str]:
     """What such an encoder can do where it removes unselected words."""
-    known = {"gates", "kept_only", "kernels", "feature_attention", "onnx"}
+    known = {"gates", "kept_only", "kernels", "feature_attention"}
     return frozenset(known if options.attention_error is None else known | {"linear_time"})
 
 

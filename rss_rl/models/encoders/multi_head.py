@@ -108,7 +108,7 @@ MULTI_HEAD = EncoderComponent(
     build=lambda setup, options: PooledEncoder.over(_context(setup, options), setup),
     context=_context,
     options=_MultiHeadOptions,
-    capabilities=frozenset({"kept_only", "kernels", "onnx"}),
+    capabilities=frozenset({"kept_only", "kernels"}),
     source="Vaswani et al., NeurIPS 2017",
     was={"heads": "model.attention_heads"},
 )

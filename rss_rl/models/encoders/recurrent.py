@@ -101,7 +101,7 @@ BILSTM = EncoderComponent(
     help="A bidirectional LSTM, then source2token.",
     build=lambda setup, options: PooledEncoder.over(_lstm(setup, options), setup),
     context=_lstm,
-    capabilities=_CAPABILITIES | {"onnx"},
+    capabilities=_CAPABILITIES,
     source="Graves et al., ASRU 2013",
 )
 
@@ -110,7 +110,7 @@ BIGRU = EncoderComponent(
     help="A bidirectional GRU, then source2token.",
     build=lambda setup, options: PooledEncoder.over(_gru(setup, options), setup),
     context=_gru,
-    capabilities=_CAPABILITIES | {"onnx"},
+    capabilities=_CAPABILITIES,
     source="Chung et al., 2014",
 )
 

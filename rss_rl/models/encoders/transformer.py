@@ -18,7 +18,6 @@ from typing import Any, Literal, cast
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.compiler import is_exporting
 
 from rss_rl.components import Folder, Options
 from rss_rl.errors import ConfigError
@@ -126,8 +125,6 @@ class TransformerEncoder(nn.Module):
         return self._read(words, valid & (joint > 0), joint)
 
     def _read(self, words: Tensor, kept: Tensor, gates: Tensor | None) -> Tensor:
-        if is_exporting():
-            return self.reader.recorded(words, kept, self._pool)
         text, place = kept.nonzero(as_tuple=True)  # [R]
         with _drawing(batch_seed() if self.training else None):
             vectors = self.reader.pooled(
@@ -239,6 +236,6 @@ TRANSFORMER = EncoderComponent(
     help="A pretrained transformer over the pieces of the selected words.",
     build=_build,
     options=TransformerOptions,
-    capabilities=frozenset({"gates", "kept_only", "onnx", "words"}),
+    capabilities=frozenset({"gates", "kept_only", "words"}),
     source="Devlin et al., NAACL 2019",
 )
