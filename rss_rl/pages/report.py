@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rss_rl.components import NOTHING, Trust
-from rss_rl.data.fetching.catalogue import CATALOGUE
+from rss_rl.data.catalogue import catalogue
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import open_prepared
 from rss_rl.durable import disk_errors, replace_file
@@ -317,8 +317,7 @@ def _agreement_table(
 def _data(manifest: Manifest) -> Iterator[tuple[str, str]]:
     """Facts about the data, from the manifest and the catalogue."""
     yield "Name", manifest.name
-    if manifest.name in CATALOGUE:
-        known = CATALOGUE[manifest.name]
+    if (known := catalogue().get(manifest.name)) is not None:
         yield "Licence, as its authors state it", known.licence
         yield "Described at", known.home
     for name, info in manifest.splits.items():

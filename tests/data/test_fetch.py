@@ -1,55 +1,55 @@
-"""A whole fetch: files that were there, killed before the end, given by hand, or wrong."""
+"""Downloads from a server that behaves well, and badly: the bytes are the file's, or an error."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-import json
+import random
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import requests
 from file_server import FileServer, Served, file_server
 
-from rss_rl.data.fetching.download import Retries
-from rss_rl.data.fetching.entries import Entry, RemoteFile, Unpack
-from rss_rl.data.fetching.fetch import fetch
-from rss_rl.data.fetching.record import Fetched, folder_lock
+from rss_rl.data.catalogue import Entry, RemoteFile, Unpack
+from rss_rl.data.fetch import Fetched, check_address, check_redirect, fetch
 from rss_rl.errors import DataError
 
-PLAIN = b"a plain file\n" * 1000
+PLAIN = random.Random(0).randbytes(300_000)
 
 
-def packed(content: bytes = b"unpacked") -> bytes:
+def packed(name: str = "deep/down/inner.txt") -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as package:
-        package.writestr(zipfile.ZipInfo("deep/down/inner.txt"), content)
+        package.writestr(zipfile.ZipInfo(name), b"unpacked")
     return made.getvalue()
 
 
 ZIP = packed()
-UNPACK = Unpack(("inner.txt",), limit_mb=1)
+UNPACK = Unpack(members=("inner.txt",), limit_mb=1)
 SHA = hashlib.sha256(ZIP).hexdigest()
-ENTRY = Entry(
-    "made",
-    "NLI",
-    "free",
-    "https://home.example.org/",
-    "download it",
-    folder="made",
-    files=(RemoteFile("plain.txt"), RemoteFile("set.zip", None, len(ZIP), SHA, UNPACK)),
-)
+ARCHIVE = RemoteFile(name="set.zip", size=len(ZIP), sha256=SHA, unpack=UNPACK)
+UNCHECKED = RemoteFile(name="set.zip", unpack=UNPACK)
 Get = Callable[..., list[Fetched]]
+
+
+def made(*files: RemoteFile) -> Entry:
+    home, by_hand = "https://home.example.org/", "download it"
+    return Entry(name="made", task="NLI", licence="free", home=home, by_hand=by_hand, files=files)
+
+
+ENTRY = made(RemoteFile(name="plain.txt"), ARCHIVE)
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
     monkeypatch.setenv("no_proxy", "*")
-    with file_server() as made:
-        made.files = {"x/plain.txt": Served(PLAIN), "x/set.zip": Served(ZIP)}
-        yield made
+    monkeypatch.setattr("pooch.core.time.sleep", lambda _: None)
+    with file_server() as served:
+        served.files = {"x/plain.txt": Served(PLAIN), "x/set.zip": Served(ZIP)}
+        yield served
 
 
 @pytest.fixture
@@ -60,124 +60,119 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def get(server: FileServer, folder: Path) -> Get:
     def run(entry: Entry = ENTRY, **options: bool) -> list[Fetched]:
-        retries = Retries(timeout=2, backoff=0, attempts=2)
-        return fetch(entry, folder, mirror=f"{server.url}/x", retries=retries, **options)
+        return fetch(entry, folder, mirror=f"{server.url}/x", **options)
 
     return run
 
 
-def visible(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
 
 
 def test_the_folder_holds_what_prepare_reads(get: Get, folder: Path, server: FileServer) -> None:
     plain, archive = get()
     assert (folder / "plain.txt").read_bytes() == PLAIN
     assert (folder / "inner.txt").read_bytes() == b"unpacked"
-    assert visible(folder) == {"plain.txt", "inner.txt", "fetched.json"}
-    assert not plain.checked
-    assert not any(file.before for file in (plain, archive))
-    assert archive.checked
+    assert names(folder) == {"plain.txt", "set.zip", "inner.txt"}
+    assert (plain.checked, archive.checked) == (False, True)
+    assert (plain.sha256, archive.sha256) == (hashlib.sha256(PLAIN).hexdigest(), SHA)
     assert archive.source == f"{server.url}/x/set.zip"
-    noted = json.loads((folder / "fetched.json").read_text())["files"]
-    assert [item["sha256"] for item in noted] == [hashlib.sha256(PLAIN).hexdigest(), SHA]
-    assert noted[1]["files"] == {"inner.txt": 8}
-
-
-def test_what_is_there_is_not_fetched_again(get: Get, folder: Path, server: FileServer) -> None:
-    get()
     server.asked.clear()
-    assert all(file.before for file in get())
+    (folder / "inner.txt").write_bytes(b"lost")
+    assert [file.source for file in get()] == ["", ""]
     assert server.asked == []
-    (folder / "inner.txt").write_bytes(b"short")
-    assert [file.before for file in get()] == [True, False]
-    assert [path for path, _, _ in server.asked] == ["x/set.zip"]
+    assert (folder / "inner.txt").read_bytes() == b"unpacked"
     server.files["x/plain.txt"].body = b"news"
     get(force=True)
     assert (folder / "plain.txt").read_bytes() == b"news"
 
 
-def test_a_damaged_record_is_no_obstacle(get: Get, folder: Path) -> None:
-    get()
-    for damage in ("", "[]", '{"files": [{"name": 1}]}', '{"files": [1]}'):
-        (folder / "fetched.json").write_text(damage)
-        assert len(get()) == 2
+def test_progress_ends_with_the_whole_file(server: FileServer, folder: Path) -> None:
+    seen: list[tuple[str, int, int | None]] = []
+    fetch(ENTRY, folder, mirror=f"{server.url}/x", progress=lambda *told: seen.append(told))
+    plain = [told[1:] for told in seen if told[0] == "plain.txt"]
+    assert sorted(plain) == plain
+    assert plain[-1] == (len(PLAIN), len(PLAIN))
 
 
-def test_files_put_there_by_hand_are_checked_and_kept(
-    get: Get, folder: Path, server: FileServer
-) -> None:
+def test_a_file_put_there_by_hand_is_checked(get: Get, folder: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "plain.txt").write_bytes(b"mine")
-    (folder / "set.zip").write_bytes(ZIP)
-    (folder / "set.zip.part").write_bytes(b"from a try before")
-    (folder / "set.zip.part.json").write_text("{}")
-    assert [file.source for file in get()] == ["by hand", "by hand"]
-    assert server.asked == []
-    assert (folder / "inner.txt").read_bytes() == b"unpacked"
-    assert visible(folder) == {"plain.txt", "set.zip", "inner.txt", "fetched.json"}
-
-
-def test_a_wrong_file_put_there_by_hand_is_refused(get: Get, folder: Path) -> None:
-    folder.mkdir(parents=True)
     (folder / "set.zip").write_bytes(ZIP[:-1] + b"x")
-    with pytest.raises(DataError, match="not the published file"):
+    with pytest.raises(DataError, match=r"set.zip: is not the published file.*--force"):
         get()
-    assert get(force=True)[1].checked
-
-
-def test_an_archive_of_a_killed_command_is_used_and_removed(
-    get: Get, folder: Path, server: FileServer
-) -> None:
-    folder.mkdir(parents=True)
     (folder / "set.zip").write_bytes(ZIP)
-    (folder / "set.zip.part.json").write_text("{}")
     get()
-    assert [path for path, _, _ in server.asked] == ["x/plain.txt"]
-    assert visible(folder) == {"plain.txt", "inner.txt", "fetched.json"}
+    assert (folder / "plain.txt").read_bytes() == b"mine"
 
 
-def test_a_truncated_archive_is_not_kept_as_good(
+def test_a_cut_connection_is_tried_again(get: Get, folder: Path, server: FileServer) -> None:
+    server.files["x/plain.txt"].cuts = [1000, 200_000]
+    get()
+    assert (folder / "plain.txt").read_bytes() == PLAIN
+    server.files["x/plain.txt"].cuts = [1000] * 9
+    with pytest.raises(DataError, match=r"plain.txt: cannot be downloaded.*By hand"):
+        get(force=True)
+    assert names(folder) == {"set.zip", "inner.txt"}
+
+
+@pytest.mark.parametrize(
+    ("served", "message"),
+    [
+        (Served(ZIP[:-1] + b"x"), "is not the published file"),
+        (Served(ZIP + b"x"), r"bytes and not the published"),
+        (Served(random.Random(1).randbytes(2_000_000), length=-1), "more bytes than it should"),
+        (Served(redirect="file:///etc/passwd"), "not safe to follow"),
+        (Served(redirect="/x/set.zip"), "cannot be downloaded.*redirects"),
+        (None, "404"),
+    ],
+)
+def test_other_bytes_than_the_published_are_refused(
+    get: Get, folder: Path, server: FileServer, served: Served | None, message: str
+) -> None:
+    del server.files["x/set.zip"]
+    if served is not None:
+        server.files["x/set.zip"] = served
+    with pytest.raises(DataError, match=message):
+        get(made(ARCHIVE))
+    assert not list(folder.iterdir())
+
+
+def test_a_redirect_never_leads_from_https_to_http(get: Get, server: FileServer) -> None:
+    server.files["other"] = Served(ZIP)
+    server.files["x/set.zip"] = Served(redirect="/other")
+    assert get(made(ARCHIVE))[0].checked
+    answer = requests.Response()
+    answer.status_code, answer.url = 302, "https://host/a"
+    answer.headers["location"] = "http://host/a"
+    with pytest.raises(DataError, match="not safe to follow"):
+        check_redirect(answer)
+    answer.headers["location"] = "//other/b"
+    check_redirect(answer)
+
+
+def test_an_archive_without_checksum_is_checked_by_unpacking(
     get: Get, folder: Path, server: FileServer
 ) -> None:
-    unknown = replace(ENTRY, files=(RemoteFile("set.zip", unpack=UNPACK),))
     server.files["x/set.zip"].body = ZIP[:-30]
-    with pytest.raises(DataError, match="damaged or cut short"):
-        get(unknown)
-    assert not (folder / "inner.txt").exists()
-    server.files["x/set.zip"].body = ZIP
-    get(unknown)
-    assert visible(folder) == {"inner.txt", "fetched.json"}
-
-
-def test_an_archive_that_leads_out_is_refused(get: Get, folder: Path, server: FileServer) -> None:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as package:
-        package.writestr("../inner.txt", b"evil")
-    evil = replace(ENTRY, files=(RemoteFile("set.zip", unpack=UNPACK),))
-    server.files["x/set.zip"].body = made.getvalue()
+    with pytest.raises(DataError, match=r"damaged or cut short.*--force"):
+        get(made(UNCHECKED))
+    server.files["x/set.zip"].body = packed("../inner.txt")
     with pytest.raises(DataError, match="leads out"):
-        get(evil)
-    assert not (folder.parent / "inner.txt").exists()
-
-
-def test_two_at_once_are_told_apart(get: Get, folder: Path) -> None:
-    with folder_lock(folder), pytest.raises(DataError, match="another process is fetching"):
-        get()
-    get()
+        get(made(UNCHECKED), force=True)
+    assert names(folder) == {"set.zip"}
 
 
 def test_what_cannot_be_fetched_is_explained(folder: Path) -> None:
     with pytest.raises(DataError, match=r"By hand \(https://home.example.org/\): download it"):
-        fetch(replace(ENTRY, files=()), folder)
+        fetch(made(), folder)
     with pytest.raises(DataError, match="no address.*put plain.txt, set.zip into .*--mirror"):
         fetch(ENTRY, folder)
     for mirror in ("ftp://host/", "host/folder", "https://"):
         with pytest.raises(DataError, match="is no http"):
             fetch(ENTRY, folder, mirror=mirror)
-    plain = RemoteFile("plain.txt", "http://127.0.0.1:1/plain.txt")
     with pytest.raises(DataError, match="is no https"):
-        fetch(replace(ENTRY, files=(plain,)), folder)
+        check_address("http://127.0.0.1:1/plain.txt", plain=False)
 
 
 def test_a_folder_that_cannot_be_made(get: Get, folder: Path) -> None:

@@ -2,95 +2,52 @@
 
 from __future__ import annotations
 
-import re
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-_PIECE = 4096
-
 
 @dataclass
 class Served:
-    """A file and how it is served; `cuts` and `statuses` are used up by one request each.
+    """A file and how it is served.
 
-    cuts      bytes of the answer after which the connection ends
-    statuses  error codes that are answered in place of the file
-    pause     seconds after every 4096 bytes
-    skips     bytes left out behind the place that a Range names
+    length    the Content-Length; None: that of the body; -1: not said
+    redirect  address to which it is moved
+    cuts      bytes after which the connection ends, used up by one request each
     """
 
     body: bytes = b""
-    ranges: bool = True
-    etag: str | None = '"first"'
-    modified: str | None = None
     length: int | None = None
     redirect: str | None = None
     cuts: list[int] = field(default_factory=list)
-    statuses: list[int] = field(default_factory=list)
-    pause: float = 0.0
-    skips: int = 0
 
 
 @dataclass
 class FileServer:
-    """Files by path, and what was asked for: path, Range and If-Range."""
+    """Files by path, and the paths that were asked for."""
 
     url: str = ""
     files: dict[str, Served] = field(default_factory=dict)
-    asked: list[tuple[str, str | None, str | None]] = field(default_factory=list)
-
-    def ranges(self) -> list[str | None]:
-        """The Range of each request."""
-        return [given for _, given, _ in self.asked]
+    asked: list[str] = field(default_factory=list)
 
 
 def _answer(handler: BaseHTTPRequestHandler, server: FileServer) -> None:
     path = handler.path.lstrip("/")
-    given, condition = handler.headers.get("Range"), handler.headers.get("If-Range")
-    server.asked.append((path, given, condition))
+    server.asked.append(path)
     served = server.files.get(path)
-    if served is None or served.statuses:
-        handler.send_response(served.statuses.pop(0) if served else 404)
-        handler.send_header("Retry-After", "7")
+    if served is None or served.redirect is not None:
+        handler.send_response(302 if served else 404)
+        handler.send_header("Location", served.redirect or "" if served else "")
         handler.send_header("Content-Length", "0")
         handler.end_headers()
         return
-    if served.redirect is not None:
-        handler.send_response(302)
-        handler.send_header("Location", served.redirect)
-        handler.send_header("Content-Length", "0")
-        handler.end_headers()
-        return
-    current = condition in (None, served.etag, served.modified)
-    start = int(re.findall(r"\d+", given)[0]) if given and served.ranges and current else 0
-    if start >= len(served.body) > 0:
-        handler.send_response(416)
-        handler.send_header("Content-Range", f"bytes */{len(served.body)}")
-        handler.send_header("Content-Length", "0")
-        handler.end_headers()
-        return
-    _send(handler, served, start)
-
-
-def _send(handler: BaseHTTPRequestHandler, served: Served, start: int) -> None:
-    start += bool(start) and served.skips
-    body, whole = served.body[start:], len(served.body)
-    handler.send_response(206 if start else 200)
-    if start:
-        handler.send_header("Content-Range", f"bytes {start}-{whole - 1}/{whole}")
-    for name, value in (("ETag", served.etag), ("Last-Modified", served.modified)):
-        if value is not None:
-            handler.send_header(name, value)
-    handler.send_header("Content-Length", str(served.length or len(body)))
+    handler.send_response(200)
+    if served.length != -1:
+        handler.send_header("Content-Length", str(served.length or len(served.body)))
     handler.end_headers()
-    end = served.cuts.pop(0) if served.cuts else len(body)
-    for place in range(0, min(end, len(body)), _PIECE):
-        handler.wfile.write(body[place : min(place + _PIECE, end)])
-        time.sleep(served.pause)
+    handler.wfile.write(served.body[: served.cuts.pop(0) if served.cuts else len(served.body)])
     handler.close_connection = True
 
 

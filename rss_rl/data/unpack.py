@@ -12,19 +12,19 @@ import re
 import shutil
 import stat
 import tarfile
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from rss_rl.data.fetching.entries import Unpack
-from rss_rl.data.fetching.part import disk_refuses
+from rss_rl.data.catalogue import Unpack
+from rss_rl.durable import disk_errors
 from rss_rl.errors import DataError
 
 _CHUNK = 1 << 20
-_STAGING = ".unpacking"
 _DAMAGED = (
     EOFError,
     NotImplementedError,
@@ -37,16 +37,20 @@ _DAMAGED = (
 )
 
 
+def disk_refuses(path: Path) -> AbstractContextManager[None]:
+    """Re-raise errors of the disk as a `DataError` with a remedy."""
+    remedy = "Free disk space, or name another directory with --to"
+    return disk_errors(path, "cannot be written", remedy, DataError)
+
+
 def unpack(archive: Path, rule: Unpack, folder: Path) -> list[str]:
     """Unpack what `rule` names into `folder`, all or nothing; returns the names below `folder`.
 
     Raises:
         DataError: the archive is damaged, unsafe, too large or lacks files, or the disk refuses.
     """
-    staging = folder / _STAGING
-    with disk_refuses(staging):
-        shutil.rmtree(staging, ignore_errors=True)
-        staging.mkdir()
+    with disk_refuses(folder):
+        staging = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=folder))
     try:
         with _damage(archive):
             taken = _Taken(archive, rule, staging)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from rss_rl.data.fetching.entries import Unpack
-from rss_rl.data.fetching.unpack import unpack
+from rss_rl.data.catalogue import Unpack
+from rss_rl.data.unpack import unpack
 from rss_rl.errors import DataError
 
-RULE = Unpack(("a.txt", "b.txt"), limit_mb=1)
+RULE = Unpack(members=("a.txt", "b.txt"), limit_mb=1)
 GOOD = {"set/a.txt": b"alpha" * 1000, "set/b.txt": b"beta", "set/c.txt": b"gamma"}
 GOOD |= {"__MACOSX/set/._a.txt": b"x"}
 
@@ -40,7 +40,7 @@ def make(path: Path, files: dict[str, bytes], link: str | None = None) -> Path:
     return path
 
 
-@pytest.fixture(params=["x.zip", "x.tar.gz", "x.tgz"])
+@pytest.fixture(params=["x.zip", "x.tgz"])
 def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / str(request.param)
 
@@ -69,15 +69,15 @@ def test_what_is_asked_for_is_unpacked(archive: Path, folder: Path) -> None:
 
 def test_folders_are_kept_where_asked_for(archive: Path, folder: Path) -> None:
     files = {"cnn/q/training/1.question": b"1", "cnn/q/test/1.question": b"2"}
-    rule = Unpack(("training/*.question", "test/*.question"), limit_mb=1, keep=2)
+    rule = Unpack(members=("training/*.question", "test/*.question"), limit_mb=1, keep=2)
     unpack(make(archive, files), rule, folder)
     assert (folder / "training/1.question").read_bytes() == b"1"
     assert (folder / "test/1.question").read_bytes() == b"2"
 
 
-@pytest.mark.parametrize("name", ["../a.txt", "/tmp/a.txt", "set/../../a.txt", "C:a.txt", "..\\a"])
-def test_names_that_lead_out_are_refused(archive: Path, folder: Path, name: str) -> None:
-    refused(make(archive, {**GOOD, name: b"evil"}), folder, "leads out")
+def test_names_that_lead_out_are_refused(archive: Path, folder: Path) -> None:
+    for name in ("../a.txt", "/tmp/a.txt", "set/../../a.txt", "C:a.txt", "..\\a"):
+        refused(make(archive, {**GOOD, name: b"evil"}), folder, "leads out")
 
 
 def test_links_are_refused(archive: Path, folder: Path) -> None:
@@ -94,11 +94,8 @@ def test_the_unwanted_part_of_a_tar_is_bounded_too(tmp_path: Path, folder: Path)
 
 
 def test_too_many_files_are_refused(archive: Path, folder: Path) -> None:
-    rule = Unpack(("*.txt",), limit_mb=1, most=2)
+    rule = Unpack(members=("*.txt",), limit_mb=1, most=2)
     refused(make(archive, GOOD), folder, "too many", rule)
-
-
-def test_the_same_file_twice_is_refused(archive: Path, folder: Path) -> None:
     refused(make(archive, {**GOOD, "again/a.txt": b"x"}), folder, "a.txt twice")
 
 

@@ -1,15 +1,25 @@
-"""The records of which the catalogue of datasets consists."""
+"""The catalogue of datasets and word vectors known by name: `catalogue.yaml`, read and checked."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 from pathlib import Path, PurePath
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict
+
+from rss_rl.errors import DataError, nearest
 
 
-@dataclass(frozen=True)
-class Unpack:
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Unpack(_Record):
     """Which files to unpack from a .zip, .tar.gz or .tgz archive, and the most that they may hold.
 
     members      patterns of names, matched from the right as by `PurePath.match`; each must be
@@ -26,8 +36,7 @@ class Unpack:
     most: int = 20
 
 
-@dataclass(frozen=True)
-class RemoteFile:
+class RemoteFile(_Record):
     """A file to download.
 
     name    in the folder, and after the prefix of a mirror
@@ -43,19 +52,18 @@ class RemoteFile:
     unpack: Unpack | None = None
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(_Record):
     """A dataset or a file of word vectors: what it is and where it comes from.
 
     name      for `rss-rl data fetch`
     task      NLI, relatedness, classification, ...
-    rows      by split, as published; empty: not known
-    about_mb  megabytes of the download where the sizes of its files are not known; None: neither
     licence   as its authors state it
     home      address of the page that describes it
-    files     in the order of their download; empty: it cannot be fetched
     by_hand   what to download from which page, and what to put into the folder
     folder    name of the folder, below `downloads`, if not the entry's own; others may share it
+    rows      by split, as published; empty: not known
+    about_mb  megabytes of the download where the sizes of its files are not known; None: neither
+    files     in the order of their download; empty: it cannot be fetched
     prepares  name for `rss-rl data prepare`; "" where it is not the entry's own name
     vectors   file given as --vectors, for word vectors; "" for datasets
     note      anything else to know
@@ -67,7 +75,7 @@ class Entry:
     home: str
     by_hand: str
     folder: str = ""
-    rows: Mapping[str, int] = field(default_factory=dict)
+    rows: Mapping[str, int] = {}
     about_mb: float | None = None
     files: tuple[RemoteFile, ...] = ()
     prepares: str = ""
@@ -76,7 +84,7 @@ class Entry:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Files and folders that the folder must have in the end."""
+        """Files and folders that `prepare` reads."""
         kept = ((file.name,) if file.unpack is None else file.unpack.members for file in self.files)
         return tuple(dict.fromkeys(PurePath(name).parts[0] for names in kept for name in names))
 
@@ -106,3 +114,26 @@ class Entry:
             )
         name = self.prepares or self.name
         return f"rss-rl data prepare {name} --from {where} --out prepared/{name}"
+
+
+@cache
+def catalogue() -> Mapping[str, Entry]:
+    """All entries by name, in the order of the file."""
+    text = (files("rss_rl.data") / "catalogue.yaml").read_text(encoding="utf-8")
+    tree: dict[str, dict[str, Any]] = yaml.safe_load(text)
+    return {name: Entry(name=name, **fields) for name, fields in tree.items()}
+
+
+def entry(name: str) -> Entry:
+    """The entry called `name`.
+
+    Raises:
+        DataError: there is none; names the nearest.
+    """
+    found = catalogue().get(name)
+    if found is None:
+        raise DataError(
+            f"there is nothing to fetch called '{name}'{nearest(name, list(catalogue()))}",
+            remedy="See `rss-rl data list`",
+        )
+    return found

@@ -1,1 +1,0 @@
-"""The published datasets: where they are, and downloading them."""
