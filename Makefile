@@ -2,8 +2,7 @@
 #   PYTHON=...     interpreter to build .venv with (3.11 or newer)
 #   PIP_FLAGS=...  further options for pip, such as --extra-index-url for another build of torch
 #   PYTEST_ARGS=.. further options for pytest
-# Comparisons with RLlib, Stable-Baselines3, LIME, SHAP and Captum run in .venv-peers: RLlib pins another
-# Gymnasium.
+# Comparisons with RLlib and Stable-Baselines3 run in .venv-peers: RLlib pins another Gymnasium.
 #   BENCH_ARGS=... further options for the benchmarks, such as --compare OLD/bench.json
 
 SHELL := /bin/sh
@@ -42,13 +41,13 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## train on the embedded sentences with a planted rationale (under 4 minutes on 2 cores)
 	$(BIN)/rss-rl demo
 
-peers: .venv-peers/.installed ## make .venv-peers with RLlib, SB3, LIME, SHAP, Captum and this checkout
+peers: .venv-peers/.installed ## make .venv-peers with RLlib, SB3 and this checkout
 
 .venv-peers/.installed: pyproject.toml constraints-peers.txt $(STAMP)
 	$(BIN)/python -m venv --clear .venv-peers
 	.venv-peers/bin/python -m pip install --quiet -c constraints-peers.txt $(PIP_FLAGS) setuptools
 	.venv-peers/bin/python -m pip install --quiet -c constraints-peers.txt $(PIP_FLAGS) \
-	  --no-build-isolation -e '.[transformers]' 'ray[rllib]' stable-baselines3 lime shap captum pytest \
+	  --no-build-isolation -e . 'ray[rllib]' stable-baselines3 pytest \
 	  pytest-timeout hypothesis
 	.venv-peers/bin/python -m pytest -q -p no:cacheprovider tests/envs
 	@touch $@

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import csv
 import itertools
 import json
 import os
@@ -14,20 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import apart
-import convergence
 import lengths
 import numpy as np
 import pytest
 from apart import FAILED, OK, OUT_OF_MEMORY, TOO_SLOW, Peak, run_apart
 from lengths import Line, Place, Results, measure, measure_grid, random_selection
 from lengths_report import markdown, write_report
-from tiny_runs import TinySource, tiny_tree
-
-from rss_rl.config import parse_config
-from rss_rl.data.prepare import prepare
-from rss_rl.errors import CheckpointError
-from rss_rl.runs.checkpoint import load_checkpoint
-from rss_rl.training.run import ALL_TOKENS, train
 
 SETTINGS = {"batch": 2, "embedding": 6, "hidden": 4, "memory_gb": 2.0, "seconds": 30} | {
     "base": "source2token",
@@ -183,68 +173,3 @@ def test_every_encoder_of_a_configuration_is_measured(monkeypatch: pytest.Monkey
         for mode in lengths.MODES:
             found = measure(line, Place(12, 3, mode), 8, 8)
             assert found["wall_s"] > 0, line.name
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two seeds of a tiny run, with a phase of all tokens and two of sampled ones."""
-    folder = tmp_path_factory.mktemp("convergence")
-    prepare(TinySource(), folder / "data", dim=6)
-    paths = []
-    for seed in (0, 1):
-        tree = copy.deepcopy(tiny_tree(folder / "data")) | {"seed": seed}
-        tree["evaluation"]["all_tokens"] = seed == 0
-        paths.append(folder / f"seed{seed}")
-        for _ in train(parse_config(tree, where="test"), paths[-1]):
-            pass
-    return paths
-
-
-def test_a_curve_is_the_runs_own(runs: list[Path]) -> None:
-    curve = convergence.read_curve(runs[0], "tiny")
-    updates, seconds, accuracies = zip(*curve.points, strict=True)
-    assert updates == (0, 4, 8, 10, 14, 17, 21, 25, 27)
-    assert seconds == tuple(sorted(seconds))
-    assert seconds[0] == 0
-    assert len(curve.update_s) == 27
-    assert seconds[-1] == pytest.approx(load_checkpoint(runs[0], "latest").state["trained_s"])
-    assert all(0 <= accuracy <= 1 for accuracy in accuracies)
-    report = json.loads((runs[0] / "report.json").read_text())
-    assert curve.tested is not None
-    at, accuracy = curve.tested
-    assert accuracy == report["splits"]["test"]["thresholded"]["accuracy"]
-    assert at == seconds[updates.index(report["best_step"])]
-
-
-def test_a_comparison_that_went_on_from_a_warm_up_has_no_whole_curve(runs: list[Path]) -> None:
-    with pytest.raises(CheckpointError, match="time of some updates"):
-        convergence.read_curve(runs[0] / ALL_TOKENS, "all")
-
-
-def test_the_time_to_an_accuracy_is_of_the_first_evaluation_that_has_it() -> None:
-    points = ((0, 0.0, 0.5), (10, 2.0, 0.78), (20, 4.0, 0.7), (30, 6.0, 0.8))
-    curve = convergence.Curve("one", "run", (0.2,) * 30, points, (6.0, 0.75))
-    better = convergence.Curve("two", "run", (0.1,) * 30, ((30, 3.0, 0.9),), None)
-    assert curve.best == 0.8
-    assert curve.seconds_to(0.95 * curve.best) == 2.0
-    assert curve.seconds_to(0.81) is None
-    rows = convergence.table([curve, better]).splitlines()
-    assert rows[2] == "| one | 1 | 200.0 | 6.0 | 80.0 | 2.00 | – | 75.0 |"
-    assert rows[3] == "| two | 1 | 100.0 | 3.0 | 90.0 | 3.00 | 3.00 | – |"
-
-
-def test_runs_become_files(
-    runs: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    out = tmp_path / "new" / "cr"
-    named = [f"{runs[0]}=tiny", f"{runs[1]}=tiny", str(runs[1])]
-    monkeypatch.setattr("sys.argv", ["convergence.py", *named, "--out", str(out)])
-    convergence.main()
-    rows = list(csv.DictReader(out.with_suffix(".csv").read_text().splitlines()))
-    assert {(row["label"], row["run"]) for row in rows} == {
-        ("tiny", str(runs[0])),
-        ("tiny", str(runs[1])),
-        ("seed1", str(runs[1])),
-    }
-    assert "| tiny | 2 |" in out.with_suffix(".md").read_text()
-    assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")

@@ -81,8 +81,8 @@ def test_mean_and_deviation_are_of_the_runs_or_their_summary(program: Any) -> No
         (lambda root: change(root / PAPERS, "recorded/sick.csv", "lost.csv"), "lost.csv"),
         (lambda root: change(root / PAPERS, "table: sick ", "table: sock "), "no table 'sock'"),
         (
-            lambda root: change(root / RESULTS / "recorded/sick.csv", "epoch_s", "epoch_ms"),
-            "the column 'epoch' has no figures",
+            lambda root: change(root / RESULTS / "fit.csv", "seconds", "minutes"),
+            "the column 'seconds' has no figures",
         ),
     ],
     ids=["missing file", "unknown table", "no column"],

@@ -35,13 +35,13 @@ def _learner(
     return PolicyGradientLearner(policy, embedding, config.learner, None, estimator=estimator)
 
 
-def _config(selections: int, task: Task, tuning: Tuning) -> RunConfig:
+def _config(selections: int, tuning: Tuning) -> RunConfig:
     baseline = "leave-one-out" if selections > 1 else "moving-average"
     return RunConfig.model_validate(
         {
             "data": "none",
             "phases": [{"name": "policy", "policy": True, "steps": 1}],
-            "reward": {"sparsity_cost": task.sparsity_cost},
+            "reward": {"sparsity_cost": 0.0},
             "learner": {
                 "estimator": {
                     "name": "reinforce",
@@ -77,7 +77,7 @@ class Pipeline:
     ) -> None:
         keep_freed_memory()
         task, tuning = task_of(reward), tuning or Tuning()
-        self._config, self._selections = _config(selections, task, tuning), selections
+        self._config, self._selections = _config(selections, tuning), selections
         self._examples, self._update, self._batch = task.examples, 0, tuning.batch
         classifier = task.classifier
         if not hasattr(classifier, "embedding"):
@@ -127,7 +127,7 @@ class VectorLoop:
         self._env = make_env(task, envs, AutoresetMode.SAME_STEP)
         self._policy, self._envs, self._updates = _policy(task, seed), envs, 0
         self._embedding = _embedding(task)
-        self._learner = _learner(self._policy, self._embedding, _config(1, task, Tuning()))
+        self._learner = _learner(self._policy, self._embedding, _config(1, Tuning()))
         torch.manual_seed(seed)
         self._observation, _ = self._env.reset(seed=seed)
         self.rewards: list[float] = []

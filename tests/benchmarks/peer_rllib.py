@@ -1,8 +1,5 @@
 """RLlib's PPO, APPO and IMPALA on the task, at their best; for the interpreter of .venv-peers.
 
-    .venv-peers/bin/python tests/benchmarks/peer_rllib.py IMPALA --seconds 60    # a learning curve
-    .venv-peers/bin/python tests/benchmarks/peer_rllib.py PPO --speed sample     # sentences/s
-
 RLlib has no distribution of MultiBinary actions, so the module brings one. Observations are one
 array, infos are left out and the environment is natively batched: RLlib is slower otherwise.
 Episodes of 16 sentences are the trick that spares it most of its cost of an episode; as gamma is 0
@@ -11,9 +8,7 @@ the problem stays the same.
 
 from __future__ import annotations
 
-import argparse
 import atexit
-import json
 import os
 import tempfile
 import time
@@ -136,19 +131,14 @@ class Running:
     def __init__(self, setup: Setup) -> None:
         self._setup, self._algorithm, self._steps = setup, setup.build(), 0
         while not self._steps:
-            self.iterate()
-
-    def iterate(self) -> tuple[int, float]:
-        """About a second of training: sentences sampled so far, and their mean reward."""
-        found = self._algorithm.train().get("env_runners", {})  # empty before the first rollout
-        self._steps = int(found.get("num_env_steps_sampled_lifetime", self._steps))
-        mean = float(found.get("episode_return_mean", "nan")) / self._setup.sentences
-        return self._steps, mean
+            self.train()
 
     def train(self) -> int:
-        """Sentences of an iteration."""
+        """Sentences of an iteration, about a second of training."""
         before = self._steps
-        return self.iterate()[0] - before
+        found = self._algorithm.train().get("env_runners", {})  # empty before the first rollout
+        self._steps = int(found.get("num_env_steps_sampled_lifetime", before))
+        return self._steps - before
 
     def sample(self) -> int:
         """Sentences of one request to each sampler; the episodes come to this process."""
@@ -184,47 +174,3 @@ def turns(reward: str, seconds: float) -> dict[str, Callable[[], float]]:
             for mode in ("sample", "train") if algorithm == "PPO" else ("train",):
                 found[f"{mode} {algorithm} {sentences}"] = partial(running.rate, mode, seconds)
     return found
-
-
-def parse() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("algorithm", choices=list(CONFIGS))
-    parser.add_argument("--sentences", type=int, default=1, help="of an episode")
-    parser.add_argument("--reward", default="bits", help="bits, classifier, or a demo's run")
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--steps", type=float, default=float("inf"), help="most, in sentences")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--runners", type=int, help="processes that sample")
-    parser.add_argument("--envs", type=int, help="sentences side by side in each")
-    parser.add_argument("--tuning", type=json.loads, default={}, help="fields of Tuning, as JSON")
-    parser.add_argument("--speed", choices=("sample", "train"), help="this alone: sentences/s")
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Print [sentences, seconds, mean reward] of each iteration, a line of JSON each."""
-    given = parse()
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # RLlib prints as it likes
-    asked = {key: getattr(given, key) for key in ("runners", "envs")}
-    layout = BEST[given.algorithm] | {key: n for key, n in asked.items() if n is not None}
-    tuning = Tuning(**given.tuning)
-    setup = Setup(
-        given.algorithm, given.sentences, given.reward, **layout, tuning=tuning, seed=given.seed
-    )
-    with ray_alone():
-        running = Running(setup)
-        if given.speed:
-            rates = [running.rate(given.speed, given.seconds / 5) for _ in range(5)]
-            print(json.dumps(rates), file=answers, flush=True)
-            return
-        started, steps = time.perf_counter(), 0
-        while time.perf_counter() - started < given.seconds and steps < given.steps:
-            steps, reward = running.iterate()
-            point = [steps, time.perf_counter() - started, reward]
-            print(json.dumps(point), file=answers, flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -19,14 +19,12 @@ from gymnasium.vector import AutoresetMode
 from torch import Tensor, nn
 
 from rss_rl.config import ModelConfig
-from rss_rl.data.store import open_prepared
 from rss_rl.envs.vector import TokenSelectionVectorEnv
 from rss_rl.models.attention_choice import attention_backend
 from rss_rl.models.build import build_classifier
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.rss import RSSOptions, RSSPolicy
 from rss_rl.reward_models.likelihood import ClassifierReward
-from rss_rl.training.trained_models import open_models
 from rss_rl.types import Array, Batch, ExampleSource, LabelSpec
 
 EXAMPLES, SHORTEST, LONGEST = 8192, 8, 32
@@ -122,20 +120,14 @@ class RightBits(nn.Module):
 class Task:
     """What is to be learnt.
 
-    examples       sentences
-    classifier     what pays
-    vectors        float32 [V, E] that the policy reads; row 0 is padding
-    hidden         size of the policy
-    start          probability of a bit at the start
-    sparsity_cost  lambda
+    examples    sentences
+    classifier  what pays
+    vectors     float32 [V, E] that the policy reads; row 0 is padding
     """
 
     examples: ExampleSource
     classifier: nn.Module
     vectors: Array
-    hidden: int = HIDDEN
-    start: float = 0.5
-    sparsity_cost: float = 0.0
 
     @property
     def longest(self) -> int:
@@ -148,27 +140,15 @@ def task_of(reward: str) -> Task:
 
     Args:
         reward: `bits`, the share of right ones; `classifier`, ReSAN in its faithful form with
-            random weights; else the directory of a demo's run, whose classifier pays for the
-            demo's sentences at the demo's sparsity cost.
+            random weights.
     """
     if reward == "bits":
         return Task(Sentences(), RightBits(), word_vectors())
-    if reward == "classifier":
-        config = ModelConfig(hidden=REWARD_HIDDEN, dropout=0.0)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(3)
-            model = build_classifier(config, LABELS, 1, word_vectors(), WORDS)
-        return Task(Sentences(), model.eval(), word_vectors())
-    run, models, _ = open_models(reward)
-    embedding = models.classifier.embedding
-    return Task(
-        open_prepared(run.data).split("train"),
-        models.classifier,
-        torch.cat([embedding.trainable, embedding.fixed]).detach().numpy(),
-        run.policy.options["hidden"],
-        run.policy.options["initial_probability"],
-        run.reward.fixed_cost,
-    )
+    config = ModelConfig(hidden=REWARD_HIDDEN, dropout=0.0)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        model = build_classifier(config, LABELS, 1, word_vectors(), WORDS)
+    return Task(Sentences(), model.eval(), word_vectors())
 
 
 def make_env(task: Task, envs: int, mode: AutoresetMode) -> TokenSelectionVectorEnv:
@@ -177,7 +157,6 @@ def make_env(task: Task, envs: int, mode: AutoresetMode) -> TokenSelectionVector
         envs,
         examples=task.examples,
         reward_model=ClassifierReward(task.classifier),
-        sparsity_cost=task.sparsity_cost,
         max_len=task.longest,
         vocabulary_size=len(task.vectors),
         autoreset_mode=mode,
@@ -193,7 +172,7 @@ class Network(nn.Module):
         self.embedding = nn.Embedding.from_pretrained(table, freeze=True, padding_idx=0)
         size = table.shape[1]
         backend = attention_backend("auto")
-        options = RSSOptions(hidden=task.hidden, initial_probability=task.start)
+        options = RSSOptions(hidden=HIDDEN, initial_probability=0.5)
         self.policy = RSSPolicy(PolicySetup(size, "relu", backend=backend), options)
         self.value_head = nn.Linear(size, 1)
 

@@ -45,6 +45,4 @@ BENCHMARKS: dict[str, Benchmark] = {
     "peers": Benchmark("sampling:peers", minutes=15, full=True),
     "peers-classifier": Benchmark("sampling:peers_classifier", minutes=15, full=True),
     "selection": Benchmark("selection_pays:selection", minutes=10, full=True),
-    "long-texts": Benchmark("long_texts:long_texts", minutes=20, full=True),
-    "long-texts-16k": Benchmark("long_texts:long_texts_16k", minutes=30, full=True),
 }
