@@ -9,9 +9,8 @@
     print(model.predict(["A dull film with one good scene."])[0])
 
 `prepare` and `train` are the two halves of `fit`; `Run` opens an existing run; `encode` stores the
-encoder states that a contextual policy reads; `explain_classifier` learns which words an existing
-classifier needs, and `mark_words` says so of single texts without training. Pluggable components:
-`rss_rl.components`; their contract tests: `rss_rl.testing`.
+encoder states that a contextual policy reads. Pluggable components: `rss_rl.components`; their
+contract tests: `rss_rl.testing`.
 """
 
 from __future__ import annotations
@@ -20,10 +19,8 @@ __all__ = [
     "Run",
     "__version__",
     "encode",
-    "explain_classifier",
     "fit",
     "load",
-    "mark_words",
     "prepare",
     "train",
 ]
@@ -35,7 +32,6 @@ from rss_rl.version import VERSION
 
 if TYPE_CHECKING:
     from rss_rl.api.encoding import encode
-    from rss_rl.api.explaining import explain_classifier, mark_words
     from rss_rl.api.fitting import fit
     from rss_rl.api.preparing import prepare
     from rss_rl.api.run import Run
@@ -46,9 +42,7 @@ __version__ = VERSION
 _MODULES = {
     "Run": "rss_rl.api.run",
     "encode": "rss_rl.api.encoding",
-    "explain_classifier": "rss_rl.api.explaining",
     "fit": "rss_rl.api.fitting",
-    "mark_words": "rss_rl.api.explaining",
     "prepare": "rss_rl.api.preparing",
     "train": "rss_rl.api.training",
 }

@@ -128,7 +128,6 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "classifier": "scores with the run's classifier",
             "gates": "is minus the classifier's loss, which pathwise gradients differentiate; its"
             " option `complement`, if any, weights the prediction from the unselected tokens",
-            "explains": "scores with the text classifier that its option `pretrained` names",
         },
         of_function="rss_rl.reward_models.blackbox:of_function",
     ),

@@ -16,7 +16,6 @@ from rss_rl.cli import (
     doctor,
     evaluate,
     explain,
-    explain_classifier,
     export,
     fit,
     job,
@@ -94,7 +93,6 @@ app.command(epilog=evaluate.EVALUATE_EPILOG)(evaluate.evaluate)
 app.command(epilog=rationales.EPILOG)(rationales.rationales)
 app.command(epilog=select.EPILOG)(select.select)
 app.command(epilog=explain.EPILOG)(explain.explain)
-app.command(epilog=explain_classifier.EPILOG)(explain_classifier.explain_classifier)
 app.command(epilog=serve.EPILOG)(serve.serve)
 app.command(epilog=predict.EPILOG)(predict.predict)
 app.command(epilog=export.EPILOG)(export.export)

@@ -7,7 +7,7 @@ C classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,11 +23,10 @@ from rss_rl.data.vocabulary import PAD, UNKNOWN
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference import notebook
 from rss_rl.inference.artifact import open_result
-from rss_rl.inference.checking import Checker
 from rss_rl.inference.explanation import Explanation, MarkedSentence
 from rss_rl.inference.passage_marks import mark_passage
 from rss_rl.models.encoders.protocol import WordEncoder
-from rss_rl.policies.decide import decide, word_scores
+from rss_rl.policies.decide import decide
 from rss_rl.pretrained.context import ContextReader
 from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.snapshot import Models
@@ -95,8 +94,7 @@ class Model:
         self._new_words: dict[str, int] = {}
         encoder = getattr(models.classifier, "encoder", None)
         # Word vectors cover only the vocabulary; readers of subword pieces can encode any word.
-        self._readers: list[WordEncoder | ContextReader | Checker] = []
-        self._checker: Checker | None = None
+        self._readers: list[WordEncoder | ContextReader] = []
         self._readers += [encoder] if isinstance(encoder, WordEncoder) else []
         self._readers += [] if models.context is None else [models.context]
         if self._readers:
@@ -149,52 +147,6 @@ class Model:
         """The sentences of each example with their selected words; see `predict`."""
         found = self.predict(examples, sampled_seed=sampled_seed)
         return [explanation.sentences for explanation in found]
-
-    def check(self, examples: Sequence[Example], *, sure: float = 0.95) -> list[Explanation]:
-        """The selected words, put to the classifier that the run explains.
-
-        Where its class is less probable than `sure` from the selected words alone, as many others
-        are chosen by its gradient, if they make it surer. Costs a pass of the classifier over the
-        text and one over the selected words, and some two more where others are chosen.
-
-        Args:
-            examples: see `predict`.
-
-        Returns:
-            Explanations whose prediction is the class that the classifier predicts from the whole
-            text, or the one that the run asks for, with the probabilities of the classes from the
-            selected words alone.
-
-        Raises:
-            ConfigError: the run explains no classifier.
-            DataError: see `encode`.
-        """
-        checker = self._open_checker()
-        found: list[Explanation] = []
-        for cut in cuts(self._encoded(examples)):
-            chosen = self.choose(cut)
-            (tokens,), (valid,), (kept,) = chosen.tokens, chosen.valid, chosen.selections
-            assert chosen.probabilities is not None  # whoever explains a classifier has a policy
-            (chances,) = chosen.probabilities
-            checked = checker(
-                tokens.numpy(), valid.numpy(), kept.any(1).numpy(), word_scores(chances), sure
-            )
-            both = (torch.from_numpy(each)[:, None].expand(-1, ROLES, -1) for each in checked[:2])
-            selection, chances = both
-            shown = replace(chosen, selections=[selection], probabilities=[chances])
-            for row, example in enumerate(cut):
-                shares = dict(zip(checked.names, checked.shares[row].tolist(), strict=True))
-                name = checked.names[checked.classes[row]]
-                found.append(Explanation(_sentences(example, shown, row), name, shares))
-        return found
-
-    def _open_checker(self) -> Checker:
-        if self._checker is None:
-            words = [*self.inputs.vocabulary.words, *self._new_words]
-            self._checker = Checker(self.config.reward, self.labels, words)
-            self._readers.append(self._checker)
-            self.models.classifier.embedding.beyond = UNKNOWN
-        return self._checker
 
     def explain(self, example: Example) -> Explanation:
         """Prediction for one example and the words it is based on; see `predict`."""

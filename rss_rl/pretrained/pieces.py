@@ -25,17 +25,20 @@ class PieceTable(nn.Module):
     Args:
         tokenizer: a fast one of `transformers`.
         words: of the ids.
+        more: pieces of the ids that follow.
     """
 
     starts: Tensor
     pieces: Tensor
 
-    def __init__(self, tokenizer: Any, words: Sequence[str]) -> None:
+    def __init__(
+        self, tokenizer: Any, words: Sequence[str], more: Sequence[Sequence[int]] = ()
+    ) -> None:
         super().__init__()
         self._tokenizer = tokenizer
         self._unknown = [tokenizer.unk_token_id if tokenizer.unk_token_id is not None else 0]
         lists = [self._unknown] * _SPECIAL_WORDS + self._cut(words[_SPECIAL_WORDS:])
-        starts, pieces = _packed(lists)
+        starts, pieces = _packed([*lists, *more])
         self.register_buffer("starts", starts, persistent=False)
         self.register_buffer("pieces", pieces, persistent=False)
 
@@ -70,9 +73,14 @@ def _packed(lists: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     return counts.cumsum(0), torch.tensor(flat, dtype=torch.int64, device="cpu")
 
 
-def special_pieces(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Pieces that a tokenizer adds before and after a text, such as [CLS] and [SEP]."""
+def special_pieces(tokenizer: Any, texts: int = 1) -> tuple[list[int], list[int], list[int]]:
+    """Pieces that a tokenizer adds before a text, between two, and at the end: [CLS], [SEP].
+
+    Args:
+        texts: 2 for pairs.
+    """
     plain = tokenizer("a", add_special_tokens=False)["input_ids"]
-    whole = tokenizer("a")["input_ids"]
-    at = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
-    return tuple(whole[:at]), tuple(whole[at + len(plain) :])
+    whole = tokenizer(*["a"] * texts)["input_ids"]
+    starts = [i for i in range(len(whole)) if whole[i : i + len(plain)] == plain]
+    first, last = starts[0], starts[-1]
+    return whole[:first], whole[first + len(plain) : last], whole[last + len(plain) :]

@@ -7,8 +7,7 @@ group, L pieces of its longest, with special ones.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from functools import lru_cache
+from contextlib import nullcontext
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -25,8 +24,6 @@ Positions = Literal["closed", "kept"]
 Pool = Literal["mean", "first"]
 _CELLS = 1 << 14
 _SMALLEST = 1e-6
-_CLOSED = -1e3
-"""Attention logits below this are of pieces that are not attended to, whatever the gates."""
 _WITHOUT_WEIGHTS = ("deberta", "deberta-v2")
 """Types of models whose attention accepts only masks of zeros and ones."""
 
@@ -74,6 +71,7 @@ class WordReader(nn.Module):
         model: its modules.
         words: of the ids.
         positions: `closed`, kept words become adjacent; `kept`, they keep their distances.
+        texts: 2 for a classifier of pairs.
     """
 
     def __init__(
@@ -82,11 +80,15 @@ class WordReader(nn.Module):
         model: nn.Module,
         words: Sequence[str],
         positions: Positions = "closed",
+        texts: int = 1,
     ) -> None:
         super().__init__()
         self.model = model
-        self.table = PieceTable(pretrained.tokenizer, words)
-        self._before, self._behind = special_pieces(pretrained.tokenizer)
+        self._before, between, self._behind = special_pieces(pretrained.tokenizer, texts)
+        self._between = len(words)  # the id of what separates two texts
+        self.table = PieceTable(pretrained.tokenizer, words, [between] * (texts - 1))
+        types = "token_type_ids" in pretrained.tokenizer.model_input_names
+        self._has_types = types and getattr(pretrained.config, "type_vocab_size", 0) > 1
         self._first = pretrained.first_position
         self._positions = positions
         self._room = pretrained.longest - len(self._before) - len(self._behind)
@@ -158,46 +160,46 @@ class WordReader(nn.Module):
 
     def class_logits(
         self,
-        words: Tensor,
-        text: Tensor,
-        texts: int,
-        kept: Tensor,
-        gates: Tensor | None = None,
-        *,
-        upper: bool = False,
+        words: Sequence[Tensor],
+        read: Sequence[Tensor],
+        shown: Sequence[Tensor],
+        gates: Sequence[Tensor] | None = None,
     ) -> Tensor:
-        """Logits of a text classifier, float32 [M, C]; pieces beyond its length are truncated.
+        """Logits of a classifier of texts or pairs, float32 [M, C]; what is too long is cut off.
 
         Args:
-            words: int64 [R], ids. text: int64 [R], ascending, the text of each.
-            texts: M.
-            kept: bool [R], False = the mask token replaces each piece of the word.
-            gates: [R] in (0, 1], see `pooled`.
-            upper: gates weigh words in the upper two thirds of the layers only; in all of them if
-                the library has no list of the layers, as of ALBERT.
+            words: S x int64 [M, N_s], ids.
+            read: S x bool [M, N_s], words that it is given.
+            shown: S x bool [M, N_s], False = the mask token replaces each piece of the word.
+            gates: S x [M, N_s], in (0, 1] for words that it is given, see `pooled`.
         """
-        pieces, count = self.table.of(words)
-        shown = torch.repeat_interleave(kept, count)
-        if not bool(shown.all()):
-            pieces = torch.where(shown, pieces, self._mask)
-        owner = torch.repeat_interleave(text, count)
-        size = torch.bincount(owner, minlength=texts)
-        rank = ranks(size)
-        read = rank < self._room
-        length, pieces = size.clamp_max(self._room), pieces[read]
-        each = None if gates is None else torch.repeat_interleave(gates, count)[read]
+        kept = _joined(read, True)  # [M, N]
+        text, place = kept.nonzero(as_tuple=True)
+        pieces, count = self.table.of(_joined(words, self._between)[kept])
+        visible = torch.repeat_interleave(_joined(shown, True)[kept], count)
+        if not bool(visible.all()):
+            pieces = torch.where(visible, pieces, self._mask)
+        size = torch.bincount(torch.repeat_interleave(text, count), minlength=len(kept))
+        fits = ranks(size) < self._room
+        each = second = None
+        if gates is not None:
+            each = torch.repeat_interleave(_joined(gates, 1.0)[kept], count)[fits]
+        if len(words) == 2 and self._has_types:
+            second = torch.repeat_interleave(place > words[0].shape[1], count)[fits]
         found: dict[int, Tensor] = {}
-        for group in self._inputs(pieces, length):
+        for group in self._inputs(pieces[fits], size.clamp_max(self._room)):
+            given = {} if second is None else {"token_type_ids": self._types(group, second)}
             mask = self._attended(group, self._scale(group, each))
-            with self._ungated_below(mask) if upper else nullcontext():
-                logits = self._read(group.ids, mask).logits.float()
+            logits = self._read(group.ids, mask, **given).logits.float()
             found |= dict(zip(group.windows.tolist(), logits, strict=True))
-        return torch.stack([found[number] for number in range(texts)])
+        return torch.stack([found[number] for number in range(len(kept))])
 
-    def reaches(self, words: Tensor) -> Tensor:
-        """Which words of a text, int64 [N], `class_logits` reads at least in part: bool [N]."""
-        _, count = self.table.of(words)
-        return count.cumsum(0) - count < self._room
+    def _types(self, group: _Inputs, second: Tensor) -> Tensor:
+        """int64 [G, L], 1 from the second text on; `second` says it of all P pieces."""
+        ends = torch.arange(group.ids.shape[1], device=group.ids.device)
+        types = (ends >= (len(self._before) + group.sizes)[:, None]).long()
+        types[group.row, group.column] = second[group.pieces].long()
+        return types
 
     def _groups(
         self, pieces: Tensor, length: Tensor, position: Tensor, gates: Tensor | None
@@ -254,38 +256,6 @@ class WordReader(nn.Module):
         number = torch.arange(width, device=bias.device)
         far = (number - number[:, None]).abs() > config.sliding_window
         return {"full_attention": full, "sliding_attention": full.masked_fill(far, lowest)}
-
-    @contextmanager
-    def _ungated_below(self, mask: Any) -> Iterator[None]:
-        """Within it, the lower third of the layers attends to all words alike.
-
-        Attention is then the plain one below: for a mask with a gradient it takes 30% off the time
-        of words and slopes on the CPU.
-
-        Args:
-            mask: what the transformer is given, with gates.
-        """
-        model: Any = self.model
-        layers, before = layers_of(model), model.config._attn_implementation
-        shape = next(iter(mask.values())).shape if isinstance(mask, dict) else mask.shape
-
-        def ungated(layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-            def plain(each: Any) -> Any:
-                if not isinstance(each, Tensor) or each.shape != shape:
-                    return each
-                return each.detach().masked_fill(each > _CLOSED, 0.0)
-
-            return tuple(map(plain, given)), {name: plain(each) for name, each in named.items()}
-
-        lower = () if layers is None else layers[: len(layers) // 3]
-        hooks = [layer.register_forward_pre_hook(ungated, with_kwargs=True) for layer in lower]
-        model.set_attn_implementation(_plain_attention())
-        try:
-            yield
-        finally:
-            model.set_attn_implementation(before)
-            for hook in hooks:
-                hook.remove()
 
     def _inputs(self, pieces: Tensor, length: Tensor) -> Iterator[_Inputs]:
         """Windows of these lengths, int64 [W], whose P pieces are concatenated."""
@@ -350,29 +320,8 @@ def keep_first_layers(model: nn.Module, count: int, name: str) -> None:
     del layers[count:]
 
 
-@lru_cache(maxsize=1)
-def _plain_attention() -> str:
-    """The name under which the transformers library knows attention that it would not choose.
-
-    Its own computes the softmax in float32, or looks for rows without any word.
-    """
-    from transformers import AttentionInterface
-
-    def attention(
-        module: nn.Module,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attention_mask: Tensor | None,
-        scaling: float | None = None,
-        **_: Any,
-    ) -> tuple[Tensor, None]:
-        scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-        scores = query * scaling @ key.transpose(2, 3)
-        if attention_mask is not None:
-            scores = scores + attention_mask.to(scores.dtype)
-        return (torch.softmax(scores, -1) @ value).transpose(1, 2).contiguous(), None
-
-    name = "rss-rl-plain"
-    AttentionInterface.register(name, attention)
-    return name
+def _joined(parts: Sequence[Tensor], between: float) -> Tensor:
+    """[M, N] of one text; of two, [M, N_0 + 1 + N_1] with this value between them."""
+    if len(parts) == 1:
+        return parts[0]
+    return torch.cat([parts[0], parts[0].new_full((len(parts[0]), 1), between), parts[1]], 1)

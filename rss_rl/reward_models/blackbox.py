@@ -6,13 +6,15 @@ The classifier is frozen. A function is queried only for probabilities; a transf
 gradients through gates on its attention. A policy trained on it explains it for a whole corpus: new
 texts are then explained by one pass of the policy.
 
-Legend: M scored selections, N tokens, C classes.
+Legend: M scored selections, S texts per example (1 or 2), N tokens, C classes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -22,22 +24,25 @@ from torch import Tensor
 
 from rss_rl.components import Component, Folder, Options
 from rss_rl.errors import ComponentError, ConfigError
-from rss_rl.models.inputs import TensorBatch
+from rss_rl.models.inputs import TensorBatch, to_tensors
 from rss_rl.ops.gated import union
 from rss_rl.pretrained.folder import Pretrained, open_pretrained
 from rss_rl.pretrained.reader import WordReader
 from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.types import Array, Batch
 
-Probabilities = Callable[[list[str]], Any]
-"""Texts to the probability of each class, [texts, C]."""
+Probabilities = Callable[[list[Any]], Any]
+"""Texts, or pairs of texts, to the probability of each class, [texts, C]."""
 _LEAST = 1e-6
 """A function's probabilities are clipped to this, so that their logarithm is finite."""
 _MOST_TEXTS = 64
 _ANY_WORD = 1
 """The id of unknown words, which every vocabulary has."""
 _PROBED = 32
-"""Words of the text with which a transformer's attention is tried."""
+"""Words of the vocabulary with which a transformer's attention is tried."""
+_CLOSE = 1e-3
+"""Largest difference between log-probabilities that are taken for equal."""
+_OTHER_WAY = "Give a function from texts to probabilities that calls it"
 
 
 class _TargetOptions(Options):
@@ -82,15 +87,14 @@ class _Classifier(Protocol):
     def names(self) -> Sequence[str] | None:
         """Names of the classes, in its own order; None if a function names none."""
 
-    def log_probs(self, words: Array, valid: Array, kept: Array) -> Array:
-        """float [M, C] of the kept words; int64, bool and bool [M, N]."""
-
-    def add_words(self, words: Sequence[str]) -> None:
-        """Give words the next ids."""
+    def log_probs(
+        self, words: Sequence[Array], valid: Sequence[Array], kept: Sequence[Array]
+    ) -> Array:
+        """float [M, C] of the kept words; S x int64, bool and bool [M, N]."""
 
 
 class BlackboxReward:
-    """See the module. `of_class` is the number of the class asked for, None without one.
+    """See the module.
 
     Args:
         classifier: to be explained.
@@ -103,19 +107,18 @@ class BlackboxReward:
     def __init__(
         self, classifier: _Classifier, setup: RewardSetup, options: _TargetOptions, where: str
     ) -> None:
-        self.classifier, self._where = classifier, where
+        self._classifier, self._where = classifier, where
         names, asked = setup.labels.names, options.of_class
         if asked is not None:
             names = (asked,) * len(names)  # one class, whatever the label
         by_label = options.target == "label" or asked is not None
-        numbers = _classes(classifier.names, names, where) if by_label else None
-        self._classes = numbers
-        self.of_class = None if numbers is None or asked is None else int(numbers[0])
+        self._classes = _classes(classifier.names, names, where) if by_label else None
+        self._answers: dict[bytes, int] = {}
 
     def score(self, batch: Batch, selections: Sequence[Array]) -> dict[str, Array]:
         """`log_likelihood`, float32 [M] in nats; see `RewardModel.score`."""
-        (words,), (valid,), (chosen,) = batch.tokens, batch.valid, selections
-        log_probs = self.classifier.log_probs(words, valid, chosen.any(1) & valid)  # [M, C]
+        kept = [s.any(1) & real for s, real in zip(selections, batch.valid, strict=True)]
+        log_probs = self._classifier.log_probs(batch.tokens, batch.valid, kept)  # [M, C]
         if self._classes is not None and self._classes.max() >= log_probs.shape[1]:
             raise ComponentError(
                 f"has {log_probs.shape[1]} classes, but the data have one numbered"
@@ -123,23 +126,40 @@ class BlackboxReward:
                 where=self._where,
                 remedy="Give the probability of every class",
             )
-        picked: Array = log_probs[np.arange(len(log_probs)), self._target(batch)].astype(np.float32)
-        return {"log_likelihood": picked}
+        target = self._target(batch.tokens, batch.valid, batch.labels)
+        return {"log_likelihood": log_probs[np.arange(len(target)), target].astype(np.float32)}
 
-    def _target(self, batch: Batch) -> Array:
-        """Class of each example as the classifier numbers them, int64 [M]."""
+    def _target(self, words: Sequence[Array], valid: Sequence[Array], labels: Array) -> Array:
+        """Class of each example as the classifier numbers them, int64 [M].
+
+        About the whole of a text the classifier is asked once.
+        """
         if self._classes is not None:
-            found: Array = self._classes[batch.labels]
+            found: Array = self._classes[labels]
             return found
-        # Examples are repeated for each selection; the whole text is read once.
-        _, first, again = np.unique(batch.rows, return_index=True, return_inverse=True)
-        words, valid = batch.tokens[0][first], batch.valid[0][first]
-        whole: Array = self.classifier.log_probs(words, valid, valid).argmax(-1)[again]
-        return whole
+        keys = [_digest(words, valid, row) for row in range(len(labels))]
+        new = {key: row for row, key in enumerate(keys) if key not in self._answers}
+        if new:
+            rows = list(new.values())
+            whole = [each[rows] for each in valid]
+            answers = self._classifier.log_probs([w[rows] for w in words], whole, whole).argmax(-1)
+            self._answers |= dict(zip(new, answers.tolist(), strict=True))
+        return np.array([self._answers[key] for key in keys], dtype=np.int64)
+
+
+def _digest(words: Sequence[Array], valid: Sequence[Array], row: int) -> bytes:
+    """A key for the texts of an example."""
+    texts = (each[row, real[row]] for each, real in zip(words, valid, strict=True))
+    joined = b"|".join(text.astype(np.int64).tobytes() for text in texts)
+    return hashlib.blake2b(joined, digest_size=16).digest()
 
 
 class TransformerClassifier:
-    """A classifier from a pretrained folder."""
+    """A classifier from a pretrained folder.
+
+    Raises:
+        ConfigError: it classifies no texts, or not several at once.
+    """
 
     def __init__(self, pretrained: Pretrained, setup: RewardSetup, absent: str) -> None:
         if absent == "mask" and pretrained.tokenizer.mask_token_id is None:
@@ -149,26 +169,46 @@ class TransformerClassifier:
         label_of = pretrained.config.id2label
         self.names = [str(label_of[number]) for number in sorted(label_of)]
         self._device, self._removes = torch.device(setup.device), absent == "remove"
-        reader = WordReader(pretrained, pretrained.classifier(), _words(setup))
+        words = _words(setup)
+        self._known, self._texts = len(words), setup.sentences
+        reader = WordReader(pretrained, pretrained.classifier(), words, texts=self._texts)
         self._reader = reader.eval().requires_grad_(False).to(self._device)
-        self._gated: bool | None = None
         self._check_padding(pretrained.name)
 
-    def log_probs(self, words: Array, valid: Array, kept: Array) -> Array:
+    def log_probs(
+        self, words: Sequence[Array], valid: Sequence[Array], kept: Sequence[Array]
+    ) -> Array:
         """See `_Classifier`."""
         read = kept if self._removes else valid
-        text, _ = read.nonzero()
-        ids, owner, shown = (
-            torch.from_numpy(each).to(self._device) for each in (words[read], text, kept[read])
-        )
+        ids, given, shown = (to_tensors(part, self._device) for part in (words, read, kept))
         with torch.inference_mode():
-            logits = self._reader.class_logits(ids, owner, len(words), shown)
+            logits = self._reader.class_logits(ids, given, shown)
             log_probs: Array = torch.log_softmax(logits, -1).cpu().numpy()
         return log_probs
 
-    def add_words(self, words: Sequence[str]) -> None:
-        """See `_Classifier`."""
-        self._reader.table.add(words)
+    def gated_log_probs(
+        self, words: Sequence[Tensor], valid: Sequence[Tensor], gates: Sequence[Tensor]
+    ) -> Tensor:
+        """float [M, C] of words weighted by gates; S x int64, bool and float [M, N]."""
+        read = [real & (gate > 0) for real, gate in zip(valid, gates, strict=True)]
+        return torch.log_softmax(self._reader.class_logits(words, read, read, gates), -1)
+
+    @cached_property
+    def takes_gates(self) -> bool:
+        """Whether its attention can weigh words by gates.
+
+        It cannot if its predictions with all gates open are not those without gates. So it is with
+        decoders, whose causal mask gates would replace.
+        """
+        words = torch.arange(1, min(_PROBED, self._known), device=self._device)[None]
+        tokens, real = [words] * self._texts, [words > 0] * self._texts
+        with torch.inference_mode(), torch.autocast(self._device.type, enabled=False):
+            plain = torch.log_softmax(self._reader.class_logits(tokens, real, real), -1)
+            try:
+                gated = self.gated_log_probs(tokens, real, [each.float() for each in real])
+            except Exception:  # whatever the library raises for a mask of another form
+                return False
+        return torch.allclose(gated, plain, atol=_CLOSE)
 
     def _check_padding(self, name: str) -> None:
         """Try a text alone and beside a longer one.
@@ -177,124 +217,55 @@ class TransformerClassifier:
             ConfigError: its scores differ, as those of XLNet do, which reads the last piece, and of
                 FNet, which mixes padding in; or it reads one text at a time.
         """
-        words = np.zeros((2, 7), dtype=np.int64) + _ANY_WORD
-        valid = np.arange(7) < np.array([[6], [7]])
+        words = [np.full((2, 7), _ANY_WORD, dtype=np.int64)] * self._texts
+        valid = [np.arange(7) < np.array([[6], [7]])] * self._texts
+        short, real = ([each[:1, :6] for each in part] for part in (words, valid))
         with torch.autocast(self._device.type, enabled=False):
-            alone = self.log_probs(words[:1, :6], valid[:1, :6], valid[:1, :6])
+            alone = self.log_probs(short, real, real)
             try:
                 beside = self.log_probs(words, valid, valid)[:1]
             except ValueError as error:
-                raise without_batches(name, error) from error
+                raise ConfigError(
+                    f"cannot read several texts at once ({error})",
+                    where=name,
+                    remedy="Set the pad_token of its tokenizer and pad_token_id in its config.json."
+                    f" Or: {_OTHER_WAY[0].lower()}{_OTHER_WAY[1:]}",
+                ) from error
         if not np.allclose(alone, beside, atol=1e-4):
             raise ConfigError(
                 "its scores of a text depend on the padding that longer texts need",
                 where=name,
-                remedy="Give a function from texts to probabilities that calls it",
+                remedy=_OTHER_WAY,
             )
-
-    def slopes(self, words: Array, classes: Array | None) -> tuple[Array, Array]:
-        """What each word is worth to a class: the slope of its log-odds in the word's gate.
-
-        Gates are 1, and weigh words in the upper two thirds of the layers only, see `WordReader`:
-        slopes then cost less, and choose words of film reviews that suffice as well.
-
-        Args:
-            words: int64 [M, N], all of them real. classes: int64 [M]; None: the likeliest.
-
-        Returns:
-            Slopes, float64 [M, N], in nats, minus infinity for words beyond its maximum length; and
-            the log-probabilities of the classes, [M, C].
-        """
-        ids = torch.from_numpy(words).to(self._device)
-        gates = torch.ones(ids.shape, device=ids.device, requires_grad=True)
-        log_probs = self.gated_log_probs(ids, ids >= 0, gates, upper=True).double()
-        at = log_probs.argmax(1) if classes is None else torch.from_numpy(classes).to(ids.device)
-        others = log_probs.scatter(1, at[:, None], -torch.inf).logsumexp(1)
-        odds = log_probs.gather(1, at[:, None])[:, 0] - others
-        (slopes,) = torch.autograd.grad(odds.sum(), gates)
-        read = torch.stack([self._reader.reaches(text) for text in ids])
-        found: Array = slopes.double().where(read, -torch.inf).cpu().numpy()
-        return found, log_probs.detach().cpu().numpy()
-
-    def takes_gates(self, words: Array) -> bool:
-        """Whether its attention can weigh words by gates; the answer is remembered.
-
-        It cannot if its predictions with all gates open are not those without gates. So it is with
-        decoders, whose causal mask gates would replace.
-
-        Args:
-            words: int64 [N], of a text.
-        """
-        if self._gated is not None:
-            return self._gated
-        few = words[None, :_PROBED]
-        whole = np.ones(few.shape, dtype=bool)
-        with torch.autocast(self._device.type, enabled=False):
-            try:
-                _, gated = self.slopes(few, None)
-            except Exception:  # whatever the library raises for a mask of another form
-                found = False
-            else:
-                found = np.allclose(gated, self.log_probs(few, whole, whole), atol=1e-3)
-        if not found or len(np.unique(few)) > 2:  # of fewer words a decoder may say the same
-            self._gated = found
-        return found
-
-    def gated_log_probs(
-        self, words: Tensor, valid: Tensor, gates: Tensor, *, upper: bool = False
-    ) -> Tensor:
-        """float [M, C] of words weighted by gates [M, N]; int64 and bool [M, N].
-
-        Args:
-            upper: see `WordReader.class_logits`.
-        """
-        read = valid & (gates > 0)
-        text, _ = read.nonzero(as_tuple=True)
-        logits = self._reader.class_logits(
-            words[read], text, len(words), read[read], gates[read], upper=upper
-        )
-        return torch.log_softmax(logits, -1)
-
-
-def without_batches(name: str, error: ValueError) -> ConfigError:
-    """The error of a transformer that reads one text at a time: a decoder without padding."""
-    return ConfigError(
-        f"cannot read several texts at once ({error})",
-        where=name,
-        remedy="Set the pad_token of its tokenizer and pad_token_id in its config.json, or give a"
-        " function that calls it",
-    )
 
 
 class GatedBlackboxReward(BlackboxReward):
     """The same for a transformer with absent=remove: a policy can learn through gates."""
 
-    classifier: TransformerClassifier
+    _classifier: TransformerClassifier
 
     def gated_losses(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Tensor:
-        """Minus the log-likelihood, [K * B], of gates [K, B, 2, N]; see `GatedReward`.
+        """Minus the log-likelihood, [K * B], of gates S x [K, B, 2, N]; see `GatedReward`.
 
         Raises:
             ConfigError: the attention of the classifier cannot weigh words.
         """
-        (words,), (valid,), (gate,) = batch.tokens, batch.valid, gates
-        if not self.classifier.takes_gates(words[0][valid[0]].cpu().numpy()):
+        words, valid = batch.tokens, batch.valid
+        if not self._classifier.takes_gates:
             raise ConfigError(
                 "the attention of this transformer cannot weigh words by gates",
                 where=self._where,
                 remedy="Use an estimator that learns from rewards: learner.estimator=reinforce",
             )
-        samples = len(gate)
-        joint = union(gate.flatten(0, 1))  # [K * B, N]
-        log_probs = self.classifier.gated_log_probs(
-            words.repeat(samples, 1), valid.repeat(samples, 1), joint
+        samples = len(gates[0])
+        log_probs = self._classifier.gated_log_probs(
+            [each.repeat(samples, 1) for each in words],
+            [each.repeat(samples, 1) for each in valid],
+            [union(gate.flatten(0, 1)) for gate in gates],
         )
-        if self._classes is not None:
-            target = torch.from_numpy(self._classes).to(words.device)[batch.labels]
-        else:
-            whole = self.classifier.gated_log_probs(words, valid, valid.to(gate.dtype))
-            target = whole.detach().argmax(-1)
-        return -log_probs.gather(1, target.repeat(samples)[:, None])[:, 0]
+        texts, real = ([each.cpu().numpy() for each in part] for part in (words, valid))
+        target = torch.from_numpy(self._target(texts, real, batch.labels.cpu().numpy()))
+        return -log_probs.gather(1, target.to(log_probs.device).repeat(samples)[:, None])[:, 0]
 
 
 class _Function:
@@ -308,52 +279,53 @@ class _Function:
         self._function, self._where, self._absent = function, where, absent
         self._words = np.array(_words(setup), dtype=object)
 
-    def log_probs(self, words: Array, valid: Array, kept: Array) -> Array:
+    def log_probs(
+        self, words: Sequence[Array], valid: Sequence[Array], kept: Sequence[Array]
+    ) -> Array:
         """See `_Classifier`."""
-        texts = [self._text(*row) for row in zip(words, valid, kept, strict=True)]
+        slots = [
+            [self._text(*row) for row in zip(*slot, strict=True)]
+            for slot in zip(words, valid, kept, strict=True)
+        ]
+        texts = slots[0] if len(slots) == 1 else list(zip(*slots, strict=True))
         starts = range(0, len(texts), _MOST_TEXTS)
-        found = [ask(self._function, texts[i : i + _MOST_TEXTS], self._where) for i in starts]
+        found = [self._ask(texts[start : start + _MOST_TEXTS]) for start in starts]
         log_probs: Array = np.log(np.concatenate(found).clip(_LEAST))
         return log_probs
-
-    def add_words(self, words: Sequence[str]) -> None:
-        """See `_Classifier`."""
-        self._words = np.concatenate([self._words, np.array(words, dtype=object)])
 
     def _text(self, words: Array, valid: Array, kept: Array) -> str:
         if self._absent is None:
             return " ".join(self._words[words[kept]])
         return " ".join(np.where(kept, self._words[words], self._absent)[valid])
 
+    def _ask(self, texts: list[Any]) -> Array:
+        """Class probabilities of some texts, float64 [texts, C].
 
-def ask(function: Probabilities, texts: list[str], where: str) -> Array:
-    """Class probabilities of some texts, float64 [texts, C].
-
-    Raises:
-        ComponentError: the function raises, or returns something else.
-    """
-    remedy = "Return the probability of each class for each text, [texts, classes]"
-    try:
-        found = np.asarray(function(texts), dtype=np.float64)
-    except Exception as error:
-        raise ComponentError(f"raises {error!r:.300}", where=where, remedy=remedy) from error
-    names = getattr(function, "classes", None)
-    good = found.ndim == 2 and found.shape[0] == len(texts) and found.shape[1] > 1
-    if good and names is not None and len(names) != found.shape[1]:
-        what = f"returns {found.shape[1]} probabilities, and its `classes` are {len(names)}"
-        raise ComponentError(what, where=where, remedy=remedy)
-    if not good or not (np.isfinite(found) & (found >= 0) & (found <= 1.001)).all():
-        shape = f"of shape {found.shape} for {len(texts)} texts"
-        raise ComponentError(f"returns no probabilities, {shape}", where=where, remedy=remedy)
-    return found
+        Raises:
+            ComponentError: the function raises, or returns something else.
+        """
+        remedy = "Return the probability of each class for each text, [texts, classes]"
+        try:
+            found = np.asarray(self._function(texts), dtype=np.float64)
+        except Exception as error:
+            what = f"raises {error!r:.300}"
+            raise ComponentError(what, where=self._where, remedy=remedy) from error
+        good = found.ndim == 2 and found.shape[0] == len(texts) and found.shape[1] > 1
+        if good and self.names is not None and len(self.names) != found.shape[1]:
+            what = f"returns {found.shape[1]} probabilities, and its `classes` are"
+            raise ComponentError(f"{what} {len(self.names)}", where=self._where, remedy=remedy)
+        if not good or not (np.isfinite(found) & (found >= 0) & (found <= 1 + _CLOSE)).all():
+            what = f"returns no probabilities, of shape {found.shape} for {len(texts)} texts"
+            raise ComponentError(what, where=self._where, remedy=remedy)
+        return found
 
 
 def _words(setup: RewardSetup) -> Sequence[str]:
-    if setup.sentences != 1 or setup.labels.kind != "classes" or setup.words is None:
+    if setup.labels.kind != "classes" or setup.words is None:
         raise ConfigError(
-            "a black box explains classes of single texts",
+            "a black box explains classes of texts or of pairs of texts",
             where="reward.model",
-            remedy="Use data with one text per example and class labels",
+            remedy="Use data with class labels",
         )
     return setup.words
 
@@ -418,6 +390,6 @@ BLACKBOX = Component(
     help="A frozen pretrained text classifier: the policy learns which words it needs.",
     build=_build,
     options=BlackboxOptions,
-    capabilities=frozenset({"explains", "gates"}),
+    capabilities=frozenset({"gates"}),
     source="Chen et al., Learning to Explain, ICML 2018",
 )

@@ -21,13 +21,11 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LONGEST = 16
 
 
-def tokenizer(*, cased: bool = False) -> PreTrainedTokenizerFast:
+def tokenizer(**settings: object) -> PreTrainedTokenizerFast:
     """Pieces are single letters, of which those within a word begin with ##."""
-    letters = LETTERS + LETTERS[:26].upper() * cased
-    pieces = [*SPECIAL, *letters, *(f"##{letter}" for letter in letters)]
+    pieces = [*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
     own = Tokenizer(models.WordPiece({p: i for i, p in enumerate(pieces)}, unk_token="[UNK]"))
-    if not cased:
-        own.normalizer = normalizers.Lowercase()
+    own.normalizer = normalizers.Lowercase()
     own.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     own.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     own.enable_padding(length=12)  # as the files of some models ask for
@@ -38,7 +36,7 @@ def tokenizer(*, cased: bool = False) -> PreTrainedTokenizerFast:
         cls_token="[CLS]",
         sep_token="[SEP]",
         mask_token="[MASK]",
-        model_max_length=LONGEST,
+        **{"model_max_length": LONGEST, **settings},
     )
 
 
@@ -60,21 +58,6 @@ def save(folder: Path, *, classes: int = 0, seed: int = 0, **settings: object) -
         torch.manual_seed(seed)
         model = BertForSequenceClassification(config) if classes else BertModel(config)
     model.save_pretrained(folder)
-    cut.save_pretrained(folder)
-    return folder
-
-
-def save_classifier(folder: Path, *names: str) -> Path:
-    """A classifier of classes of these names, to which words matter, for texts of 128 pieces."""
-    settings = {
-        "id2label": dict(enumerate(names)),
-        "max_position_embeddings": 128,
-        "initializer_range": 0.5,
-        "num_hidden_layers": 3,
-    }
-    save(folder, classes=len(names), **settings)
-    cut = tokenizer()
-    cut.model_max_length = 128
     cut.save_pretrained(folder)
     return folder
 
