@@ -18,15 +18,14 @@ from rss_rl.learners.group import ALONE, Group, sum_and_max
 from rss_rl.learners.optim import GradientStep
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.ops import advantages, bernoulli
-from rss_rl.ops.estimators import BitRewards
+from rss_rl.ops import advantages
 from rss_rl.ops.importance import ratio_sums
 from rss_rl.ops.losses import policy_gradient_loss, role_charge
 from rss_rl.ops.matmul import products_in
 from rss_rl.policies.adapters import PolicyModule
-from rss_rl.policies.estimators.protocol import BitEstimator, LogProbEstimator
+from rss_rl.policies.estimators.protocol import LogProbEstimator
 from rss_rl.policies.inputs import policy_inputs
-from rss_rl.policies.protocol import FactorisedPolicy, StochasticPolicy
+from rss_rl.policies.protocol import StochasticPolicy
 
 
 class RewardBatch(NamedTuple):
@@ -38,8 +37,6 @@ class RewardBatch(NamedTuple):
     behaviour    S log-probs under the behaviour policy, [K, B, 2, N_s] of the bits if the
                  estimator is `bitwise`, else [K, B] of the selections; None = on-policy: no
                  ratio is computed
-    uniforms     S x [K, B, 2, N_s], those of the draws, for estimators of bits; else None
-    flipped      S x [K, B, 2, N_s], see `Rollout.flipped`; None if flips are not scored
     charged      lambda of heads and of dependents that is not part of the rewards, or None
     """
 
@@ -47,8 +44,6 @@ class RewardBatch(NamedTuple):
     rewards: Tensor
     thresholded: Tensor | None
     behaviour: Sequence[Tensor] | None = None
-    uniforms: Sequence[Tensor] | None = None
-    flipped: Sequence[Tensor] | None = None
     charged: tuple[float, float] | None = None
 
 
@@ -90,15 +85,12 @@ class _Objective(nn.Module):
         self,
         policy: PolicyModule,
         autocast: torch.dtype | None,
-        estimator: BitEstimator | LogProbEstimator,
+        estimator: LogProbEstimator,
     ) -> None:
         super().__init__()
         self.policy = policy
         self._autocast = autocast
-        self._estimator = estimator if isinstance(estimator, BitEstimator) else None
-        scores = estimator if isinstance(estimator, LogProbEstimator) else None
-        self._correction = None if scores is None else scores.correction
-        self._limit = 0.0 if scores is None else scores.limit
+        self._correction, self._limit = estimator.correction, estimator.limit
 
     def forward(
         self,
@@ -116,11 +108,6 @@ class _Objective(nn.Module):
                 losses[slot].append(
                     self._charge(vectors, batch.valid[slot], reward_batch, reward_batch.charged)
                 )
-            if self._estimator is not None:
-                loss, entropy = self._by_bit(self._estimator, vectors, slot, batch, reward_batch)
-                losses[slot].append(loss)
-                entropies.append(entropy)
-                continue
             with products_in(self._autocast, advantage.device):
                 evaluated = self.policy.evaluate(
                     vectors, batch.valid[slot], reward_batch.selections[slot]
@@ -128,7 +115,7 @@ class _Objective(nn.Module):
             log_probs.append(evaluated.log_prob)
             entropies.append(evaluated.entropy.sum())
         scored, ratios = self._score(log_probs, reward_batch, advantage)
-        for of_slot, loss in zip(losses, scored, strict=False):
+        for of_slot, loss in zip(losses, scored, strict=True):
             of_slot.append(loss)
         total = torch.stack([loss for of_slot in losses for loss in of_slot]).sum()
         return total, torch.stack(entropies).sum(), ratios
@@ -138,10 +125,10 @@ class _Objective(nn.Module):
     ) -> tuple[list[Tensor], Tensor]:
         """The losses of the slots, and the sums of the ratios [6].
 
-        The importance correction needs all slots' log-probs; an estimator of bits has no losses.
+        The importance correction needs all slots' log-probs.
         """
         ratios = advantage.new_zeros(6, dtype=torch.float64)
-        if self._correction is None or reward_batch.behaviour is None or not log_probs:
+        if self._correction is None or reward_batch.behaviour is None:
             by_slot = [
                 policy_gradient_loss(log_prob, advantage[..., slot])
                 for slot, log_prob in enumerate(log_probs)
@@ -164,33 +151,6 @@ class _Objective(nn.Module):
         samples = len(reward_batch.rewards)  # the loss is divided by K as well as by B
         return samples * role_charge(chances.to(reward_batch.rewards.dtype), valid, costs).sum()
 
-    def _by_bit(
-        self,
-        estimator: BitEstimator,
-        vectors: Tensor,
-        slot: int,
-        batch: TensorBatch,
-        reward_batch: RewardBatch,
-    ) -> tuple[Tensor, Tensor]:
-        """-K sum gradient * logit, whose gradient is the estimator's, and the entropy."""
-        assert isinstance(self.policy, FactorisedPolicy)
-        assert reward_batch.uniforms is not None
-        valid = batch.valid[slot]
-        with products_in(self._autocast, reward_batch.rewards.device):
-            logits = self.policy.logits(vectors, valid)  # [B, R, N]
-        roles = logits.shape[1]
-        evidence = BitRewards(
-            logits.detach(),
-            valid,
-            reward_batch.uniforms[slot][:, :, :roles],
-            reward_batch.selections[slot][:, :, :roles],
-            reward_batch.rewards[..., slot],
-            None if reward_batch.flipped is None else reward_batch.flipped[slot][:, :, :roles],
-        )
-        gradient = estimator.gradient(evidence) * valid[:, None]
-        samples = len(reward_batch.rewards)  # the loss is divided by K as well as by B
-        return -samples * (gradient * logits).sum(), bernoulli.entropy(logits, valid).sum()
-
 
 class PolicyGradientLearner:
     """Ascends E[sum_s R_s log p(selection_s)] + entropy_cost * H over the policy's parameters.
@@ -203,8 +163,6 @@ class PolicyGradientLearner:
     Args:
         embedding: the classifier's, read without gradient.
         autocast: dtype of matrix products, or None for float32.
-        estimator: of log-probs, or of bits; the latter has no baseline, and only the gradient of
-            its loss is meaningful, not the value.
         group: learners that share each batch; unusable after an error in one of them.
         reads: what the policy reads, see `policy_inputs`.
     """
@@ -217,7 +175,7 @@ class PolicyGradientLearner:
         autocast: torch.dtype | None,
         group: Group = ALONE,
         *,
-        estimator: BitEstimator | LogProbEstimator,
+        estimator: LogProbEstimator,
         reads: Reads = "sentence",
     ) -> None:
         if not isinstance(policy, StochasticPolicy):
@@ -295,8 +253,6 @@ class PolicyGradientLearner:
     def _advantages(self, reward_batch: RewardBatch) -> Tensor:
         estimator, rewards = self._estimator, reward_batch.rewards
         self._next_average = self.average
-        if isinstance(estimator, BitEstimator):
-            return rewards
         if estimator.momentum is not None:
             sums = torch.cat([
                 rewards.sum((0, 1)), rewards.new_tensor([rewards[..., 0].numel()])

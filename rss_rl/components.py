@@ -95,10 +95,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
         "learner.estimator",
         {
             "log_probs": "weighs log-probs by rewards; needs a policy with log_probs",
-            "logits": "a gradient for each bit; needs a policy with logits",
             "gates": "through the gates, without samplers; needs policy and encoder with gates",
-            "flips": "also gets the reward of each bit flipped",
-            "pairs": "draws selections in pairs: sampler.selections must be even",
             "several": "compares selections of one example: sampler.selections must be 2 or more",
             "lag": "is valid for selections that an older policy drew",
         },

@@ -354,13 +354,11 @@ class RunConfig(Section):
                 f"{what} with these options compares selections of one example:"
                 " sampler.selections must be >= 2"
             )
-        if estimator.can("pairs") and selections % 2:
-            raise ValueError(f"{what} draws pairs: sampler.selections must be even")
         if not (estimator.can("lag") or estimator.can("gates")) and self.sampler.max_policy_lag:
             raise ValueError(f"{what} holds for the policy that drew: set sampler.max_policy_lag=0")
         offered = self.policy.capabilities
         offered |= {"log_probs"} if "logits" in offered else set()
-        for needed in ("log_probs", "logits", "gates"):
+        for needed in ("log_probs", "gates"):
             if estimator.can(needed) and needed not in offered:
                 raise ValueError(
                     f"{what} needs a policy with {needed}, and '{self.policy.name}' has none: set"

@@ -53,8 +53,6 @@ class SampleJob:
 
 _SCORE, _COST = "score/", "cost/"
 """Prefixes of the columns that hold terms of the reward."""
-_BITWISE = ("bit_log_prob", "flipped")
-"""Fields with a number for each bit."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +67,6 @@ class Rollout:
     thresholded     float32 [B, S], reward of the thresholded selection; NaN if not requested
     version         of the behaviour policy
     bit_log_prob    S x float32 [K, B, 2, N_s], 0 on padding; empty if not requested
-    flipped         S x float32 [K, B, 2, N_s], reward of the sentence with this bit flipped,
-                    0 where none was; empty if the estimator does not use flips
     """
 
     rows: Array
@@ -81,7 +77,6 @@ class Rollout:
     thresholded: Array
     version: int
     bit_log_prob: tuple[Array, ...] = ()
-    flipped: tuple[Array, ...] = ()
 
     @property
     def samples(self) -> int:
@@ -109,7 +104,7 @@ class Rollout:
         """The rollout of the examples at `indices`, int64 [b], cut to `widths`, their N_s."""
 
         def cut(bits: tuple[Array, ...]) -> tuple[Array, ...]:
-            pairs = zip(bits, widths, strict=False)  # `bit_log_prob` and `flipped` may be empty
+            pairs = zip(bits, widths, strict=False)  # `bit_log_prob` may be empty
             return tuple(np.ascontiguousarray(b[:, indices, :, :width]) for b, width in pairs)
 
         return replace(
@@ -121,7 +116,6 @@ class Rollout:
             costs={name: values[:, indices] for name, values in self.costs.items()},
             thresholded=self.thresholded[indices],
             bit_log_prob=cut(self.bit_log_prob),
-            flipped=cut(self.flipped),
         )
 
     def to_arrow(self) -> pa.RecordBatch:
@@ -143,10 +137,9 @@ class Rollout:
             packed = np.packbits(selection.reshape(samples * examples, -1), axis=1)
             columns[f"selection_{slot}"] = _binary(packed)
             columns |= self._numbers(slot)
-        for name in _BITWISE:
-            for slot, bits in enumerate(getattr(self, name)):
-                flat = np.ascontiguousarray(bits, np.float32).reshape(samples * examples, -1)
-                columns[f"{name}_{slot}"] = _binary(flat.view(np.uint8))
+        for slot, bits in enumerate(self.bit_log_prob):
+            flat = np.ascontiguousarray(bits, np.float32).reshape(samples * examples, -1)
+            columns[f"bit_log_prob_{slot}"] = _binary(flat.view(np.uint8))
         widths = ",".join(str(s.shape[-1]) for s in self.selections)
         shape = {"samples": str(samples), "sentences": str(len(self.selections)), "widths": widths}
         return pa.RecordBatch.from_pydict(columns, metadata=shape | {"version": str(self.version)})
@@ -191,15 +184,6 @@ class Rollout:
         def by_sentence(name: str) -> Array:
             return np.stack([column(f"{name}_{slot}") for slot in range(sentences)], -1)
 
-        def bitwise(name: str) -> tuple[Array, ...]:
-            return tuple(
-                _bytes(batch.column(f"{name}_{slot}"))
-                .view(np.float32)
-                .reshape(samples, examples, ROLES, width)
-                for slot, width in enumerate(widths)
-                if f"{name}_{slot}" in batch.schema.names
-            )
-
         def named(prefix: str, suffix: str) -> list[str]:
             """The names of columns with this prefix and suffix, without them, in order."""
             return [
@@ -222,7 +206,13 @@ class Rollout:
             costs={name: by_sentence(f"{_COST}{name}") for name in named(_COST, "_0")},
             thresholded=by_sentence("thresholded")[0],
             version=int(metadata["version"]),
-            **{name: bitwise(name) for name in _BITWISE},
+            bit_log_prob=tuple(
+                _bytes(batch.column(f"bit_log_prob_{slot}"))
+                .view(np.float32)
+                .reshape(samples, examples, ROLES, width)
+                for slot, width in enumerate(widths)
+                if f"bit_log_prob_{slot}" in batch.schema.names
+            ),
         )
 
 
@@ -272,5 +262,4 @@ def join_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
         thresholded=np.concatenate([r.thresholded for r in rollouts]),
         version=min(r.version for r in rollouts),
         bit_log_prob=joined([r.bit_log_prob for r in rollouts]),
-        flipped=joined([r.flipped for r in rollouts]),
     )

@@ -14,9 +14,6 @@ from torch import Tensor
 from rss_rl.config import RunConfig
 from rss_rl.errors import NonFiniteError
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
-from rss_rl.policies.estimators.build import build_estimator, drawn_roles
-from rss_rl.policies.estimators.protocol import BitEstimator
-from rss_rl.rollouts.flips import flip_rewards
 from rss_rl.rollouts.reward import build_reward, score_in_calls
 from rss_rl.rollouts.rollout import Rollout, SampleJob
 from rss_rl.rollouts.snapshot import Models, Parts, Snapshot, inference
@@ -55,8 +52,6 @@ class Sampler:
         self.version: int | None = None
         self._examples = examples
         self._reward = build_reward(config, models, examples, words, device)
-        estimator = build_estimator(config.estimator, config.sampler.selections)
-        self._by_bit = estimator if isinstance(estimator, BitEstimator) else None
 
     def load(self, snapshot: Snapshot) -> None:
         """Load a snapshot."""
@@ -95,10 +90,6 @@ class Sampler:
             costs = _drawn(parts.costs, job.selections, len(batch))
             if job.thresholded:
                 thresholded = parts.by_sentence[job.selections * len(batch) :]
-        flipped: tuple[Array, ...] = ()
-        if job.scored and self._by_bit is not None and self._by_bit.needs_flips:
-            roles = drawn_roles(self._models.policy, embedded[0], tensors.valid[0])
-            flipped = flip_rewards(self._reward, batch, selections, roles)
         return Rollout(
             job.rows,
             tuple(selections),
@@ -108,15 +99,13 @@ class Sampler:
             thresholded,
             version,
             tuple(log_probs) if job.bitwise else (),
-            flipped,
         )
 
     def _draw(
         self, job: SampleJob, batch: Batch, tensors: TensorBatch, embedded: list[Tensor]
     ) -> tuple[list[Array], list[Array]]:
-        by_bit = self._by_bit if job.scored else None
         uniforms = selection_uniforms(
-            self._config.seed, job.update, batch, job.selections, by_bit, self._device
+            self._config.seed, job.update, batch, job.selections, self._device
         )
         selections, log_probs = [], []
         for drawn in zip(embedded, tensors.valid, uniforms, strict=True):
@@ -138,26 +127,20 @@ class Sampler:
 
 
 def selection_uniforms(
-    seed: int,
-    update: int,
-    batch: Batch,
-    selections: int,
-    estimator: BitEstimator | None,
-    device: torch.device,
+    seed: int, update: int, batch: Batch, selections: int, device: torch.device
 ) -> list[Tensor]:
     """The uniform numbers that selections of an update are drawn from, S x [K, B, 2, N_s].
 
     They depend only on update and row, so samplers and learners get the same ones.
 
     Args:
-        seed: of the run. selections: K. estimator: of bits, whose `spread` is applied; or None.
+        seed: of the run. selections: K.
     """
     uniforms = []
     for slot, valid in enumerate(batch.valid):
         key = stream_key(seed, "selection", update, slot)
         array = keyed_uniforms(key, batch.rows, selections, ROLES, valid.shape[1])
-        (drawn,) = to_tensors([array], device)
-        uniforms.append(drawn if estimator is None else estimator.spread(drawn))
+        uniforms.extend(to_tensors([array], device))
     return uniforms
 
 

@@ -27,7 +27,7 @@ from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.policies.estimators.build import build_estimator
-from rss_rl.policies.estimators.protocol import BitEstimator, GateEstimator, LogProbEstimator
+from rss_rl.policies.estimators.protocol import GateEstimator, LogProbEstimator
 from rss_rl.policies.memo import remembering
 from rss_rl.policies.protocol import bits_per_token
 from rss_rl.rollouts.checkpoint_weights import load_weights, select_prefix
@@ -51,7 +51,6 @@ from rss_rl.seeding import example_keys
 from rss_rl.training.allocator import keep_freed_memory
 from rss_rl.training.evaluation import Mode, evaluate
 from rss_rl.training.policy_learning import (
-    build_policy_learner,
     check_learns,
     pathwise_scalars,
     policy_scalars,
@@ -162,7 +161,15 @@ class LocalLearner:
                     None if config.reward.model.can("classifier") else self._gated_reward(),
                 )
         elif any(phase.policy for phase in config.phases):
-            self._policy = build_policy_learner(self.models, config, dtype, group, self._estimator)
+            self._policy = PolicyGradientLearner(
+                self.models.policy,
+                self.models.classifier.embedding,
+                config.learner,
+                dtype,
+                group,
+                estimator=self._estimator,
+                reads=self.models.reads,
+            )
 
     def update(self, task: LearnTask) -> dict[str, float]:
         """See `Learner`."""
@@ -199,13 +206,15 @@ class LocalLearner:
             part = task.rollout.of(mine, [tokens.shape[1] for tokens in batch.tokens])
             selections = to_tensors(part.selections, self.device)
             if task.turn.policy:
-                scalars |= self._learn_policy(task, batch, tensors, part, selections)
+                scalars |= self._learn_policy(task, tensors, part, selections)
                 steps.append(self._step_policy)
                 scalars |= _rewards(task.rollout)
             scalars |= _shares(task.rollout, whole)
         first = None if selections is None else [s[0] for s in selections]
         if task.turn.sampled and self._pathwise is not None:
-            uniforms = self._uniforms(task.number, batch)
+            uniforms = selection_uniforms(
+                self.config.seed, task.number, batch, self.config.sampler.selections, self.device
+            )
             if task.turn.policy:
                 charged = None if task.charge is None else task.charge.costs
                 stats = self._pathwise.learn(tensors, uniforms, number=task.number, charged=charged)
@@ -255,38 +264,27 @@ class LocalLearner:
     def _learn_policy(
         self,
         task: LearnTask,
-        batch: Batch,
         tensors: TensorBatch,
         rollout: Rollout,
         selections: list[torch.Tensor],
     ) -> dict[str, float]:
         assert self._policy is not None
         rewards, thresholded = to_tensors([rollout.rewards, rollout.thresholded], self.device)
-        estimator = self._estimator
-        scores = estimator if isinstance(estimator, LogProbEstimator) else None
-        behaviour = None
+        estimator, behaviour = self._estimator, None
+        assert isinstance(estimator, LogProbEstimator)
         if rollout.version < task.number:  # else the policy itself drew them
-            bits = scores is not None and scores.bitwise
-            parts = rollout.bit_log_prob if bits else np.moveaxis(rollout.log_prob, -1, 0)
+            parts = (
+                rollout.bit_log_prob if estimator.bitwise else np.moveaxis(rollout.log_prob, -1, 0)
+            )
             behaviour = to_tensors([np.ascontiguousarray(part) for part in parts], self.device)
         reward_batch = RewardBatch(
             selections,
             rewards,
-            thresholded if scores is not None and scores.thresholded else None,
+            thresholded if estimator.thresholded else None,
             behaviour,
             charged=None if task.charge is None else task.charge.costs,
         )
-        if isinstance(estimator, BitEstimator):
-            uniforms = self._uniforms(task.number, batch)
-            flipped = to_tensors(rollout.flipped, self.device) if rollout.flipped else None
-            reward_batch = reward_batch._replace(uniforms=uniforms, flipped=flipped)
         return policy_scalars(self._policy.learn(tensors, reward_batch, number=task.number))
-
-    def _uniforms(self, update: int, batch: Batch) -> list[torch.Tensor]:
-        """Those that decided, or decide, the selections of an update."""
-        by_bit = self._estimator if isinstance(self._estimator, BitEstimator) else None
-        count = self.config.sampler.selections
-        return selection_uniforms(self.config.seed, update, batch, count, by_bit, self.device)
 
     def publish(self, version: int, *, whole: bool = True) -> Snapshot:
         """See `Learner`."""

@@ -1,4 +1,4 @@
-"""The policy learner of a run, checks of what it can train, and its metrics.
+"""Checks of what a policy learner can train, and its metrics.
 
 Legend: K selections an example, B examples of this learner's shard, S sentences, N_s tokens.
 """
@@ -11,15 +11,12 @@ from torch import Tensor
 from rss_rl.config import RunConfig
 from rss_rl.envs.rewards import COHERENCE, SPARSITY
 from rss_rl.errors import ConfigError
-from rss_rl.learners.group import Group
 from rss_rl.learners.pathwise import PathwiseStats
-from rss_rl.learners.policy_gradient import PolicyGradientLearner, PolicyStats
+from rss_rl.learners.policy_gradient import PolicyStats
 from rss_rl.learners.share_control import share_margin
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.policies.adapters import CertainPolicy
 from rss_rl.policies.decide import decide
-from rss_rl.policies.estimators.build import drawn_roles
-from rss_rl.policies.estimators.protocol import BitEstimator, LogProbEstimator
 from rss_rl.policies.protocol import SteeredPolicy
 from rss_rl.reward_models.likelihood import COMPLEMENT
 from rss_rl.rollouts.snapshot import Models, autocast
@@ -69,35 +66,6 @@ def _tried(models: Models, tokens: Tensor, valid: Tensor) -> list[Tensor]:
         made = torch.randn(*tokens.shape, models.context.size, generator=drawn).to(tokens.device)
         states = [made, made]
     return models.policy_inputs([tokens, tokens], [valid, valid], states)
-
-
-def build_policy_learner(
-    models: Models,
-    config: RunConfig,
-    dtype: torch.dtype | None,
-    group: Group,
-    estimator: BitEstimator | LogProbEstimator,
-) -> PolicyGradientLearner:
-    """The policy-gradient learner.
-
-    Raises:
-        ConfigError: a policy that the estimator cannot train.
-    """
-    if isinstance(estimator, BitEstimator):
-        tokens = torch.zeros(
-            1, 1, dtype=torch.int64, device=models.classifier.embedding.trainable.device
-        )
-        inputs = _tried(models, tokens, tokens.bool())
-        drawn_roles(models.policy, inputs[0], tokens.bool())
-    return PolicyGradientLearner(
-        models.policy,
-        models.classifier.embedding,
-        config.learner,
-        dtype,
-        group,
-        estimator=estimator,
-        reads=models.reads,
-    )
 
 
 def policy_scalars(stats: PolicyStats) -> dict[str, float]:

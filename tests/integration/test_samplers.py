@@ -24,7 +24,6 @@ from rss_rl.errors import ConfigError, NonFiniteError, SamplerError
 from rss_rl.rollouts.backend import Delivery
 from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models
-from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.run import RunEvent, train
 from rss_rl.training.session import UpdateReport
 from rss_rl.types import Array
@@ -104,24 +103,6 @@ def test_batches_of_few_tokens_and_an_average_do_not_mind_who_samples(
     expected = Outcome.read(tmp_path / "here")
     for path in others:
         Outcome.read(path).assert_equals(expected)
-
-
-def test_antithetic_pairs_and_flips_do_not_mind_who_samples(
-    tiny: Callable[..., RunConfig], tmp_path: Path
-) -> None:
-    phases = [{"name": "co-train", "supervised": True, "policy": True, "steps": 4}]
-    common = {"phases": phases, "evaluation": {"all_tokens": False}}
-    for estimator in ("disarm", "flip"):
-        settings = common | {"learner": {"estimator": estimator}}
-        one, two = tmp_path / f"{estimator} here", tmp_path / f"{estimator} there"
-        for _ in train(tiny(**settings), one):
-            pass
-        train_with_ray(tiny(**settings, sampler={"backend": "ray", "actors": 2}), two)
-        expected = load_checkpoint(one, "latest").tensors
-        found = load_checkpoint(two, "latest").tensors
-        assert expected.keys() == found.keys()
-        for name, value in expected.items():
-            assert value.tobytes() == found[name].tobytes(), f"{estimator}: {name}"
 
 
 def test_ray_needs_somebody_to_work_there(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:

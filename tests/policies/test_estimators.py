@@ -14,19 +14,14 @@ from rss_rl.config import EstimatorConfig, LearnerConfig, RunConfig, parse_confi
 from rss_rl.errors import ConfigError
 from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.ops.estimators import BitRewards
 from rss_rl.policies.estimators.build import build_estimator
 from rss_rl.policies.estimators.protocol import (
-    BitEstimator,
     EstimatorSetup,
     GateEstimator,
     LogProbEstimator,
 )
 
 KINDS = {
-    "arm": BitEstimator,
-    "disarm": BitEstimator,
-    "flip": BitEstimator,
     "pathwise": GateEstimator,
     "ppo-clip": LogProbEstimator,
     "reinforce": LogProbEstimator,
@@ -58,19 +53,6 @@ class Centred:
         return rewards - rewards.mean(0)
 
 
-class Signs:
-    """Half the difference of reward from its mean, towards the bits drawn."""
-
-    needs_flips = False
-
-    def spread(self, uniforms: Tensor) -> Tensor:
-        return uniforms
-
-    def gradient(self, paid: BitRewards) -> Tensor:
-        gain = paid.rewards - paid.rewards.mean(0)
-        return (gain[..., None, None] * (paid.selection.double() - 0.5)).mean(0)
-
-
 def component(build: Any, *capabilities: str) -> Component:
     return Component(
         kind="estimator",
@@ -82,10 +64,8 @@ def component(build: Any, *capabilities: str) -> Component:
 
 
 CENTRED = component(lambda setup, options: Centred(setup), "log_probs", "several")
-SIGNS = component(lambda setup, options: Signs(), "logits")
-NEITHER = component(lambda setup, options: Signs(), "logits", "log_probs")
-OTHER = component(lambda setup, options: Signs(), "log_probs")
-FLIPS = component(lambda setup, options: Signs(), "logits", "flips")
+NEITHER = component(lambda setup, options: Centred(setup), "gates", "log_probs")
+OTHER = component(lambda setup, options: GateEstimator(), "log_probs")
 
 
 def configured(name: str, **sampler: Any) -> RunConfig:
@@ -98,9 +78,8 @@ def configured(name: str, **sampler: Any) -> RunConfig:
     return parse_config(tree, where="test", trust=EVERYTHING)
 
 
-@pytest.mark.parametrize("name", ["CENTRED", "SIGNS"])
-def test_one_of_ones_own_makes_the_rewarded_selection_likely(name: str) -> None:
-    estimator = build_estimator(configured(name).estimator, 4)
+def test_one_of_ones_own_makes_the_rewarded_selection_likely() -> None:
+    estimator = build_estimator(configured("CENTRED").estimator, 4)
     assert not isinstance(estimator, GateEstimator)
     policy, classifier = small.policy(), small.classifier(sentences=1)
     config = LearnerConfig.model_validate({"policy": {"learning_rate": 0.05}})
@@ -115,9 +94,7 @@ def test_one_of_ones_own_makes_the_rewarded_selection_likely(name: str) -> None:
         with torch.no_grad():
             drawn = policy.sample(embedded, valid, uniforms).selection
         rewards = drawn.double().sum((-1, -2))[..., None]
-        learner.update(
-            batch, RewardBatch([drawn], rewards, None, uniforms=[uniforms]), number=number
-        )
+        learner.update(batch, RewardBatch([drawn], rewards, None), number=number)
     assert policy.probabilities(embedded, valid).mean() > before + 0.2
 
 
@@ -126,8 +103,6 @@ def test_what_it_declares_is_what_it_is() -> None:
         build_estimator(configured("NEITHER").estimator, 4)
     with pytest.raises(ConfigError, match=r"is not a LogProbEstimator: it has no `advantages`"):
         build_estimator(configured("OTHER").estimator, 4)
-    with pytest.raises(ConfigError, match="needs_flips is False"):
-        build_estimator(configured("FLIPS").estimator, 4)
 
 
 def test_what_it_declares_is_asked_of_the_run() -> None:

@@ -98,28 +98,6 @@ def test_a_space_is_checked_before_any_trial(
     assert key in str(caught.value)
 
 
-def test_values_that_fit_in_company_alone_are_taken(tmp_path: Path, base: Base) -> None:
-    """An estimator of pairs refuses three selections; two of them it takes."""
-    odd = load_base(find_config(OWN), ["sampler.selections=3"])
-    space = space_of(
-        tmp_path,
-        odd,
-        sampler__selections={"integer": [2, 5]},
-        learner__estimator={"choice": ["disarm", "reinforce"]},
-    )
-    drawn = list(draw_settings(space, odd))[1:]
-    pairs = [(d["learner.estimator"], d["sampler.selections"]) for d in drawn]
-    disarm, reinforce = {("disarm", 2), ("disarm", 4)}, {("reinforce", k) for k in (2, 3, 4, 5)}
-    assert set(pairs) == disarm | reinforce
-    assert len(pairs) == 6
-    alone = {
-        "sampler__selections": {"choice": [3, 5]},
-        "learner__estimator": {"choice": ["disarm", "arm"]},
-    }
-    with pytest.raises(ConfigError, match=r"cannot be used.*must be even"):
-        space_of(tmp_path, odd, **alone)
-
-
 ranges = st.tuples(st.floats(0.001, 0.4), st.floats(0.45, 0.9)).map(list)
 whole = st.tuples(st.integers(2, 5), st.integers(6, 40)).map(list)
 some = st.lists(st.integers(2, 40), min_size=2, max_size=4, unique=True)
@@ -130,7 +108,7 @@ dimension = {
         st.fixed_dictionaries({"integer": whole}), st.fixed_dictionaries({"choice": some})
     ),
     "learner.estimator": st.fixed_dictionaries(
-        {"choice": st.permutations(["reinforce", "arm", "disarm", None]).map(lambda p: p[:2])}
+        {"choice": st.permutations(["reinforce", "ppo-clip", None]).map(lambda p: p[:2])}
     ),
     "phases.co-train.mixed_share": st.fixed_dictionaries({"uniform": ranges}),
 }
@@ -215,12 +193,12 @@ def test_ranks_and_what_mattered(tmp_path: Path, base: Base) -> None:
         tmp_path,
         base,
         model__dropout={"uniform": [0, 0.8]},
-        learner__estimator={"choice": ["reinforce", "disarm"]},
+        learner__estimator={"choice": ["reinforce", "ppo-clip"]},
     )
     records = []
     for number in range(1, 9):
         dropout = number / 10
-        own = {"model.dropout": dropout, "learner.estimator": ["reinforce", "disarm"][number % 2]}
+        own = {"model.dropout": dropout, "learner.estimator": ["reinforce", "ppo-clip"][number % 2]}
         good = number <= 4
         curve = [(0, 0.1), (10, 1 - dropout)] + ([(20, 1 - dropout)] if good else [])
         records.append(record_of(number, *curve, state="finished" if good else "stopped", **own))
@@ -229,7 +207,7 @@ def test_ranks_and_what_mattered(tmp_path: Path, base: Base) -> None:
     assert dropout.correlation == pytest.approx(-1)
     assert dropout.p is not None
     assert dropout.p < 0.01
-    assert estimator.ranks == {"disarm": (4.0, 4), "reinforce": (5.0, 4)}
+    assert estimator.ranks == {"ppo-clip": (4.0, 4), "reinforce": (5.0, 4)}
     assert estimator.p is not None
     assert estimator.p > 0.3
     assert influences(space, base, records, 20, over=True)[0].trials == 4
@@ -249,7 +227,7 @@ def test_ranks_and_what_mattered(tmp_path: Path, base: Base) -> None:
         optional={
             "model.dropout": st.floats(0, 0.9),
             "phases.co-train.steps": st.integers(1, 600),
-            "learner.estimator": st.sampled_from([None, "reinforce", "arm"]),
+            "learner.estimator": st.sampled_from([None, "reinforce", "ppo-clip"]),
             "policy.name": st.sampled_from(["rss", "crf"]),
             "policy.options.hidden": st.integers(1, 50),
             "learner.weight_average": st.sampled_from([None, 0.5]),

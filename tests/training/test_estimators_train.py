@@ -23,17 +23,13 @@ from rss_rl.training.run import train
 from rss_rl.training.session import Session
 from rss_rl.training.trained_models import open_models
 
-SHARED: dict[str, Any] = {"options": {"shared": True}}
 WAYS: dict[str, dict[str, Any]] = {
-    "arm": {"learner": {"estimator": "arm"}},
-    "disarm": {"learner": {"estimator": "disarm"}, "policy": SHARED},
-    "flip": {"learner": {"estimator": "flip"}, "sampler": {"selections": 1}},
-    "flip shared": {"learner": {"estimator": "flip"}, "policy": SHARED},
+    "reinforce shared": {"policy": {"options": {"shared": True}}},
+    "reinforce of the example": {"policy": {"reads": "example"}},
     "ppo-clip": {"learner": {"estimator": "ppo-clip"}, "sampler": {"max_policy_lag": 1}},
     "gumbel": {"policy": {"name": "gumbel", "options": {"temperature": 0.7}}},
     "hardkuma": {"policy": {"name": "hardkuma"}, "reward": {"coherence_cost": 0.1}},
     "hardkuma by rewards": {"policy": {"name": "hardkuma"}, "learner": {"estimator": "reinforce"}},
-    "flip of the example": {"learner": {"estimator": "flip"}, "policy": {"reads": "example"}},
     "gumbel of the example": {"policy": {"name": "gumbel", "reads": "example"}},
     "top-k": {"policy": {"name": "top-k", "options": {"shared": True, "share": 0.5}}},
 }
@@ -87,7 +83,7 @@ def test_each_phase_teaches_whom_it_names(
     session.close()
 
 
-@pytest.mark.parametrize("name", ["hardkuma", "flip", "flip of the example"])
+@pytest.mark.parametrize("name", ["hardkuma", "reinforce shared", "reinforce of the example"])
 def test_a_session_that_was_resumed_goes_on_the_same(
     tiny_config: RunConfig, tiny: Prepared, name: str
 ) -> None:
@@ -106,7 +102,7 @@ def test_a_session_that_was_resumed_goes_on_the_same(
         assert np.array_equal(value, ended[key], equal_nan=True), key
 
 
-@pytest.mark.parametrize("name", ["arm", "flip", "flip of the example"])
+@pytest.mark.parametrize("name", ["reinforce shared", "reinforce of the example"])
 def test_a_rollout_does_not_depend_on_who_samples_it_or_with_whom(
     tiny_config: RunConfig, tiny: Prepared, name: str
 ) -> None:
@@ -129,31 +125,6 @@ def test_a_rollout_does_not_depend_on_who_samples_it_or_with_whom(
     for mine, other in zip(part.selections, alone.selections, strict=True):
         assert np.array_equal(mine, other)
     np.testing.assert_allclose(part.rewards, alone.rewards, atol=1e-5)
-    assert len(part.flipped) == (0 if name == "arm" else 2)
-    for mine, other in zip(part.flipped, alone.flipped, strict=True):
-        np.testing.assert_allclose(mine, other, atol=1e-5)
-        assert np.abs(mine).max() > 0
-
-
-def test_a_flip_is_paid_what_the_flipped_selection_earns(
-    tiny_config: RunConfig, tiny: Prepared
-) -> None:
-    config = with_settings(tiny_config, WAYS["flip"])
-    models = build_prepared_models(config, tiny)
-    sampler = Sampler(config, models, tiny.split("train"))
-    sampler.load(models.publish(0))
-    batch = tiny.split("train").batch([5, 6])
-    job = SampleJob(0, 0, batch.rows, 1, scored=True, thresholded=False)
-    rollout = sampler.sample(job)
-    changed = 0
-    for slot, valid in enumerate(batch.valid):
-        for role, token in np.ndindex(2, int(valid[1].sum())):
-            turned = [s[0].copy() for s in rollout.selections]
-            turned[slot][1, role, token] ^= True
-            earned = sampler._reward.score(batch, turned).by_sentence[1, slot]
-            assert rollout.flipped[slot][0, 1, role, token] == pytest.approx(earned, abs=1e-5)
-            changed += abs(earned - rollout.rewards[0, 1, slot]) > 1e-5
-    assert changed > 1
 
 
 def test_a_run_through_gates_is_written_and_opened_again(
@@ -216,9 +187,6 @@ CERTAIN = Component(
 )
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "odd": ({"learner": {"estimator": "arm"}, "sampler": {"selections": 3}}, "must be even"),
-    "stale": ({"learner": {"estimator": "flip"}, "sampler": {"max_policy_lag": 2}}, "lag=0"),
-    "sequence": ({"learner": {"estimator": "disarm"}, "policy": {"name": "iterative"}}, "logits"),
     "no gates": ({"learner": {"estimator": "pathwise"}, "policy": {"name": "iterative"}}, "gates"),
     "no weights": ({"model": {"encoder": "bilstm"}, "policy": {"name": "gumbel"}}, "weigh"),
     "no log-prob": (
@@ -231,7 +199,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "no parameters",
     ),
     "certain": ({"policy": {"name": f"{__name__}:CERTAIN"}}, "needs a policy with log_probs"),
-    "unknown": ({"learner": {"estimator": "dissarm"}}, "did you mean 'disarm'"),
+    "unknown": ({"learner": {"estimator": "reinforced"}}, "did you mean 'reinforce'"),
     "option": ({"policy": {"name": "gumbel", "options": {"temprature": 1.0}}}, "'temperature'"),
     "budget": ({"policy": {"name": "top-k"}}, "budget"),
     "stretch": ({"policy": {"name": "hardkuma", "options": {"low": 0.1}}}, "less than 0"),

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from torch import Tensor
-
 from rss_rl.config import EstimatorConfig
 from rss_rl.errors import ConfigError
 from rss_rl.policies.estimators.protocol import (
-    BitEstimator,
     Estimator,
     EstimatorSetup,
     GateEstimator,
     LogProbEstimator,
 )
-from rss_rl.policies.protocol import FactorisedPolicy, missing_attributes
+from rss_rl.policies.protocol import missing_attributes
 
-_KINDS = {"log_probs": LogProbEstimator, "logits": BitEstimator, "gates": GateEstimator}
+_KINDS = {"log_probs": LogProbEstimator, "gates": GateEstimator}
 
 
 def build_estimator(config: EstimatorConfig, selections: int) -> Estimator:
@@ -44,25 +41,4 @@ def build_estimator(config: EstimatorConfig, selections: int) -> Estimator:
             where=where,
             remedy="See rss_rl.policies.estimators.protocol",
         )
-    if isinstance(built, BitEstimator) and built.needs_flips != config.can("flips"):
-        raise ConfigError(
-            f"needs_flips is {built.needs_flips}, and the capability flips says otherwise",
-            where=where,
-            remedy="Declare flips if it needs the rewards of flipped bits",
-        )
     return cast(Estimator, built)
-
-
-def drawn_roles(policy: object, embedded: Tensor, valid: Tensor) -> int:
-    """R, the bits that a factorised policy draws for a token.
-
-    Raises:
-        ConfigError: its bits are not independent, or not known to be.
-    """
-    if not isinstance(policy, FactorisedPolicy):
-        raise ConfigError(
-            f"{type(policy).__name__} has no logits of independent bits",
-            where="learner.estimator",
-            remedy="Use an estimator that works on log-probs, or a policy with `logits`",
-        )
-    return policy.logits(embedded[:0], valid[:0]).shape[1]

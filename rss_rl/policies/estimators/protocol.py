@@ -1,10 +1,9 @@
-"""The interfaces of estimators of the policy's gradient, from log-probs, bits or gates.
+"""The interfaces of estimators of the policy's gradient, from log-probs or gates.
 
 Every sampler and learner builds its own from the same options, so an estimator is stateless. It
-declares which of the three it is as a capability (`log_probs`, `logits` or `gates`).
+declares which of the two it is as a capability (`log_probs` or `gates`).
 
-Legend: K selections per example, B examples, S sentences, R = 1 or 2 bits that are drawn for a
-token, N tokens.
+Legend: K selections per example, B examples, S sentences.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from rss_rl.ops.estimators import BitRewards
 from rss_rl.ops.importance import Correction
 
 
@@ -50,28 +48,9 @@ class LogProbEstimator(Protocol):
         """Advantages from rewards [K, B, S] and thresholded rewards [B, S]: [K, B, S]."""
 
 
-@runtime_checkable
-class BitEstimator(Protocol):
-    """Decides what is drawn and scored, and turns rewards into a gradient for each bit.
-
-    The policy must be a `FactorisedPolicy`, and the behaviour policy itself.
-
-    needs_flips  True = the environment also scores each selection with each bit flipped; such an
-                 estimator declares the capability `flips`
-    """
-
-    needs_flips: bool
-
-    def spread(self, uniforms: Tensor) -> Tensor:
-        """The uniform numbers [K, B, 2, N] to draw from, given independent ones."""
-
-    def gradient(self, bits: BitRewards) -> Tensor:
-        """Estimate of d E reward / d logits, [B, R, N]."""
-
-
 @dataclass(frozen=True)
 class GateEstimator:
     """The gradient of the classifier's loss through the policy's gates: the learner takes it."""
 
 
-Estimator = LogProbEstimator | BitEstimator | GateEstimator
+Estimator = LogProbEstimator | GateEstimator
