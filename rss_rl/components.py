@@ -84,7 +84,6 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "gates": "differentiable gates for pathwise gradients",
             "gates_first": "learns through its gates where no estimator is named",
             "share": "keeps tokens with probability, or `steered`, over 0.5: takes a target share",
-            "token_ids": "reads token ids in place of embedded tokens",
             "budget": "keeps the share that its option `share` gives",
             "random": "keeps each token with the probability that its option `probability` gives:"
             " the floor of comparisons",

@@ -64,8 +64,6 @@ def test_old_keys_of_policies_that_learn_nothing() -> None:
     old = {**FLAT, "initial_probability": 0.3}
     assert parsed(IDLE, policy={"name": "bernoulli", **old}).policy.options == {"probability": 0.3}
     assert parsed(IDLE, policy={"name": "select-all", **old}).policy.options == {}
-    words = {"name": "stop-words", "options": {"words": ["the"]}, **old}
-    assert parsed(IDLE, policy=words).policy.options == {"words": ["the"]}
 
 
 def test_old_keys_without_a_name_are_those_of_the_default() -> None:

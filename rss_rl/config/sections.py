@@ -109,36 +109,9 @@ class PolicyConfig(Choice):
         " its best policy and the word vectors that it reads. The policy stays fixed in phases"
         " without policy: true, the word vectors with learner.supervised.embedding_rate=0.",
     )
-    unit: Literal["word", "sentence"] = Field(
-        default="word",
-        description="What a policy keeps or leaves out at once. sentence: it reads the mean of a"
-        " sentence's words and selects all of them or none; a sentence ends with '.', '!' or '?'.",
-    )
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """What the component can; no bit of a word can be weighed where sentences are selected."""
-        found = super().capabilities
-        return found - {"logits"} if self.unit == "sentence" else found
 
     @model_validator(mode="after")
-    def _selects_sentences(self) -> PolicyConfig:
-        if self.unit == "sentence" and (
-            "token_ids" in (can := self.capabilities) or "log_probs" not in can
-        ):
-            raise ValueError(
-                f"policy '{self.name}' cannot select whole sentences, for which a policy reads"
-                " vectors and has log-probs: set policy.unit=word, or choose another policy"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _is_shown_vectors(self) -> PolicyConfig:
-        if self.reads != "sentence" and self.can("token_ids"):
-            raise ValueError(
-                f"policy '{self.name}' is shown the ids of a sentence's words and nothing else:"
-                " set policy.reads=sentence, or choose a policy that reads vectors"
-            )
+    def _knows_what_it_reads(self) -> PolicyConfig:
         if (self.reads == "contextual") != (self.pretrained is not None):
             raise ValueError(
                 "reads=contextual and pretrained are given together or not at all:"

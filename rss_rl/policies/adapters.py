@@ -23,7 +23,6 @@ from rss_rl.policies.protocol import (
     StochasticPolicy,
     bits_per_token,
     reads_ends,
-    reads_tokens,
 )
 
 _Rule = Callable[[Tensor, Tensor], Tensor]
@@ -43,7 +42,6 @@ class _Adapter(nn.Module):
     def __init__(self, inner: Any) -> None:
         super().__init__()
         self.inner = inner
-        self.reads_tokens = reads_tokens(inner)
         self.reads_ends = reads_ends(inner)
         self.bits_per_token = bits_per_token(inner)
 
@@ -259,13 +257,6 @@ def _check_declared(policy: nn.Module, has: set[str], declared: frozenset[str], 
                 remedy=f'Add "{capability}" to its capabilities, or start the name with an'
                 " underscore",
             )
-    if reads_tokens(policy) != ("token_ids" in declared):
-        raise ConfigError(
-            f"reads_tokens of {kind} is {reads_tokens(policy)}, and the capability token_ids says"
-            " otherwise",
-            where=where,
-            remedy="Give both or neither",
-        )
     if "learns" in declared and not any(True for _ in policy.parameters()):
         raise ConfigError(
             f"{kind} has no parameters, and its component declares that it learns",

@@ -8,7 +8,6 @@ from rss_rl.config import PolicyConfig
 from rss_rl.ops.attention import KernelBackend
 from rss_rl.policies.adapters import PolicyModule, adapt
 from rss_rl.policies.protocol import PolicySetup
-from rss_rl.policies.sentences import by_sentence
 
 
 def build_policy(
@@ -21,8 +20,8 @@ def build_policy(
     """The policy named in the configuration, reading embeddings of size `inputs`.
 
     Args:
-        words: word of each token id, for policies that read words or decide about whole sentences;
-            empty where unknown.
+        words: word of each token id, for policies that are told where sentences end; empty where
+            unknown.
         backend: see `PolicySetup`.
 
     Raises:
@@ -30,5 +29,4 @@ def build_policy(
     """
     component, options = config.component, config.component.parse(config.options)
     policy = component.build(PolicySetup(inputs, activation, words, backend), options)
-    whole = adapt(policy, component.all_capabilities(options), where=f"policy '{config.name}'")
-    return by_sentence(whole, words) if config.unit == "sentence" else whole
+    return adapt(policy, component.all_capabilities(options), where=f"policy '{config.name}'")

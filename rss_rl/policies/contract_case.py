@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rss_rl.errors import PolicyError
 from rss_rl.policies.adapters import PolicyModule
-from rss_rl.policies.protocol import reads_ends, reads_tokens
+from rss_rl.policies.protocol import reads_ends
 from rss_rl.promises import Promises
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES
@@ -43,7 +43,7 @@ class Case(Promises):
         if reads_ends(policy):  # at random, so that texts have several sentences
             ends = torch.randint(2, (*ids.shape, 1), generator=draw)
             vectors = torch.cat([vectors, ends.to(vectors.dtype)], -1)
-        self.tokens = ids if reads_tokens(policy) else vectors
+        self.tokens = vectors
         self.uniforms = self.draw(_SAMPLES, seed)
 
     def draw(self, samples: int, seed: int) -> Tensor:

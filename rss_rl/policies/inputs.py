@@ -16,7 +16,7 @@ from rss_rl.config import Reads
 from rss_rl.errors import ConfigError
 from rss_rl.ops.matching import MATCH_SIZE, Sequences, cross_features
 from rss_rl.policies.memo import once
-from rss_rl.policies.protocol import ReadsEnds, reads_ends, reads_tokens
+from rss_rl.policies.protocol import ReadsEnds, reads_ends
 
 
 def input_size(reads: Reads, embedding: int, states: int | None = None) -> int:
@@ -64,11 +64,9 @@ def policy_inputs(
         states: S x [B, N_s, H], for a policy that reads `contextual`.
 
     Returns:
-        S x [B, N_s, `input_size`]; the ids for a policy that reads ids; for one that reads ends of
-        sentences one feature more, 1 where a sentence ends.
+        S x [B, N_s, `input_size`]; for a policy that reads ends of sentences one feature more, 1
+        where a sentence ends.
     """
-    if reads_tokens(policy):
-        return list(tokens)
     inputs = _vectors(embedding, tokens, valid, reads, states)
     if not reads_ends(policy):
         return inputs

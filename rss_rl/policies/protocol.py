@@ -8,11 +8,9 @@ compared with what its component declares.
 
 A policy reads the embedded tokens, float [B, N, E], detached: it never changes the classifier's
 embeddings. With `policy.reads: example` they include features of the example's other sentence, and
-E, which is `PolicySetup.inputs`, is larger. A policy with the attribute `reads_tokens = True`,
-which declares the capability `token_ids`, reads token ids, int64 [B, N], instead; their words are
-`PolicySetup.words`. One with the attribute `reads_ends = True` is told where sentences end, see
-`ReadsEnds`. One that draws a single bit for both roles of a token has the attribute
-`bits_per_token = 1`.
+E, which is `PolicySetup.inputs`, is larger. A policy with the attribute `reads_ends = True` is told
+where sentences end, see `ReadsEnds`. One that draws a single bit for both roles of a token has the
+attribute `bits_per_token = 1`.
 
 A policy is in training mode only where its learner calls `evaluate`, `logits` or `gates`, and in
 evaluation mode everywhere else: when selections are drawn for rewards, when a split is scored or
@@ -157,11 +155,6 @@ class ReadsEnds(Protocol):
 def reads_ends(policy: object) -> bool:
     """Whether the policy is a `ReadsEnds`."""
     return bool(getattr(policy, "reads_ends", False))
-
-
-def reads_tokens(policy: object) -> bool:
-    """Whether the policy reads token ids in place of embedded tokens."""
-    return bool(getattr(policy, "reads_tokens", False))
 
 
 def bits_per_token(policy: object) -> int:

@@ -23,12 +23,12 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from rss_rl.components import Component
+from rss_rl.errors import ConfigError
 from rss_rl.ops.bernoulli import log_odds
 from rss_rl.ops.masking import masked_mean
 from rss_rl.ops.relaxed import straight_through
-from rss_rl.ops.sentence_ends import sentence_numbers
+from rss_rl.ops.sentence_ends import sentence_ends, sentence_numbers, stop_ids
 from rss_rl.ops.smoothing import bumps
-from rss_rl.policies.ends import KnowsEnds
 from rss_rl.policies.memo import once
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.rss import BitsOptions
@@ -61,7 +61,7 @@ class SmoothOptions(BitsOptions):
         return self
 
 
-class SmoothPolicy(KnowsEnds):
+class SmoothPolicy(nn.Module):
     """Independent bits with logits that are sums of bumps; gates by the straight-through estimator.
 
     What follows from logits is added by `LogitsPolicy`.
@@ -71,9 +71,21 @@ class SmoothPolicy(KnowsEnds):
             that end one.
     """
 
+    stops: Tensor
+
     def __init__(self, setup: PolicySetup, options: SmoothOptions) -> None:
-        words = setup.words if options.within == "sentence" else None
-        super().__init__(words, "policy.options.within", "text")
+        super().__init__()
+        self.reads_ends = options.within == "sentence"
+        if self.reads_ends and not setup.words:
+            raise ConfigError(
+                "it looks for the words that end a sentence, and the words of the token ids are not"
+                " known",
+                where="policy.options.within",
+                remedy="Use it with prepared data, or set policy.options.within=text",
+            )
+        # Derived from the vocabulary: a checkpoint need not store it.
+        stops = stop_ids(setup.words if self.reads_ends else ())
+        self.register_buffer("stops", stops, persistent=False)
         self._temperature, self._largest = options.temperature, options.largest_width
         self.bits_per_token = options.roles
         self.heights = options.modules(setup)
@@ -82,6 +94,10 @@ class SmoothPolicy(KnowsEnds):
         shape = options.roles, 1
         self.bias = nn.Parameter(torch.full(shape, log_odds(options.initial_probability)))
         self.width = nn.Parameter(torch.full(shape, log_odds(start)))
+
+    def ends(self, tokens: Tensor) -> Tensor:
+        """See `ReadsEnds`."""
+        return sentence_ends(tokens, self.stops)
 
     def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `FactorisedPolicy`."""

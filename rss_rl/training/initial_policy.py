@@ -87,11 +87,10 @@ def read_initial_policy(config: RunConfig, prepared: Prepared) -> InitialPolicy 
             where=f"{_KEY}={path}",
             remedy=f"Encode the data with {theirs.policy.pretrained}",
         )
-    wanted = {f"classifier/{_VECTORS}"} if not config.policy.can("token_ids") else set()
     tensors = {
         name: value
         for name, value in checkpoint.tensors.items()
-        if name.startswith("policy/") or name in wanted
+        if name.startswith("policy/") or name == f"classifier/{_VECTORS}"
     }
     return InitialPolicy(tensors, f"{path.resolve()}, update {checkpoint.step}")
 

@@ -80,7 +80,6 @@ def resolved(config: RunConfig) -> dict[str, Any]:
         section |= {**old[name], **own}
     model.pop("classifier")
     assert policy.pop("pretrained") is None  # nobody read in context
-    assert policy.pop("unit") == "word"
     assert policy.pop("from_run") is policy.pop("layers") is None
     assert policy.pop("window") == "text"
     del learner["embedding_update"], learner["distillation"]

@@ -13,11 +13,8 @@ import numpy as np
 import pytest
 import torch
 from readers import REVIEWS as TEXTS
-from tiny_runs import TinySource, tiny_tree
 
 import rss_rl
-from rss_rl.config import RunConfig
-from rss_rl.data.prepare import prepare
 from rss_rl.errors import CheckpointError, ConfigError, DataError
 from rss_rl.inference import artifact
 from rss_rl.inference.artifact import WEIGHTS_FILE, export_run
@@ -26,7 +23,6 @@ from rss_rl.inference.model import load_model
 from rss_rl.models import attention_choice
 from rss_rl.ops import native
 from rss_rl.ops.compilers import missing_compiler
-from rss_rl.training.run import train
 
 ALONE = """
 import sys
@@ -129,17 +125,6 @@ def test_compiled_and_eager_exports_agree(
     ours = compiled.logits(compiled.choose(examples))
     assert ran
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
-
-
-def test_a_policy_that_reads_words_is_shown_them(tmp_path: Path) -> None:
-    prepare(TinySource(), tmp_path / "data", dim=6)
-    tree = tiny_tree(tmp_path / "data") | {"policy": {"name": "stop-words"}}
-    tree["phases"] = [{"name": "classifier", "supervised": True, "steps": 2}]
-    tree["evaluation"]["all_tokens"] = False
-    list(train(RunConfig.model_validate(tree), tmp_path / "run"))
-    model = rss_rl.load(export_run(tmp_path / "run", tmp_path / "model"))
-    ((sentence,),) = model.select(["the warm film"])
-    assert sentence.selection.any(0).tolist() == [False, True, True]
 
 
 def test_three_lines_do_without_ray_and_without_the_run(exported: Path, tmp_path: Path) -> None:

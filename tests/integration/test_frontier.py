@@ -156,18 +156,17 @@ def test_costs_beside_shares_are_for_those_that_learn_through_gates(
     assert [row.settings.get("reward.target_share") for row in rows[:3]] == [0.2, 0.3, None]
 
 
-@pytest.mark.parametrize("policy", ["stop-words", "select-all"])
 @pytest.mark.parametrize("swept", [("--shares", "0.3"), ("--costs", "1")])
 def test_a_policy_that_nothing_changes_is_refused_before_anything_runs(
-    policy: str, swept: tuple[str, str], prepared: Path, tmp_path: Path
+    swept: tuple[str, str], prepared: Path, tmp_path: Path
 ) -> None:
     command = ["frontier", str(write_config(tmp_path, prepared)), *swept, "--policies"]
     result = CliRunner().invoke(
-        app, [*command, f"rss,{policy}", "--out", str(tmp_path / "out")], env={"COLUMNS": "400"}
+        app, [*command, "rss,select-all", "--out", str(tmp_path / "out")], env={"COLUMNS": "400"}
     )
     assert result.exit_code != 0
     said = " ".join(result.output.split())
-    assert f"--policies: policy '{policy}' has nothing to sweep" in said
+    assert "--policies: policy 'select-all' has nothing to sweep" in said
     assert not (tmp_path / "out").exists()
 
 

@@ -113,13 +113,12 @@ def test_reached(
     [
         ("hardkuma", 0.0),
         pytest.param("rss", 0.2, marks=pytest.mark.slow),
-        pytest.param("crf", 0.2, marks=pytest.mark.slow),
     ],
 )
 def test_reached_by_others(
     policy: str, schedule: float, wide: Path, tiny: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
-    """Through gates, by HardKuma's own rule, by chains of bits; and by way of a schedule."""
+    """Through gates, by HardKuma's own rule; and by way of a schedule."""
     phases = [
         {"name": "warm-up", "supervised": True, "selection": "uniform_share", "steps": 20},
         {"name": "co-train", "supervised": True, "policy": True, "steps": 200},

@@ -31,15 +31,12 @@ BUILT_IN: dict[str, dict[str, Any]] = {
     "hardkuma shared": {"name": "hardkuma", "shared": True, "options": {"low": -0.3, "high": 1.2}},
     "top-k": {"name": "top-k", "options": {"tokens": 2}},
     "top-k share": {"name": "top-k", "shared": True, "options": {"share": 0.4}},
-    "crf": {"name": "crf"},
-    "crf shared": {"name": "crf", "shared": True, "options": {"pull": -1.0, "learns_pull": False}},
     "smooth": {"name": "smooth"},
     "smooth by word": {"name": "smooth", "shared": True, "options": {"widths": "word"}},
     "smooth within sentences": {"name": "smooth", "within": "sentence"},
     "rss over conv": {"context": "conv", "pool": "learnt"},
     "rss without a pool": {"pool": "none"},
     "rss, even shares": {"options": {"even": True}},
-    "stop-words": {"name": "stop-words"},
 }
 
 
@@ -408,7 +405,6 @@ def test_probabilities_alone_show_that_something_is_missing() -> None:
     [
         (("learns", "logits", "gates"), "no method `gates`, which gates needs"),
         (("learns",), "has `logits`, and its component does not declare logits"),
-        (("logits", "token_ids"), "the capability token_ids says otherwise"),
     ],
 )
 def test_what_is_declared_is_what_there_is(capabilities: tuple[str, ...], message: str) -> None:

@@ -8,7 +8,6 @@ import pytest
 import small
 import torch
 
-from rss_rl.config import PolicyConfig, parse_section
 from rss_rl.errors import ConfigError
 from rss_rl.ops.matching import Sequences, cross_features
 from rss_rl.policies.inputs import check_reads, input_size, policy_inputs
@@ -35,9 +34,6 @@ def test_a_sentence_is_shown_as_its_own_vectors() -> None:
     shown = policy_inputs(small.policy(), embedding, tokens, valid)
     for mine, ids in zip(shown, tokens, strict=True):
         assert torch.equal(mine, embedding(ids))
-    by_ids = small.policy(name="stop-words")
-    for mine, ids in zip(policy_inputs(by_ids, embedding, tokens, valid), tokens, strict=True):
-        assert mine is ids
 
 
 def test_an_example_is_shown_as_each_sentence_beside_the_others() -> None:
@@ -87,6 +83,3 @@ def test_where_there_is_no_other_sentence_it_is_refused() -> None:
     check_reads("sentence", 1)
     with pytest.raises(ConfigError, match=r"policy\.reads.*one sentence.*policy\.reads=sentence"):
         check_reads("example", 1)
-    by_ids = {"name": "stop-words", "reads": "example"}
-    with pytest.raises(ConfigError, match=r"policy 'stop-words' is shown the ids"):
-        parse_section(PolicyConfig, by_ids, where="")

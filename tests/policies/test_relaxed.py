@@ -14,8 +14,6 @@ from rss_rl.config import PolicyConfig, parse_section
 from rss_rl.errors import ConfigError
 from rss_rl.ops.relaxed import changes, expected_cost, kuma_gates, kuma_log_tail, straight_through
 from rss_rl.policies.build import build_policy
-from rss_rl.policies.protocol import PolicySetup
-from rss_rl.policies.stop_words import FUNCTION_WORDS
 
 LOW, HIGH = -0.1, 1.1
 
@@ -148,19 +146,3 @@ def test_top_k_draws_in_proportion_to_the_scores() -> None:
     drawn = policy.sample(embedded, valid, uniforms(20_000, 1, 2, 4)).selection
     share = drawn[:, 0, 0].double().mean(0)
     torch.testing.assert_close(share, scores.softmax(-1)[0, 0].detach(), atol=0.02, rtol=0)
-
-
-def test_stop_words_drop_function_words_and_punctuation() -> None:
-    policy = small.policy(name="stop-words")
-    tokens = torch.arange(len(small.VOCABULARY))[None]
-    kept = policy.threshold(tokens, tokens > 0)[0, 0]
-    words = [w for w, k in zip(small.VOCABULARY, kept.tolist(), strict=True) if k]
-    assert words == ["<unk>", "film", "not", "good", "bad"]
-    assert not {"no", "not", "never", "without", "but", "n't"} & FUNCTION_WORDS
-
-
-def test_stop_words_without_a_vocabulary_are_refused() -> None:
-    from rss_rl.policies.stop_words import StopWordsPolicy
-
-    with pytest.raises(ConfigError, match="needs the words"):
-        StopWordsPolicy(PolicySetup(4, "relu"))

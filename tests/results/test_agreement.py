@@ -229,14 +229,6 @@ def test_a_share_is_kept_by_top_k_and_random(tiny_config: RunConfig, marked: Pre
     assert moved["policy"] == scores["policy"]
 
 
-def test_a_policy_that_reads_words_is_scored(tiny_config: RunConfig, marked: Prepared) -> None:
-    words = {w for row in range(12) for w in marked.split("test").words(row)[0]}
-    config = with_(tiny_config, "policy", name="stop-words", options={"words": sorted(words)[::2]})
-    models = spread_models(config, marked)
-    scores = score_agreement(models, marked.split("test"), config, device=_CPU)["policy"]
-    assert 0.2 < scores["kept"] < 0.8
-
-
 def test_what_cannot_be_scored(
     tiny_config: RunConfig, tiny: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -228,7 +228,7 @@ def test_ranks_and_what_mattered(tmp_path: Path, base: Base) -> None:
             "model.dropout": st.floats(0, 0.9),
             "phases.co-train.steps": st.integers(1, 600),
             "learner.estimator": st.sampled_from([None, "reinforce", "ppo-clip"]),
-            "policy.name": st.sampled_from(["rss", "crf"]),
+            "policy.name": st.sampled_from(["rss", "smooth"]),
             "policy.options.hidden": st.integers(1, 50),
             "learner.weight_average": st.sampled_from([None, 0.5]),
         },

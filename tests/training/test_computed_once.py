@@ -27,7 +27,6 @@ POLICIES = {
     "rss by rewards": ("rss", "reinforce"),
     "rss by gates": ("rss", "pathwise"),
     "smooth by gates": ("smooth", "pathwise"),
-    "crf by rewards": ("crf", "reinforce"),
     "hardkuma by gates": ("hardkuma", "pathwise"),
     "rss that reads the example": ("rss", "reinforce", "example"),
 }

@@ -136,16 +136,6 @@ def test_a_run_through_gates_is_written_and_opened_again(
     assert all(torch.isfinite(p).all() for p in models.policy.parameters())
 
 
-def test_stop_words_need_no_learning(tiny_config: RunConfig, tiny: Prepared) -> None:
-    phases = [{"name": "on words", "supervised": True, "steps": 2}]
-    words = {"name": "stop-words", "options": {"words": ["yes"]}}
-    config = with_settings(tiny_config, {"policy": words}, phases=phases)
-    session = session_of(config, tiny)
-    kept = session.update().scalars["selection/kept"]
-    assert 0.5 < kept < 1
-    session.close()
-
-
 class Fixed(torch.nn.Module):
     """Has gates, and no parameters."""
 

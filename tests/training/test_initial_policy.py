@@ -161,8 +161,7 @@ def test_a_run_of_a_version_with_fewer_settings_will_do(
 ) -> None:
     old = Path(shutil.copytree(source, tmp_path / "old"))
     record = json.loads((old / "config.json").read_text())
-    for key in ("unit", "from_run"):
-        del record["config"]["policy"][key]
+    del record["config"]["policy"]["from_run"]
     record["config"]["policy"]["options"] = {}
     (old / "config.json").write_text(json.dumps(record))
     config = begun(tiny_config, old, policy={"options": {}})

@@ -96,7 +96,6 @@ def test_the_rule_of_one_half_is_taken(tiny_config: RunConfig, tmp_path: Path) -
         {"shared": True},
         {"name": "iterative", "cell": "gru"},
         {"name": "hardkuma"},
-        {"name": "crf"},
         {"name": "smooth"},
     ],
 )
