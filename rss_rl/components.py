@@ -105,7 +105,6 @@ KINDS: Mapping[Kind, _KindSpec] = {
         {
             "gates": "takes gates in place of a selection",
             "kept_only": "the sentence vector depends on selected tokens only (faithful)",
-            "linear_time": "time linear in the length of a sentence",
             "kernels": "pools or attends feature-wise, for which there are compiled kernels",
             "feature_attention": "attends feature-wise between tokens: slow without kernels",
             "context": "also fuses the context of a sequence of sentences, for passages",

@@ -15,7 +15,6 @@ from rss_rl.packaged import find_config
 
 PHASES = [{"name": "one", "supervised": True, "steps": 1}]
 DEFAULTS: dict[str, Any] = {
-    "attention_error": None,
     "attention_heads": 8,
     "block_global": True,
     "block_length": None,
@@ -38,15 +37,13 @@ DEFAULTS: dict[str, Any] = {
 """What every resolved configuration of b9a4141 had of its own."""
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "resan": {"attention_error": 0.01, "keep_unselected": True, "unselected_context": "dependents"},
-    "disan": {"attention_error": 0.01},
+    "resan": {"keep_unselected": True, "unselected_context": "dependents"},
     "biblosan": {"block_length": 7, "sentence_block_length": 3, "local": False, "across": True},
     "multi-head": {"heads": 4},
     "cnn": {"windows": [2, 3], "filters": 5},
     "hierarchical-cnn": {"layers": 2, "window": 3},
 }
 CHANGED = DEFAULTS | {
-    "attention_error": 0.01,
     "attention_heads": 4,
     "block_length": 7,
     "block_local": False,
@@ -111,7 +108,6 @@ def test_a_classifier_is_named_where_its_keys_were_changed(
         ("sick", ["model.keep_unselected=false"], {"keep_unselected": False}),
         ("sick_faithful", ["model.keep_unselected=true"], {"keep_unselected": True}),
         ("sick", ["model.encoder.options.keep_unselected=false"], {"keep_unselected": False}),
-        ("sick", ["model.encoder=disan", "model.attention_error=0.1"], {"attention_error": 0.1}),
         ("sick", ["model.encoder=cnn", "model.cnn_windows=[2]"], {"windows": [2]}),
         ("paper/snli_biblosan", ["model.block_global=false"], {"across": False}),
     ],
@@ -133,7 +129,6 @@ def test_an_old_key_at_its_default_reaches_a_classifier_that_is_named() -> None:
     ("base", "over", "wanted"),
     [
         ("mean", {"options": {}}, ("mean", {})),
-        ("disan", {"options": {"attention_error": 0.1}}, ("disan", {"attention_error": 0.1})),
         (
             {"name": "cnn", "options": {"filters": 3}},
             {"name": "cnn", "options": {"windows": [2]}},

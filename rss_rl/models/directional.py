@@ -18,7 +18,6 @@ from rss_rl.ops.attention import KernelBackend, packed_attention
 from rss_rl.ops.attention_pairs import Order, PackedPairs, Pairs
 from rss_rl.ops.directions import Direction, Weights, directional_attention
 from rss_rl.ops.gated import gated_attention, gated_causal_means
-from rss_rl.ops.linear_attention import PAIR_SPEED, attention_within
 from rss_rl.ops.linear_maps import gate_mix, has_kernels
 from rss_rl.ops.masking import Gathered, causal_means
 from rss_rl.ops.packing import Packed, Rows, Shared
@@ -74,15 +73,12 @@ class AttentionSettings(NamedTuple):
     activation, dropout  of Dense
     scale    c of the attention logit
     backend  what computes it
-    error    of the attention, relative to the largest value of a feature, see `attention_within`;
-             None = exact
     """
 
     activation: str
     dropout: float
     scale: float
     backend: KernelBackend = "eager"
-    error: float | None = None
 
 
 class DirectionalAttention(nn.Module):
@@ -111,12 +107,10 @@ class DirectionalAttention(nn.Module):
         self._order: Order = "before" if forward else "after"
         self.scale = settings.scale
         self._backend: KernelBackend = backend
-        self._error = settings.error
 
     def trains_together(self, values: Tensor) -> bool:
         """Whether `trained_together` supports `values`."""
-        kernels = self._error is None and has_kernels(values, self._backend)
-        return kernels and torch.is_grad_enabled()
+        return has_kernels(values, self._backend) and torch.is_grad_enabled()
 
     def attend(self, hidden: Tensor, heads: Shared, dependents: Shared) -> Tensor:
         """Context s of the heads only, [X, D], from the words' h, [W, D].
@@ -127,10 +121,6 @@ class DirectionalAttention(nn.Module):
         v, u = heads.spread(self._by_head(looking)), dependents.spread(self.dependent_score(seen))
         h = dependents.spread(seen)
         pairs = PackedPairs(heads.tokens, dependents.tokens, self._order)
-        speed = PAIR_SPEED[self._backend]
-        context = attention_within(self._error, v, u, h, pairs, self.scale, speed)
-        if context is not None:
-            return context
         return packed_attention(v, u, h, pairs, self.scale, self._backend)
 
     def _by_head(self, looking: Tensor) -> Tensor:
@@ -150,10 +140,7 @@ class DirectionalAttention(nn.Module):
         return Direction(weights, self._order, self.project.dropout.keyed(embedded))
 
     def gated_context(self, hidden: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
-        """Context of every token, [M, N, D], each dependent weighted by its gate [M, N].
-
-        Always exact: small errors of the two sums could be a large one of their quotient.
-        """
+        """Context of every token, [M, N, D], each dependent weighted by its gate [M, N]."""
         positions = torch.arange(valid.shape[1], device=valid.device).expand_as(valid)
         everything = Gathered(positions, valid)
         return gated_attention(

@@ -21,7 +21,6 @@ from rss_rl.ops.attention_pairs import PackedPairs, Pairs
 from rss_rl.ops.compilers import runs_triton
 from rss_rl.ops.native import OutOfRange, one_kind
 from rss_rl.ops.packing import kept_cells
-from rss_rl.ops.temporaries import block_elements
 
 KernelBackend = Literal["eager", "compiled"]
 """Which implementation runs: torch operations block by block, or compiled kernels.
@@ -31,6 +30,11 @@ compiled  C++ kernels on the CPU, for attention, pooling, linear maps and gates;
 
 They agree within rounding, not bit for bit.
 """
+
+_ELEMENTS = 1 << 19
+"""Most elements of a temporary: 2 MB in float32, so that repeated passes stay in the cache."""
+_ELEMENTS_ON_DEVICE = 1 << 24
+"""64 MB on an accelerator, where kernel launches for small blocks would dominate."""
 
 
 def feature_wise_attention(
@@ -144,7 +148,7 @@ def _runs(
     step = sequences
     if backend == "eager" and h.device.type == "cpu":
         shape = pairs.heads.longest, pairs.dependents.longest, h.shape[1]
-        step = max(1, block_elements(h.device) // max(1, math.prod(shape)))
+        step = max(1, _ELEMENTS // max(1, math.prod(shape)))
     starts = range(0, max(1, sequences), max(1, step))
     heads, dependents = (
         [side.part(slice(start, start + step)) for start in starts]
@@ -193,7 +197,8 @@ def _blocks(head_scores: Tensor, values: Tensor) -> Iterator[tuple[slice, slice]
     The heads of a sequence are split only if that sequence alone exceeds a block.
     """
     sequences, heads = head_scores.shape[:2]
-    by_head = max(1, block_elements(values.device) // max(1, math.prod(values.shape[1:])))
+    most = _ELEMENTS if values.device.type == "cpu" else _ELEMENTS_ON_DEVICE
+    by_head = max(1, most // max(1, math.prod(values.shape[1:])))
     by_sequence = max(1, by_head // max(1, heads))
     for start in range(0, sequences, by_sequence):
         for head in range(0, heads, by_head):

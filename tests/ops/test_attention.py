@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from rss_rl.ops import attention
 from rss_rl.ops import attention as module
-from rss_rl.ops import temporaries
 from rss_rl.ops.attention import feature_wise_attention
 from rss_rl.ops.attention_pairs import allowed_pairs
 from rss_rl.ops.masking import kept_indices
@@ -92,7 +92,7 @@ def test_many_blocks_give_what_one_block_gives(monkeypatch: pytest.MonkeyPatch, 
 
     whole_weights = module._weights
     monkeypatch.setattr(module, "_weights", weights)
-    monkeypatch.setattr(temporaries, "_ELEMENTS", block)
+    monkeypatch.setattr(attention, "_ELEMENTS", block)
     cut = feature_wise_attention(*inputs, allowed, C)
     torch.testing.assert_close(cut, whole, rtol=0, atol=1e-14)
     for one, other in zip(torch.autograd.grad(cut.square().sum(), inputs), gradients, strict=True):

@@ -75,7 +75,7 @@ def _mean(setup: EncoderSetup, options: Options) -> MeanEncoder:
     return MeanEncoder(setup.inputs)
 
 
-_CAPABILITIES = frozenset({"gates", "kept_only", "linear_time"})
+_CAPABILITIES = frozenset({"gates", "kept_only"})
 
 SOURCE2TOKEN = EncoderComponent(
     name="source2token",

@@ -144,7 +144,7 @@ CNN = EncoderComponent(  # without context: its windows end in one maximum for t
     help="Largest response of each filter, over windows of several lengths.",
     build=_windows,
     options=_WindowsOptions,
-    capabilities=frozenset({"kept_only", "linear_time"}),
+    capabilities=frozenset({"kept_only"}),
     source="Kim, EMNLP 2014",
     was={"windows": "model.cnn_windows", "filters": "model.cnn_filters"},
 )
@@ -155,7 +155,7 @@ HIERARCHICAL_CNN = EncoderComponent(
     build=lambda setup, options: PooledEncoder.over(_layers(setup, options), setup),
     context=_layers,
     options=_LayersOptions,
-    capabilities=frozenset({"kept_only", "linear_time", "kernels"}),
+    capabilities=frozenset({"kept_only", "kernels"}),
     source="Gehring et al., ICML 2017",
     was={"layers": "model.cnn_layers", "window": "model.cnn_window"},
 )

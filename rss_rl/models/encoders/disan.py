@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from rss_rl.components import Options
@@ -53,39 +52,19 @@ class DiSANEncoder(nn.Module):
         return list(typed_directions(self.context.directions)), selection.any(0).expand(2, -1)
 
 
-class DiSANOptions(Options):
-    """Options of DiSAN, and of encoders that fuse context in the same way."""
-
-    attention_error: float | None = Field(
-        default=None,
-        gt=0,
-        lt=1,
-        description="Error allowed in attention, relative to the largest value of a feature, for"
-        " time linear in the length of long texts; null: exact.",
-    )
-
-
-def attention_settings(setup: EncoderSetup, options: DiSANOptions) -> AttentionSettings:
+def attention_settings(setup: EncoderSetup) -> AttentionSettings:
     """The settings of the encoder's directions."""
-    return AttentionSettings(
-        setup.activation, setup.dropout, setup.tanh_scale, setup.backend, options.attention_error
-    )
+    return AttentionSettings(setup.activation, setup.dropout, setup.tanh_scale, setup.backend)
 
 
-def disa(setup: EncoderSetup, options: DiSANOptions) -> ReSA:
+def disa(setup: EncoderSetup, options: Options) -> ReSA:
     """Directional self-attention over words or whole sentences, all of them selected."""
-    return ReSA(setup.inputs, setup.hidden, attention_settings(setup, options))
+    return ReSA(setup.inputs, setup.hidden, attention_settings(setup))
 
 
-def _build(setup: EncoderSetup, options: DiSANOptions) -> DiSANEncoder:
+def _build(setup: EncoderSetup, options: Options) -> DiSANEncoder:
     context = disa(setup, options)
     return DiSANEncoder(context, source2token(setup, context.output_size))
-
-
-def disan_capabilities(options: DiSANOptions) -> frozenset[str]:
-    """What such an encoder can do where it removes unselected words."""
-    known = {"gates", "kept_only", "kernels", "feature_attention"}
-    return frozenset(known if options.attention_error is None else known | {"linear_time"})
 
 
 DISAN = EncoderComponent(
@@ -93,7 +72,6 @@ DISAN = EncoderComponent(
     help="Feature-wise attention of each selected token to those before and after it.",
     build=_build,
     context=disa,
-    options=DiSANOptions,
-    capabilities=disan_capabilities,
+    capabilities=frozenset({"gates", "kept_only", "kernels", "feature_attention"}),
     source="Shen et al., DiSAN, AAAI 2018",
 )

@@ -94,7 +94,7 @@ def _sru(setup: EncoderSetup, options: Options) -> SRUContext:
     return SRUContext(setup.inputs, setup.hidden, setup.dropout)
 
 
-_CAPABILITIES = frozenset({"kept_only", "linear_time", "kernels"})
+_CAPABILITIES = frozenset({"kept_only", "kernels"})
 
 BILSTM = EncoderComponent(
     name="bilstm",

@@ -11,13 +11,9 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor, nn
 
+from rss_rl.components import Options
 from rss_rl.models.directional import DirectionalAttention, typed_directions
-from rss_rl.models.encoders.disan import (
-    DiSANOptions,
-    attention_settings,
-    disa,
-    disan_capabilities,
-)
+from rss_rl.models.encoders.disan import attention_settings, disa
 from rss_rl.models.encoders.pooled import encode_padded, source2token
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import Source2Token
@@ -64,7 +60,7 @@ class ReSANEncoder(nn.Module):
         return list(typed_directions(self.resa.directions)), selection
 
 
-class _ReSANOptions(DiSANOptions):
+class _ReSANOptions(Options):
     keep_unselected: bool = Field(
         default=False,
         description="true: the paper's ReSAN, an unselected token still reaches the sentence"
@@ -79,7 +75,7 @@ def _build(setup: EncoderSetup, options: _ReSANOptions) -> ReSANEncoder:
     resa = ReSA(
         setup.inputs,
         setup.hidden,
-        attention_settings(setup, options),
+        attention_settings(setup),
         keep_unselected=options.keep_unselected,
         unselected_context=options.unselected_context,
     )
@@ -87,8 +83,8 @@ def _build(setup: EncoderSetup, options: _ReSANOptions) -> ReSANEncoder:
 
 
 def _capabilities(options: _ReSANOptions) -> frozenset[str]:
-    found = disan_capabilities(options)
-    return found - {"kept_only"} if options.keep_unselected else found
+    known = frozenset({"gates", "kept_only", "kernels", "feature_attention"})
+    return known - {"kept_only"} if options.keep_unselected else known
 
 
 RESAN = EncoderComponent(
