@@ -203,25 +203,6 @@ class Storage:
             ) from error
 
 
-@dataclass(frozen=True)
-class StoredFile:
-    """A file on a storage path, readable in any order without copying it."""
-
-    storage: Storage
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.storage.uri.rstrip('/')}/{self.name}"
-
-    def open(self) -> pa.NativeFile:
-        """The file, open for reading.
-
-        Raises:
-            StorageError: it does not exist, or the filesystem refuses.
-        """
-        return self.storage.open(self.name)
-
-
 def open_storage(location: str) -> Storage:
     """The directory at a URI or local path; it need not exist.
 

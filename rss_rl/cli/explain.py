@@ -94,7 +94,7 @@ def _check(texts: list[str] | None, file: Path | None, out: Path, figure: Path |
 
 
 def _from_file(model: Model, file: Path, columns: tuple[str, ...], limit: int) -> list[Encoded]:
-    from rss_rl.inference.predict_file import read_texts
+    from rss_rl.inference.predict import read_texts
 
     found = []
     for row in read_texts(file, columns, model.inputs.sentences):

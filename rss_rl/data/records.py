@@ -24,10 +24,7 @@ import pyarrow.parquet as pq
 from rss_rl.data.checks import is_storable
 from rss_rl.data.sources import BadRow, RawExample, Row, Text
 from rss_rl.errors import DataError, nearest
-from rss_rl.storage import StoredFile
 
-Source = Path | StoredFile
-"""A file of rows; on a storage path it must be Parquet."""
 _KINDS = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -70,14 +67,12 @@ def examples(rows: Iterable[Record | BadRow], made: Callable[[Record], Row]) -> 
     return (row if isinstance(row, BadRow) else made(row) for row in rows)
 
 
-def file_kind(path: Source) -> str:
+def file_kind(path: Path) -> str:
     """'csv', 'tsv', 'jsonl' or 'parquet', by the suffix; text may be gzipped (.csv.gz).
 
     Raises:
         DataError: the suffix is another.
     """
-    if isinstance(path, StoredFile):
-        return "parquet"
     suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
     kind = _KINDS.get(suffix.lower())
     if kind is None or (kind == "parquet" and path.suffix == ".gz"):
@@ -89,7 +84,7 @@ def file_kind(path: Source) -> str:
     return kind
 
 
-def read_records(path: Source, kind: str = "", *, quoted: bool = True) -> Iterator[Record | BadRow]:
+def read_records(path: Path, kind: str = "", *, quoted: bool = True) -> Iterator[Record | BadRow]:
     """Stream the rows of a file.
 
     Args:
@@ -102,7 +97,7 @@ def read_records(path: Source, kind: str = "", *, quoted: bool = True) -> Iterat
     """
     kind = kind or file_kind(path)
     with _blamed_on(path):
-        if isinstance(path, StoredFile) or kind == "parquet":
+        if kind == "parquet":
             yield from _read_parquet(path)
         elif kind == "jsonl":
             yield from _read_json_lines(path)
@@ -111,7 +106,7 @@ def read_records(path: Source, kind: str = "", *, quoted: bool = True) -> Iterat
 
 
 @contextmanager
-def _blamed_on(path: Source) -> Iterator[None]:
+def _blamed_on(path: Path) -> Iterator[None]:
     """Re-raise errors of the system and of damaged files as a `DataError`."""
     try:
         yield
@@ -132,14 +127,14 @@ def _refusal(error: BaseException) -> str:
     return str(error) if number is None else os.strerror(number)
 
 
-def column_names(path: Source, kind: str = "") -> list[str]:
+def column_names(path: Path, kind: str = "") -> list[str]:
     """Names of the columns: of the header, the schema, or the first readable JSON object.
 
     Raises:
         DataError: the file cannot be read, or has no header or no JSON object.
     """
     kind = kind or file_kind(path)
-    if isinstance(path, StoredFile) or kind == "parquet":
+    if kind == "parquet":
         with _parquet(path) as file:
             return list(file.schema_arrow.names)
     if kind == "jsonl":
@@ -164,7 +159,7 @@ def _first_keys(path: Path) -> list[str]:
     )
 
 
-def column_types(path: Source) -> dict[str, pa.DataType]:
+def column_types(path: Path) -> dict[str, pa.DataType]:
     """Every column of a file with an Arrow type that can hold its values.
 
     Of Parquet those of its schema; of delimited files and JSON lines text. JSON lines are read
@@ -185,7 +180,7 @@ def column_types(path: Source) -> dict[str, pa.DataType]:
     return dict.fromkeys(names, pa.string())
 
 
-def require_columns(path: Source, have: Sequence[str], want: Sequence[str]) -> None:
+def require_columns(path: Path, have: Sequence[str], want: Sequence[str]) -> None:
     """Check that all columns of `want` exist.
 
     Raises:
@@ -219,7 +214,7 @@ def _open_text(path: Path) -> IO[str]:
         raise _not_opened(path, error) from error
 
 
-def _not_opened(path: Source, error: OSError) -> DataError:
+def _not_opened(path: Path, error: OSError) -> DataError:
     return DataError(
         f"cannot be opened ({_refusal(error)})", where=str(path), remedy="Check the path"
     )
@@ -389,12 +384,11 @@ def _read_json_lines(path: Path) -> Iterator[Record | BadRow]:
             yield Record(file, row, values)
 
 
-def _parquet(path: Source) -> Any:
-    if isinstance(path, Path) and path.is_dir():
+def _parquet(path: Path) -> Any:
+    if path.is_dir():
         raise _not_opened(path, IsADirectoryError(errno.EISDIR, ""))
-    source = path.open() if isinstance(path, StoredFile) else path
     try:
-        file = pq.ParquetFile(source)
+        file = pq.ParquetFile(path)
         _ = file.schema_arrow.names  # raises where they are not UTF-8
         return file
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
@@ -407,7 +401,7 @@ def _parquet(path: Source) -> Any:
         ) from error
 
 
-def _read_parquet(path: Source) -> Iterator[Record | BadRow]:
+def _read_parquet(path: Path) -> Iterator[Record | BadRow]:
     with _parquet(path) as file:
         names = file.schema_arrow.names
         if len(set(names)) < len(names):
@@ -420,7 +414,7 @@ def _read_parquet(path: Source) -> Iterator[Record | BadRow]:
                 yield Record(str(path), row, dict(zip(names, values, strict=True)))
 
 
-def _python_values(path: Source, name: str, column: Any) -> list[Any]:
+def _python_values(path: Path, name: str, column: Any) -> list[Any]:
     """Values of a column; nanoseconds, for which Python has no type, as text or integers."""
     kind = column.type
     try:

@@ -16,7 +16,7 @@ from rss_rl.data.store import open_prepared
 from rss_rl.data.vectors import read_vectors
 from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from rss_rl.errors import DataError
-from rss_rl.inference.predict_file import read_texts
+from rss_rl.inference.predict import read_texts
 
 GZIPPED = gzip.compress(b"text,label\n" + bytes(range(32, 127)) * 3000)
 

@@ -1,31 +1,23 @@
-"""`rss-rl predict` of a folder: as file by file, resumable, and never another's files."""
+"""`rss-rl predict` as typed, of files and folders: continued, and never another's files."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import time
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pyarrow.parquet as pq
 import pytest
-import torch
 from scored import outputs, texts_folder, write_texts
 from typer.testing import CliRunner
 
 from rss_rl.cli.main import app
-from rss_rl.components import NOTHING
-from rss_rl.errors import StorageError
-from rss_rl.inference import predict_folder as folder_module
-from rss_rl.inference.artifact import PackedModel, export_run, pack_model
+from rss_rl.inference import predict
+from rss_rl.inference.artifact import export_run
 from rss_rl.inference.model import Model, load_model
-from rss_rl.inference.predict_file import Counts, score_file
-from rss_rl.inference.predict_folder import FileScorer, FolderJob, begin_folder, score_here
+from rss_rl.inference.predict import Counts, Scorer, begin, score_file
 
 ROWS = {"b.parquet": 300, "a.parquet": 5, "year=2026/c.parquet": 40}
 
@@ -48,37 +40,21 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def packed(run: Path) -> PackedModel:
-    return pack_model(run)
-
-
-@pytest.fixture(scope="module")
 def scored(run: Path, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("scored") / "out"
     assert f"wrote {target}: 3 files, 345 rows" in typed(run, source, target)
     return target
 
 
-def begin(packed: PackedModel, source: Path, target: Path) -> FolderJob:
-    options = {"skip_bad_rows": False, "overwrite": False}
-    return begin_folder(packed, str(source), str(target), ("review",), NOTHING, **options)
-
-
 def test_each_file_is_scored_as_by_itself(
     run: Path, source: Path, scored: Path, tmp_path: Path
 ) -> None:
-    assert set(outputs(scored)) == {*ROWS, "_predict.json"}
+    assert set(outputs(scored)) == set(ROWS)
     model = load_model(run)
-    for name, rows in ROWS.items():
-        score_file(model, source / name, tmp_path / "one.parquet", ("review",), overwrite=True)
+    for name in ROWS:
+        score_file(model, source / name, tmp_path / "one.parquet", ("review",))
         table = pq.ParquetFile(scored / name).read()
-        assert table.column("file").to_pylist() == [name] * rows
-        assert table.drop_columns("file").equals(pq.read_table(tmp_path / "one.parquet"))
-
-
-def test_a_run_and_its_export_are_one_model(
-    run: Path, source: Path, scored: Path, tmp_path: Path
-) -> None:
+        assert table.equals(pq.read_table(tmp_path / "one.parquet"))
     typed(export_run(run, tmp_path / "model"), source, tmp_path / "out")
     assert outputs(tmp_path / "out") == outputs(scored)
 
@@ -94,170 +70,155 @@ def test_uris(run: Path, source: Path, scored: Path, place: str, tmp_path: Path)
     for name in ROWS:
         with fsspec.open(f"{target}/{name}", "rb") as stream:
             assert stream.read() == (scored / name).read_bytes()
-    assert "1 files, 5 rows" in typed(run, f"{place}/a.parquet", f"{target}-of-one")
+    assert "3 were complete already" in typed(run, place, target)
+    assert "1 files, 5 rows" in typed(run, f"{place}/a.parquet", tmp_path / "one.jsonl")
 
 
-def test_what_is_complete_is_not_scored_again(run: Path, source: Path, tmp_path: Path) -> None:
-    target = tmp_path / "out"
-    typed(run, source, target)
-    whole = outputs(target)
-    (target / "a.parquet").unlink()
-    (target / "b.parquet").write_bytes(b"looks complete")
-    (target / ".tmp-a.parquet-7").write_bytes(b"half")
-    said = typed(run, source, target)
-    assert "2 of 3 files are complete already" in said
-    assert "1 files, 5 rows; 2 were complete already" in said
-    assert outputs(target) == whole | {"b.parquet": b"looks complete"}
-    typed(run, source, target, "--overwrite")
-    assert outputs(target) == whole
-
-
-@pytest.mark.parametrize("other", ["model", "columns", "input, files"])
-def test_another_call_is_refused(
-    other: str, run: Path, source: Path, scored: Path, tmp_path: Path
+def test_what_is_complete_is_not_scored_again(
+    run: Path, source: Path, scored: Path, tmp_path: Path
 ) -> None:
-    before = outputs(scored)
+    target = tmp_path / "out"
+    for name, content in outputs(scored).items():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).write_bytes(content)
+    (target / "a.parquet").unlink()
+    said = typed(run, source, target)
+    assert "wrote" in said
+    assert "2 were complete already" in said
+    assert outputs(target) == outputs(scored)
+
+
+@pytest.mark.parametrize("other", ["model", "columns", "input", "cut", "empty"])
+def test_other_outputs_are_not_mixed_with_these(other: str, run: Path, tmp_path: Path) -> None:
+    source, target = texts_folder(tmp_path / "in", {"a.parquet": 5}), tmp_path / "out"
+    typed(run, source, target)
     more: list[object] = []
     if other == "model":
         more = ["--which", 0]
-        other = "model, step"
     elif other == "columns":
-        more = ["--text-b", "id"]
+        more = ["--skip-bad-rows"]
+    elif other == "input":
+        write_texts(source / "a.parquet", ["a", "b", "c", "d", "e"])
     else:
-        source = texts_folder(tmp_path / "in", {"a.parquet": 5, "new.parquet": 3})
-    said = typed(run, source, scored, *more, code=2)
-    assert f"was begun with a different {other}" in said
-    assert "--overwrite" in said
-    assert outputs(scored) == before
-
-
-def test_files_of_others_stay(run: Path, source: Path, tmp_path: Path) -> None:
-    target = tmp_path / "out"
-    write_texts(target / "a.parquet", ["mine"])
+        whole = (target / "a.parquet").read_bytes()
+        (target / "a.parquet").write_bytes(whole[:-9] if other == "cut" else b"")
     before = outputs(target)
-    for more in ([], ["--overwrite"]):
-        assert "Give an empty folder" in typed(run, source, target, *more, code=2)
+    said = typed(run, source, target, *more, code=2)
+    what = "no complete Parquet file" if other in ("cut", "empty") else "of another model, input"
+    assert f"{target}/a.parquet: exists, and is {what}" in said
+    assert "--overwrite" in said
     assert outputs(target) == before
-    (target / "_predict.json").write_text("{}")
-    assert "cannot be read" in typed(run, source, target, "--overwrite", code=2)
+    typed(run, source, target, *more, "--overwrite")
+    assert "1 were complete already" in typed(run, source, target, *more)
 
 
 @pytest.mark.parametrize("way", ["itself", "below", "above", "link", "file://"])
-def test_the_input_is_never_written_to(way: str, run: Path, tmp_path: Path) -> None:
+def test_the_input_folder_is_never_written_to(way: str, run: Path, tmp_path: Path) -> None:
     source = texts_folder(tmp_path / "above" / "in", {"a.parquet": 3})
     (tmp_path / "link").symlink_to(source)
     target = {"below": source / "out", "above": source.parent, "link": tmp_path / "link"}
     place = f"file://{source}" if way == "file://" else str(target.get(way, source))
     before = outputs(tmp_path)
-    assert "overlaps the input" in typed(run, source, place, code=2)
+    said = typed(run, source, place, "--overwrite", code=2)
+    assert "overlaps the input" in said or "is the input" in said
     assert outputs(tmp_path) == before
+
+
+@pytest.mark.parametrize("way", ["itself", "spelling", "symbolic link", "hard link"])
+def test_the_input_file_is_never_replaced(way: str, run: Path, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.parquet", tmp_path / "out.parquet"
+    write_texts(source, ["warm"])
+    before = source.read_bytes()
+    (tmp_path / "folder").mkdir()
+    if way == "itself":
+        target = source
+    elif way == "spelling":
+        target = tmp_path / "folder" / ".." / "in.parquet"
+    elif way == "symbolic link":
+        target.symlink_to(source)
+    else:
+        target.hardlink_to(source)
+    assert "is the input" in typed(run, source, target, "--overwrite", code=2)
+    assert source.read_bytes() == before
+
+
+def test_a_file_of_somebody_stays(run: Path, tmp_path: Path) -> None:
+    write_texts(tmp_path / "in.parquet", ["warm"])
+    target = tmp_path / "out.csv"
+    target.write_text("mine")
+    assert "out.csv: exists" in typed(run, tmp_path / "in.parquet", target, code=2)
+    assert target.read_text() == "mine"
+    (tmp_path / "folder.csv").mkdir()
+    for more in ((), ("--overwrite",)):
+        said = typed(run, tmp_path / "in.parquet", tmp_path / "folder.csv", *more, code=2)
+        assert "is a directory" in said
+
+
+def test_links_and_pipes_are_said(run: Path, tmp_path: Path) -> None:
+    source = texts_folder(tmp_path / "in", {"a.parquet": 3})
+    (source / "again").symlink_to(source)
+    (source / "gone.parquet").symlink_to(tmp_path / "nothing")
+    os.mkfifo(source / "pipe.parquet")
+    said = typed(run, source, tmp_path / "out")
+    assert f"{source}/again: skipped, a link to a folder" in said
+    assert f"{source}/gone.parquet: skipped, no file" in said
+    assert f"{source}/pipe.parquet: skipped, no file" in said
+    assert "1 files, 3 rows" in said
+    assert "no folder that holds Parquet" in typed(run, tmp_path / "none", tmp_path / "c", code=2)
 
 
 def test_a_bad_row_is_named_and_what_is_done_is_kept(run: Path, tmp_path: Path) -> None:
     source, target = tmp_path / "in", tmp_path / "out"
+    write_texts(source / "a.parquet", ["warm film"] * 99)
     write_texts(source / "bad.parquet", ["warm", " ", "dull"])
-    write_texts(source / "good.parquet", ["warm film"] * 99)
     said = typed(run, source, target, code=2)
     assert f"{source}/bad.parquet, row 2: column 'review' holds no text" in said
-    assert f"1 of 2 files are complete in {target}; continue with: rss-rl" in said
-    assert set(outputs(target)) == {"good.parquet", "_predict.json"}
-    said = typed(run, source, target, "--skip-bad-rows")
-    assert "1 files, 3 rows, 1 of them with an error; 1 were complete already" in said
+    assert set(outputs(target)) == {"a.parquet"}
+    said = typed(run, source, tmp_path / "new", "--skip-bad-rows")
+    assert "2 files, 102 rows, 1 of them with an error" in said
     assert "no column 'reviews'" in typed(
-        run, source, tmp_path / "new", "--text", "reviews", code=2
+        run, source, tmp_path / "newer", "--text", "reviews", code=2
     )
-    assert "holds no Parquet files" in typed(run, target / "none", tmp_path / "c", code=2)
 
 
-def test_a_stop_leaves_the_file_in_work_out(
-    packed: PackedModel, source: Path, tmp_path: Path
+def test_a_signal_leaves_the_file_in_work_out(
+    run: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = begin(packed, source, tmp_path / "out")
-    said: list[Counts] = []
-    assert list(score_here(packed, job, lambda: bool(said), said.append)) == []
-    assert said == [Counts(256, 0)]
-    assert set(outputs(tmp_path / "out")) == {"_predict.json"}
-    assert json.loads(job.record)["files"] == job.files
-
-
-@pytest.mark.parametrize("address", [None, "local"])
-def test_a_signal_ends_it_and_what_to_do_is_said(
-    address: str | None, run: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ray Data's waiting is broken off; where rows are read here, reading stops by itself."""
-
-    def scoring(*given: Any, **more: Any) -> Iterator[Counts]:
-        yield Counts(5, 0)
+    def told(model: Model, *given: Any, **more: Any) -> Any:
         os.kill(os.getpid(), signal.SIGTERM)
-        while address is not None or not given[2]():
-            time.sleep(0.01)
+        return read(model, *given, **more)
 
-    monkeypatch.setattr(folder_module, "score_here", scoring)
-    monkeypatch.setattr("rss_rl.cluster.predict_folder.score_on_ray", scoring)
-    target = tmp_path / "out"
-    monkeypatch.setattr("sys.argv", ["rss-rl", "predict", "a b", "--overwrite"])
-    said = typed(run, source, target, *(["--address", address] if address else []), code=143)
-    assert f"0 of 3 files are complete in {target}; continue with: rss-rl predict 'a b'" in said
-    assert "--overwrite" not in said
+    read = Model.read
+    monkeypatch.setattr(Model, "read", told)
+    said = typed(run, source, tmp_path / "out", code=143)
+    assert f"0 of 3 files were written to {tmp_path / 'out'}; the same command continues" in said
+    assert outputs(tmp_path / "out") == {}
 
 
 @pytest.mark.parametrize(("new", "loaded"), [({}, 1), ({"unseen": 99}, 3)])
 def test_no_file_sees_the_new_words_of_another(
-    new: dict[str, int],
-    loaded: int,
-    packed: PackedModel,
-    source: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    new: dict[str, int], loaded: int, run: Path, source: Path, tmp_path: Path
 ) -> None:
     models: list[Model] = []
 
-    def load(*given: Any, **more: Any) -> Model:
-        models.append(load_model(*given, **more))
+    def load() -> Model:
+        models.append(load_model(run))
         models[-1]._new_words.update(new)
         return models[-1]
 
-    monkeypatch.setattr(folder_module, "load_model", load)
-    job = begin(packed, source, tmp_path / "out")
-    assert sum(score_here(packed, job, lambda: False, lambda _: None), Counts(0, 0)).rows == 345
+    job = begin("model", str(source), str(tmp_path / "out"), ("review",))
+    scorer = Scorer(job, load)
+    assert sum(map(scorer.score, job.outputs), Counts(0, 0)) == Counts(345, 0)
     assert len(models) == loaded
 
 
-def test_one_thread_computes_whatever_the_machine_has(
-    packed: PackedModel, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two give other last bits where a layer is wide."""
-    seen: list[int] = []
-    monkeypatch.setattr(
-        Model,
-        "read",
-        lambda model, cut, read=Model.read: (
-            seen.append(torch.get_num_threads()) or read(model, cut)
-        ),
+def test_progress_counts_the_rows_of_a_block(run: Path, source: Path, tmp_path: Path) -> None:
+    seen: list[Counts] = []
+    score_file(
+        load_model(run),
+        source / "b.parquet",
+        tmp_path / "out.csv",
+        ("review",),
+        progress=seen.append,
     )
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        FileScorer(begin(packed, source, tmp_path / "out"), packed).score("a.parquet")
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-    assert seen == [1]
-
-
-def test_ray_data_is_asked_for_by_name(
-    run: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rss_rl.cluster.predict_folder.find_spec", lambda name: None)
-    said = typed(run, source, tmp_path / "out", "--address", "local", code=2)
-    assert "Install rss-rl[data]" in said
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_machine_that_does_not_see_the_output_is_refused(
-    packed: PackedModel, source: Path, tmp_path: Path
-) -> None:
-    job = begin(packed, source, tmp_path / "out")
-    elsewhere = replace(job, target=begin(packed, source / "a.parquet", tmp_path / "b").target)
-    with pytest.raises(StorageError, match="this machine has another folder.*URIs"):
-        FileScorer(elsewhere, packed).score("a.parquet")
+    assert seen == [Counts(predict._BLOCK, 0), Counts(300, 0)]

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 from ray_nodes import Nodes, new_token
@@ -18,12 +19,13 @@ from scored import outputs, texts_folder
 from tiny_runs import command_line
 
 from rss_rl.cluster.connection import token_mode
-from rss_rl.cluster.predict_folder import score_on_ray
+from rss_rl.cluster.predict import score_on_ray
 from rss_rl.components import NOTHING
 from rss_rl.config import RunConfig
 from rss_rl.errors import DataError
-from rss_rl.inference.artifact import PackedModel, pack_model
-from rss_rl.inference.predict_folder import FolderJob, begin_folder, score_here
+from rss_rl.inference.artifact import pack_model
+from rss_rl.inference.model import load_model
+from rss_rl.inference.predict import Scorer, begin
 from rss_rl.training.run import train
 
 # Ray Data itself sets what it calls deprecated.
@@ -58,11 +60,6 @@ def run(tiny: Callable[..., RunConfig], tmp_path_factory: pytest.TempPathFactory
     return path
 
 
-def begin(packed: PackedModel, source: Path, target: Path) -> FolderJob:
-    options = {"skip_bad_rows": False, "overwrite": False}
-    return begin_folder(packed, str(source), str(target), ("review",), NOTHING, **options)
-
-
 def scorers(nodes: Nodes, node: str) -> int:
     """How many processes of a node have been scorers."""
     logs = nodes.root.glob(f"{node}/r/session_2*/logs/worker-*.out")
@@ -73,8 +70,9 @@ def test_a_killed_call_goes_on_and_ends_as_one_that_never_was(
     run: Path, nodes: Nodes, processes: list[subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     source, target = texts_folder(tmp_path / "in", ROWS), tmp_path / "out"
-    packed = pack_model(run)
-    list(score_here(packed, begin(packed, source, tmp_path / "here"), lambda: False, print))
+    here = begin(pack_model(run).sha256, str(source), str(tmp_path / "here"), ("review",))
+    scorer = Scorer(here, lambda: load_model(run))
+    assert sum(scorer.score(name).rows for name in here.outputs) == sum(ROWS.values())
     given = ("--input", source, "--output", target, "--text", "review", "--address", nodes.address)
     processes.append(command_line("predict", run, *given, cwd=tmp_path))
     deadline = time.monotonic() + WAIT_S
@@ -91,7 +89,11 @@ def test_a_killed_call_goes_on_and_ends_as_one_that_never_was(
     output, said = processes[1].communicate(timeout=WAIT_S)
     assert processes[1].returncode == 0, said
     assert "were complete already" in output
-    assert outputs(target) == outputs(tmp_path / "here")
+    assert set(outputs(target)) == set(ROWS)
+    for name in ROWS:
+        one, other = (pq.ParquetFile(at / name).read() for at in (target, tmp_path / "here"))
+        assert one.schema.equals(other.schema, check_metadata=True)
+        assert one.column("prediction").equals(other.column("prediction"))
     assert scorers(nodes, "head") > 0
     assert scorers(nodes, "second") > 0
 
@@ -103,17 +105,19 @@ def test_a_file_that_kills_its_process_is_named(run: Path, nodes: Nodes, tmp_pat
         def get_type_name(self) -> str:
             return "deadly"
 
-        def open_input_file(self, path: str) -> Any:
+        def open_input_stream(self, path: str) -> Any:
             if path.endswith("deadly.parquet"):
                 os.kill(os.getpid(), signal.SIGKILL)
-            return fs.LocalFileSystem().open_input_file(path)
+            return fs.LocalFileSystem().open_input_stream(path)
 
-    for name in fs.FileSystemHandler.__abstractmethods__ - {"get_type_name", "open_input_file"}:
+    for name in fs.FileSystemHandler.__abstractmethods__ - {"get_type_name", "open_input_stream"}:
         setattr(Deadly, name, None)
     Deadly.__abstractmethods__ = frozenset()
     source = texts_folder(tmp_path / "in", {"deadly.parquet": 3, "good.parquet": 900})
     packed = pack_model(run)
-    job = begin(packed, source, tmp_path / "out")
+    job = begin(packed.sha256, str(source), str(tmp_path / "out"), ("review",))
     deadly = replace(job.source, filesystem=fs.PyFileSystem(Deadly()))
     with pytest.raises(DataError, match=r"deadly\.parquet: .* was lost 3 times"):
-        list(score_on_ray(packed, replace(job, source=deadly), print, address=nodes.address))
+        list(
+            score_on_ray(packed, replace(job, source=deadly), NOTHING, print, address=nodes.address)
+        )

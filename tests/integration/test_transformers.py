@@ -28,13 +28,11 @@ from rss_rl.cache import cache_root
 from rss_rl.cluster.connection import connected, token_mode
 from rss_rl.cluster.roles import RayRoles
 from rss_rl.cluster.sampler_actor import ray_samplers
-from rss_rl.components import NOTHING
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.inference.artifact import export_run, pack_model
-from rss_rl.inference.predict_file import score_file
-from rss_rl.inference.predict_folder import begin_folder, score_here
+from rss_rl.inference.predict import Scorer, begin, score_file
 from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.serving.app import make_app
 from rss_rl.training.run import train
@@ -68,14 +66,14 @@ def test_a_folder_is_scored_as_its_files_are(run: Path, tmp_path: Path) -> None:
     """Whose new words get other numbers where they are read after another file's."""
     source = texts_folder(tmp_path / "in", {"a.parquet": 40, "b.parquet": 30})
     write_texts(source / "c.parquet", ["a quite unknown film", "with words of its own"] * 10)
-    packed, columns = pack_model(run), ("review",)
-    options = {"skip_bad_rows": False, "overwrite": False}
-    job = begin_folder(packed, str(source), str(tmp_path / "out"), columns, NOTHING, **options)
-    assert len(list(score_here(packed, job, lambda: False, lambda _: None))) == 3
-    for name in job.files:
+    columns = ("review",)
+    job = begin("model", str(source), str(tmp_path / "out"), columns)
+    scorer = Scorer(job, lambda: rss_rl.load(run))
+    for name in job.outputs:
+        scorer.score(name)
         score_file(rss_rl.load(run), source / name, tmp_path / name, columns)
         found = pq.ParquetFile(tmp_path / "out" / name).read()
-        assert found.drop_columns("file").equals(pq.read_table(tmp_path / name))
+        assert found.equals(pq.read_table(tmp_path / name))
 
 
 def test_stopped_and_resumed(

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from readers import REVIEWS as TEXTS
 from readers import TASKS, reader
-from tiny_runs import command_line
 
 import rss_rl
-from rss_rl.errors import DataError
+from rss_rl.errors import DataError, StorageError
 from rss_rl.inference.model import Model
-from rss_rl.inference.predict_file import Counts, own_columns, score_file
-
-WAIT_S = 300.0
+from rss_rl.inference.predict import Counts, own_columns, score_file
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +37,7 @@ def read(path: Path) -> list[dict[str, Any]]:
         return rows
     if path.suffix == ".jsonl":
         return [json.loads(line) for line in path.read_text().splitlines()]
-    plain = ("error", "prediction", "id", "review")
+    plain = ("error", "prediction", "words_kept", "id", "review")
     with path.open(newline="") as stream:
         return [
             {k: (v or None) if k in plain else json.loads(v or "null") for k, v in row.items()}
@@ -57,16 +51,16 @@ def test_every_format_tells_what_the_model_says(ending: str, model: Model, tmp_p
     counts = score_file(model, texts_file(tmp_path / "in.csv"), target, ("review",))
     assert counts == Counts(3, 0)
     rows = read(target)
-    assert [row["row"] for row in rows] == [2, 3, 4]  # lines of the file, below its header
     for row, expected in zip(rows, model.predict(TEXTS), strict=True):
         (sentence,) = expected.sentences
         assert row["prediction"] == expected.prediction
-        assert row["probabilities"] == pytest.approx(expected.class_probabilities, abs=1e-6)
-        assert row["words"] == list(sentence.words)
-        kept = sorted({*row["heads"], *row["dependents"]})
-        assert kept == sentence.selection.any(0).nonzero()[0].tolist()
+        assert expected.class_probabilities is not None
+        for name, share in expected.class_probabilities.items():
+            assert row[f"p_{name}"] == pytest.approx(share, abs=1e-6)
+        kept = [word for word, kept in zip(sentence.words, sentence.kept, strict=True) if kept]
+        assert row["words_kept"] == " ".join(kept)
         assert row["kept"] == pytest.approx(len(kept) / len(sentence.words))
-        assert row["error"] is None
+        assert "error" not in row
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", target.name]
 
 
@@ -75,61 +69,36 @@ def test_a_bad_row_ends_it_by_name_and_leaves_what_was_there(model: Model, tmp_p
     target = tmp_path / "out.csv"
     target.write_text("before")
     with pytest.raises(DataError, match=r"in\.csv, row 3: column 'review' holds no text"):
-        score_file(model, source, target, ("review",), overwrite=True)
+        score_file(model, source, target, ("review",))
     assert target.read_text() == "before"
     assert len(list(tmp_path.iterdir())) == 2
-    both = {"skip_bad_rows": True, "overwrite": True}
-    assert score_file(model, source, target, ("review",), **both) == Counts(3, 1)
+    assert score_file(model, source, target, ("review",), skip_bad_rows=True) == Counts(3, 1)
     rows = read(target)
     assert [row["error"] for row in rows] == [None, "column 'review' holds no text", None]
     assert [row["prediction"] is None for row in rows] == [False, True, False]
-    assert rows[1]["words"] is None
+    assert rows[1]["words_kept"] is None
 
 
-@pytest.mark.parametrize("way", ["itself", "spelling", "symbolic link", "hard link"])
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_the_input_is_never_replaced(
-    way: str, overwrite: bool, model: Model, tmp_path: Path
+@pytest.mark.parametrize("place", ["file/out.csv", "n" * 250 + ".csv", "folder.csv"])
+def test_an_output_that_cannot_be_written_is_one_line(
+    place: str, model: Model, tmp_path: Path
 ) -> None:
-    source = texts_file(tmp_path / "in.csv")
-    before, target = source.read_bytes(), tmp_path / "out.csv"
-    (tmp_path / "folder").mkdir()
-    if way == "itself":
-        target = source
-    elif way == "spelling":
-        target = tmp_path / "folder" / ".." / "in.csv"
-    elif way == "symbolic link":
-        target.symlink_to(source)
-    else:
-        target.hardlink_to(source)
-    with pytest.raises(DataError, match=r"is the input.*another --output"):
-        score_file(model, source, target, ("review",), overwrite=overwrite)
-    assert source.read_bytes() == before
-    assert not list(tmp_path.glob(".tmp-*"))
-
-
-def test_an_output_is_replaced_where_that_is_asked_for(model: Model, tmp_path: Path) -> None:
-    source, target = texts_file(tmp_path / "in.csv"), tmp_path / "out.csv"
-    target.write_text("before")
-    with pytest.raises(DataError, match=r"out\.csv: exists already.*--overwrite"):
-        score_file(model, source, target, ("review",))
-    assert target.read_text() == "before"
-    score_file(model, source, target, ("review",), overwrite=True)
-    assert len(read(target)) == 3
+    (tmp_path / "file").touch()
     (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(DataError, match="is a directory"):
-        score_file(model, source, tmp_path / "folder.csv", ("review",), overwrite=True)
+    source = texts_file(tmp_path / "in.csv")
+    with pytest.raises(StorageError, match=r"cannot be written: .*another --output"):
+        score_file(model, source, tmp_path / place, ("review",))
 
 
-def test_an_output_that_appears_meanwhile_stays(model: Model, tmp_path: Path) -> None:
+def test_an_input_that_changes_meanwhile_is_no_output(model: Model, tmp_path: Path) -> None:
     source, target = texts_file(tmp_path / "in.csv"), tmp_path / "out.csv"
 
-    def another(_: Counts) -> None:
-        target.write_text("somebody's")
+    def changed(_: Counts) -> None:
+        texts_file(source, ("warm",))
 
-    with pytest.raises(DataError, match="exists already"):
-        score_file(model, source, target, ("review",), progress=another)
-    assert target.read_text() == "somebody's"
+    with pytest.raises(DataError, match=r"in\.csv: changed while it was read"):
+        score_file(model, source, target, ("review",), progress=changed)
+    assert not target.exists()
 
 
 ROWS: list[dict[str, Any]] = [
@@ -155,7 +124,7 @@ def test_the_columns_of_the_input_stand_beside_the_prediction(
             table.writerows([list(ROWS[0]), *(list(row.values()) for row in ROWS)])
     score_file(model, source, target, ("review",), skip_bad_rows=True)
     rows = raw(target)
-    own = own_columns(False, 1)
+    own = own_columns(model.labels, 1, errors=True)
     assert list(rows[0]) == [*own, "id", "review", "input_prediction", "tags"]
     assert [row["review"] for row in rows[:3]] == ["warm", " ", "dull"]
     assert [row["input_prediction"] or None for row in rows[:3]] == ["mine", None, "x"]
@@ -183,14 +152,14 @@ def test_columns_of_json_lines_may_come_late_and_hold_anything(
 ) -> None:
     source = tmp_path / "in.jsonl"
     source.write_text(
-        '{"review": "warm"}\nno JSON\n{"review": "dull", "row": 3, "half": "\\ud800"}\n'
+        '{"review": "warm"}\nno JSON\n{"review": "dull", "kept": NaN, "half": "\\ud800"}\n'
         '{"review": "\\ud800 half a character"}\n{"review": "warm", "half a key \\ud800": 1}\n'
     )
     for ending in ("parquet", "csv", "jsonl"):
         target = tmp_path / f"out.{ending}"
         assert score_file(model, source, target, ("review",), skip_bad_rows=True).bad == 3
         rows = raw(target)
-        assert [str(row["input_row"] or "") for row in rows] == ["", "", "3", "", ""]
+        assert "NaN" not in target.read_text() if ending == "jsonl" else "input_kept" in rows[2]
         assert rows[2]["half"] in ("\\ud800", "\ud800")
         assert "half a character" in rows[3]["error"]
         assert "lone surrogate" in rows[4]["error"]
@@ -228,8 +197,10 @@ def test_pairs_scores_and_passages(tmp_path: Path) -> None:
         (row,) = read(target)
         (expected,) = model.predict([(first, second)])
         assert row["prediction"] == expected.prediction
-        assert row["words_b"] == list(expected.sentences[1].words)
-        assert ("probabilities" in row) == (task != "score")
+        kept = [word for sentence in expected.sentences for word in sentence.words]
+        assert {*row["words_kept"].split(), *row["words_kept_b"].split()} <= set(kept)
+        assert ("probability" in row) == (task == "sentence")
+        assert any(name.startswith("p_") for name in row) == (task == "pair")
 
 
 def test_columns_must_be_named_where_there_are_others(model: Model, tmp_path: Path) -> None:
@@ -240,40 +211,3 @@ def test_columns_must_be_named_where_there_are_others(model: Model, tmp_path: Pa
         score_file(model, source, tmp_path / "out.csv", ("reviews",))
     with pytest.raises(DataError, match="not compressed"):
         score_file(model, source, tmp_path / "out.csv.gz", ("review",))
-
-
-def test_rows_are_read_as_they_are_needed(model: Model, tmp_path: Path) -> None:
-    """Told to stop after the first block, it never comes to the row that is no text."""
-    words = pa.array(["warm"] * 300 + [" "])
-    pq.write_table(pa.table({"review": words}), tmp_path / "in.parquet")
-    output: list[Counts] = []
-    counts = score_file(
-        model,
-        tmp_path / "in.parquet",
-        tmp_path / "out.parquet",
-        progress=output.append,
-        stop=lambda: True,
-    )
-    assert counts == Counts(256, 0, complete=False)
-    assert output == [Counts(256, 0)]
-    assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
-
-
-def test_ctrl_c_leaves_no_half_file(run: Path, tmp_path: Path) -> None:
-    texts_file(tmp_path / "in.csv", TEXTS * 40_000)
-    given = ("--input", "in.csv", "--text", "review", "--output", "out.parquet")
-    process = command_line("predict", run, *given, cwd=tmp_path)
-    try:
-        deadline = time.monotonic() + WAIT_S
-        while not list(tmp_path.glob(".tmp-*")):
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        os.kill(process.pid, signal.SIGINT)
-        _, output = process.communicate(timeout=WAIT_S)
-    finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == 130, output
-    assert "out.parquet was not written" in output
-    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]

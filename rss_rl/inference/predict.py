@@ -1,0 +1,526 @@
+"""Predictions for a file, or for each file of a folder: in constant memory, complete or not there.
+
+Columns of an output; those of a second text end in `_b`:
+
+error           with --skip-bad-rows: what is wrong with the row; the next columns are then empty
+prediction      name of the class, sentence or candidate; the score
+p_CLASS         probability of each class; for sentences and candidates `probability`, of that one
+kept            share of the words that are kept
+words_kept      the kept words, with spaces between them
+
+The columns of the input follow, empty if a row could not be parsed. Names that clash with those
+above are prefixed with `input_`. A Parquet output says in its footer which model, input and options
+it was made from; that tells what the same call need not do again.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory, gettempdir
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from rss_rl.data.checks import is_storable
+from rss_rl.data.records import (
+    Record,
+    column_names,
+    column_types,
+    file_kind,
+    read_records,
+    require_columns,
+)
+from rss_rl.data.sources import Text
+from rss_rl.durable import disk_errors, file_sha256, is_same_file, replacing
+from rss_rl.errors import DataError, StorageError
+from rss_rl.inference.explanation import Explanation
+from rss_rl.inference.model import Encoded, Model, cuts
+from rss_rl.storage import Storage, open_storage
+from rss_rl.types import LabelSpec
+
+Rows = Sequence[Mapping[str, Any]]
+_BLOCK = 256
+_FOOTER = b"rss_rl.predict"
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Rows read, and rows that could not be scored."""
+
+    rows: int
+    bad: int
+
+    def __add__(self, other: Counts) -> Counts:
+        """The sum of both."""
+        return Counts(self.rows + other.rows, self.bad + other.bad)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Which files to score, and how; can be pickled.
+
+    source, target  folders
+    outputs         name of the output in `target` for each input in `source` that is left to score
+    complete        how many outputs were there already
+    model           SHA-256 of the model
+    columns         text columns, see `read_texts`
+    skip_bad_rows   report a bad row in its `error` column instead of raising
+    """
+
+    source: Storage
+    target: Storage
+    outputs: Mapping[str, str]
+    complete: int
+    model: str
+    columns: tuple[str, ...]
+    skip_bad_rows: bool
+
+    def footer(self, sha256: str) -> str:
+        """What the footer of an output says: what it was made from. sha256: of the input."""
+        made = {"model": self.model, "input": sha256, "columns": self.columns}
+        return json.dumps(made | {"skip_bad_rows": self.skip_bad_rows})
+
+    def is_complete(self, name: str) -> bool:
+        """Whether the output of an input is there, made from the same as this job would.
+
+        Raises:
+            DataError: there is something else.
+        """
+        output = self.outputs[name]
+        if not self.wrote(name):
+            return False
+        try:
+            with self.target.open(output) as file:
+                found = (pq.read_schema(file).metadata or {}).get(_FOOTER, b"").decode()
+        except pa.ArrowException:  # a cut file is none of ours: outputs appear when complete
+            found = ""
+        with self.source.open(name) as file:
+            if found == self.footer(hashlib.file_digest(file, "sha256").hexdigest()):
+                return True
+        what = "is no complete Parquet file that `predict` wrote"
+        raise DataError(
+            f"exists, and {'is of another model, input or options' if found else what}",
+            where=f"{self.target.uri.rstrip('/')}/{output}",
+            remedy="Give another --output, or replace it with --overwrite",
+        )
+
+    def wrote(self, name: str) -> bool:
+        """Whether there is an output of an input."""
+        return self.target.read(self.outputs[name], 0) is not None
+
+
+def begin(
+    model: str,
+    source: str,
+    target: str,
+    columns: tuple[str, ...],
+    *,
+    skip_bad_rows: bool = False,
+    overwrite: bool = False,
+    note: Callable[[str], None] = lambda text: None,
+) -> Job:
+    """Find out what is left to score.
+
+    Args:
+        model: its SHA-256.
+        source: a file, or a folder of Parquet files, a local path or a URI.
+        target: of a file with a known suffix: that file; else a folder.
+        overwrite: replace existing outputs, but never an input.
+        note: called with a line for each thing in the folder that is skipped.
+
+    Raises:
+        DataError: there are no files; an output is an input, or exists and is something else.
+        StorageError: a storage does not respond.
+    """
+    place, names, of_folder = _inputs(source, note)
+    outputs = {name: name for name in names}
+    if not of_folder and Path(target).suffix:
+        file_kind(Path(target))
+        folder, outputs = _parent(target), {names[0]: PurePosixPath(target).name}
+    else:
+        folder = open_storage(target)
+    job = Job(place, folder, outputs, 0, model, columns, skip_bad_rows)
+    _check_apart(job, of_folder)
+    if overwrite:
+        return job
+    left = {name: output for name, output in outputs.items() if not job.is_complete(name)}
+    return Job(place, folder, left, len(outputs) - len(left), model, columns, skip_bad_rows)
+
+
+def _inputs(location: str, note: Callable[[str], None]) -> tuple[Storage, list[str], bool]:
+    """A folder, names of the files in it to score, and whether the folder was named."""
+    storage = open_storage(location)
+    if storage.is_file():
+        return _parent(location), [PurePosixPath(location).name], False
+    local = _local(storage)
+    names = list(storage.files()) if local is None else _walk(local, note)
+    names = sorted(name for name in names if name.endswith(".parquet") and not _hidden(name))
+    if names:
+        return storage, names, True
+    raise DataError(
+        "is no file, and no folder that holds Parquet files",
+        where=location,
+        remedy="Give a file, or a folder with .parquet files, as --input",
+    )
+
+
+def _parent(location: str) -> Storage:
+    head, _, _ = location.rpartition("/")
+    return open_storage(head or ("/" if location.startswith("/") else "."))
+
+
+def _local(storage: Storage) -> Path | None:
+    return Path(storage.root) if isinstance(storage.filesystem, fs.LocalFileSystem) else None
+
+
+def _hidden(name: str) -> bool:
+    return any(part.startswith(("_", ".")) for part in PurePosixPath(name).parts)
+
+
+def _walk(folder: Path, note: Callable[[str], None]) -> Iterator[str]:
+    """Names of the files below a folder; links to folders are not followed."""
+    for at, folders, files in os.walk(folder):
+        for path in (Path(at, name) for name in sorted(folders)):
+            if path.is_symlink() and not _hidden(path.name):
+                note(f"{path}: skipped, a link to a folder")
+        for path in (Path(at, name) for name in files):
+            if path.is_file():
+                yield path.relative_to(folder).as_posix()
+            elif path.suffix == ".parquet":
+                note(f"{path}: skipped, no file")
+
+
+def _check_apart(job: Job, of_folder: bool) -> None:
+    """Refuse an output that is an input under any name, or a folder in the other's."""
+    remedy = "Give another --output"
+    if (here := _local(job.source)) is not None and (there := _local(job.target)) is not None:
+        for name, output in job.outputs.items():
+            if is_same_file(here / name, there / output):
+                what = f"is the input {here / name} itself and would be lost"
+                raise DataError(what, where=str(there / output), remedy=remedy)
+            if (there / output).is_dir():
+                raise DataError("is a directory", where=str(there / output), remedy=remedy)
+        one, other = here.resolve(), there.resolve()
+    elif job.source.filesystem.type_name == job.target.filesystem.type_name:
+        one, other = Path(job.source.root), Path(job.target.root)
+    else:
+        return
+    same = not of_folder and any(name == output for name, output in job.outputs.items())
+    nested = of_folder and (one in other.parents or other in one.parents)
+    if nested or (one == other and (of_folder or same)):
+        what = f"overlaps the input {job.source.uri}, which is never written to"
+        raise DataError(what, where=job.target.uri, remedy=remedy)
+
+
+class Scorer:
+    """Scores files of a job, in any process with access to both folders.
+
+    Args:
+        load: returns the model. It is called again after a file with words that are unknown to the
+            model's vocabulary, of which it remembers a limited number.
+    """
+
+    def __init__(self, job: Job, load: Callable[[], Model]) -> None:
+        self._job, self._load = job, load
+        self._model: Model | None = None
+
+    def score(self, name: str, progress: Callable[[Counts], None] = lambda counts: None) -> Counts:
+        """Write the output of one input; arguments and errors as `score_file`."""
+        job, output = self._job, self._job.outputs[name]
+        model = self._model = self._model or self._load()
+        here, there = _local(job.source), _local(job.target)
+        with ExitStack() as stack:
+            folder = Path()
+            if here is None or there is None:
+                remedy = "Name a directory with free space in TMPDIR"
+                with disk_errors(Path(gettempdir()), "cannot be written", remedy, StorageError):
+                    folder = Path(stack.enter_context(TemporaryDirectory()))
+            source = folder / f"in-{PurePosixPath(name).name}" if here is None else here / name
+            target = folder / PurePosixPath(output).name if there is None else there / output
+            if here is None:
+                job.source.download(name, source)
+            counts = score_file(
+                model,
+                source,
+                target,
+                job.columns,
+                skip_bad_rows=job.skip_bad_rows,
+                shown=f"{job.source.uri.rstrip('/')}/{name}",
+                footer=job.footer,
+                progress=progress,
+            )
+            if there is None:
+                job.target.upload(target, output)
+        if model.has_new_words:
+            self._model = None
+        return counts
+
+
+def score_file(
+    model: Model,
+    source: Path,
+    target: Path,
+    columns: tuple[str, ...] = (),
+    *,
+    skip_bad_rows: bool = False,
+    shown: str = "",
+    footer: Callable[[str], str] = lambda sha256: "",
+    progress: Callable[[Counts], None] = lambda counts: None,
+) -> Counts:
+    """Predict for each row of `source` and write `target`, which appears only when complete.
+
+    Args:
+        source: CSV, TSV, JSON lines or Parquet. columns: its text columns, see `read_texts`.
+        target: .parquet, .csv, .tsv or .jsonl; an existing file is replaced.
+        skip_bad_rows: report a bad row in its `error` column instead of raising.
+        shown: name of `source` in messages. footer: returns what a Parquet file says of itself,
+            given the input's SHA-256. progress: called after each block.
+
+    Raises:
+        DataError: a bad row, named; an unreadable file or column; the input changed meanwhile.
+        StorageError: the target cannot be written; it is left untouched.
+    """
+    own = own_columns(model.labels, model.inputs.sentences, errors=skip_bad_rows)
+    given, before = column_types(source), file_sha256(source)
+    rows = read_texts(source, columns, model.inputs.sentences, shown)
+    beside = columns_beside(own, given)
+    types = own | {beside[name]: kind for name, kind in given.items()}
+    schema = pa.schema(list(types.items()), {_FOOTER: footer(before).encode()})
+    counts = Counts(0, 0)
+    with disk_errors(target, "cannot be written", "Give another --output", StorageError):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(target) as temporary:
+            with open_writer(temporary, _writable_kind(target), schema) as write:
+                while block := list(islice(rows, _BLOCK)):
+                    scored = list(_score(model, block, skip_bad_rows, beside))
+                    write(scored)
+                    bad = sum(row.get("error") is not None for row in scored)
+                    counts += Counts(len(block), bad)
+                    progress(counts)
+            if file_sha256(source) != before:
+                what, remedy = "changed while it was read", "Repeat the command when it is complete"
+                raise DataError(what, where=shown or str(source), remedy=remedy)
+    return counts
+
+
+def _score(
+    model: Model, block: list[TextRow], skip_bad_rows: bool, beside: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    encoded: list[Encoded] = []
+    faults: dict[int, DataError] = {}
+    for row in block:
+        try:
+            if row.fault is not None:
+                raise row.fault
+            encoded.append(model.encode(row.texts, row.where))
+        except DataError as error:
+            if not skip_bad_rows:
+                raise
+            faults[row.row] = error
+    found = (explanation for cut in cuts(encoded) for explanation in model.read(cut))
+    for row in block:
+        fault = faults.get(row.row)
+        cells = {"error": fault.what} if fault is not None else _cells(model.labels, next(found))
+        yield cells | {beside[name]: value for name, value in row.values.items()}
+
+
+def _cells(labels: LabelSpec, explanation: Explanation) -> dict[str, Any]:
+    cells: dict[str, Any] = {"prediction": explanation.prediction, "kept": explanation.kept}
+    shares = explanation.class_probabilities or {}
+    if labels.chooses:
+        cells["probability"] = shares.get(str(explanation.prediction))
+    else:
+        cells |= {f"p_{name}": share for name, share in shares.items()}
+    for sentence, suffix in zip(explanation.sentences, ("", "_b"), strict=False):
+        pairs = zip(sentence.words, sentence.kept.tolist(), strict=True)
+        cells[f"words_kept{suffix}"] = " ".join(word for word, kept in pairs if kept)
+    return cells
+
+
+@dataclass(frozen=True)
+class TextRow:
+    """Texts of one row.
+
+    row     its number, from 1, as in `rss_rl.data.records`
+    where   file and row, for messages
+    fault   what is wrong with the row, which then has no texts
+    values  of all columns; empty if the row could not be parsed
+    """
+
+    row: int
+    where: str
+    texts: tuple[Text, ...] = ()
+    fault: DataError | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_texts(
+    path: Path, columns: Sequence[str], texts: int, shown: str = ""
+) -> Iterator[TextRow]:
+    """Stream the texts of a CSV, TSV, JSON-lines or Parquet file.
+
+    Args:
+        columns: one per text; may be empty if the file has no other columns.
+        texts: per example. shown: name of the file in messages, if not its path.
+
+    Raises:
+        DataError: the file cannot be read, or lacks a column.
+    """
+    have = column_names(path)
+    wanted = list(columns) or have
+    if len(wanted) != texts:
+        raise DataError(
+            f"the task has {texts} text(s) per example, {len(wanted)} column(s) are named",
+            where=shown or str(path),
+            remedy=f"Name them with {'--text' if texts == 1 else '--text and --text-b'}; the"
+            f" file's are: {', '.join(have) or 'none'}",
+        )
+    require_columns(path, have, wanted)
+    for record in read_records(path):
+        where = f"{shown or path}, row {record.row}"
+        if isinstance(record, Record):
+            yield _row(record, wanted, where)
+        else:
+            yield TextRow(record.row, where, fault=record.error())
+
+
+def _row(record: Record, columns: Sequence[str], where: str) -> TextRow:
+    texts: list[Text] = []
+    for name in columns:
+        text = _text(record.values.get(name))
+        if text is None:
+            what, remedy = "no text", "Fill it"
+        elif not is_storable(text if isinstance(text, tuple) else (text,)):
+            what, remedy = "half a character (a lone surrogate)", "Write the text again as UTF-8"
+        else:
+            texts.append(text)
+            continue
+        fault = DataError(f"column '{name}' holds {what}", where=where, remedy=remedy)
+        return TextRow(record.row, where, fault=fault, values=record.values)
+    return TextRow(record.row, where, tuple(texts), values=record.values)
+
+
+def _text(value: Any) -> Text | None:
+    if isinstance(value, str):
+        return value if value.strip() else None
+    if isinstance(value, list) and value and all(isinstance(word, str) and word for word in value):
+        return tuple(value)
+    return None
+
+
+def own_columns(labels: LabelSpec, texts: int, *, errors: bool) -> dict[str, pa.DataType]:
+    """Name and Arrow type of each column that scoring adds; texts: per example."""
+    columns = {"error": pa.string()} if errors else {}
+    columns["prediction"] = pa.float64() if labels.kind == "score" else pa.string()
+    names = ["probability"] if labels.chooses else [f"p_{name}" for name in labels.names]
+    columns |= dict.fromkeys((*names, "kept"), pa.float64())
+    return columns | dict.fromkeys(("words_kept", "words_kept_b")[:texts], pa.string())
+
+
+def columns_beside(own: Iterable[str], given: Iterable[str]) -> dict[str, str]:
+    """Output names of the input's columns, renamed if they clash with the `own` names.
+
+    >>> columns_beside(["kept", "error"], ["text", "kept", "input_kept"])
+    {'text': 'text', 'kept': 'input_input_kept', 'input_kept': 'input_kept'}
+    """
+    own, given = list(own), list(given)
+    taken = {*own, *given}
+    shown = {}
+    for name in given:
+        free = name
+        if name in own:
+            while free in taken:
+                free = f"input_{free}"
+        taken.add(free)
+        shown[name] = free
+    return shown
+
+
+def _writable_kind(path: Path) -> str:
+    """Format of an output file, see `file_kind`.
+
+    Raises:
+        DataError: another suffix, or .gz.
+    """
+    kind = file_kind(path)
+    if path.suffix == ".gz":
+        raise DataError(
+            "output is not compressed", where=str(path), remedy="Leave .gz out, or give .parquet"
+        )
+    return kind
+
+
+@contextmanager
+def open_writer(path: Path, kind: str, schema: pa.Schema) -> Iterator[Callable[[Rows], None]]:
+    """Open a file for writing; yields a function that writes rows.
+
+    Args:
+        kind: as `file_kind` gives it.
+        schema: only Parquet uses the types. Values of a string column that are not strings are
+            written as JSON.
+
+    Raises:
+        OSError: a write fails.
+    """
+    if kind == "parquet":
+        with pq.ParquetWriter(path, schema) as writer:
+            yield lambda rows: writer.write_table(_table(rows, schema))
+        return
+    # A lone surrogate in another column is written as an escape, which JSON reads back unchanged.
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream:
+        if kind == "jsonl":
+            yield lambda rows: stream.writelines(
+                _json({name: row.get(name) for name in schema.names}) + "\n" for row in rows
+            )
+            return
+        table = csv.writer(stream, delimiter="\t" if kind == "tsv" else ",")
+        table.writerow(schema.names)
+        yield lambda rows: table.writerows(_fields(row, schema.names) for row in rows)
+
+
+def _table(rows: Rows, schema: pa.Schema) -> pa.Table:
+    columns = [_column([row.get(field.name) for row in rows], field.type) for field in schema]
+    return pa.table(columns, schema=schema)
+
+
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_string(kind):
+        return pa.array([None if v is None else _as_text(v) for v in values], kind)
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.array(values, pa.string()).cast(kind)  # `read_records` returns them as strings
+    return pa.array(values, kind)
+
+
+def _as_text(value: Any) -> str:
+    text = value if isinstance(value, str) else _json(value)
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _json(value: Any) -> str:
+    """One line of JSON, which has no NaN and no infinity: null."""
+    return json.dumps(_finite(value), ensure_ascii=False, default=str)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _fields(row: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+    """Values of a CSV row; lists and mappings as JSON."""
+    values = (row.get(name) for name in names)
+    return [_json(value) if isinstance(value, list | dict) else value for value in values]
