@@ -20,6 +20,7 @@ from rss_rl.api.terminal import SafeConsole, busy, counted, say
 from rss_rl.api.training import settings, train
 from rss_rl.config.loading import load_config
 from rss_rl.data.checks import is_missing
+from rss_rl.data.encoder_vectors import PREFIX as ENCODER
 from rss_rl.data.manifest import MANIFEST_FILE, SCHEMA_VERSION, Manifest
 from rss_rl.data.records import Record, column_names, read_records, require_columns
 from rss_rl.data.static_vectors import PACKAGES, find_static
@@ -88,8 +89,9 @@ def fit(
         data, text, label, text_b, dev, test: see `rss_rl.prepare`.
         keep: share of words to keep, `reward.target_share`; default 0.4, for long texts 0.2.
         config: another configuration, changed only by `keep` and `overrides`.
-        pretrained: folder or Hugging Face name of a transformer: without a GPU it is the policy's
-            context, with a GPU the classifier; see `choose_encoder`.
+        pretrained: folder or Hugging Face name of a transformer. Without a GPU it reads each word
+            alone, which gives the word vectors, and each text once, as the policy's context; with
+            a GPU it is the classifier; see `choose_encoder`.
         time: limit of the training time, see `rss_rl.train`.
         out: directory of the run; default `runs/NAME` after the file. The prepared data are next to
             it in `NAME-data-KEY`, where KEY is a hash of rows and preparation settings, so that the
@@ -126,7 +128,8 @@ def fit(
         how = {"text": text, "label": label, "text_b": text_b} | dict(prepared or {})
         splits = {"rows": data, "dev": how.pop("dev", dev), "test": how.pop("test", test)}
         files = split_files(splits, Path(scratch))
-        how["vectors"], vectors = _vectors(how.get("vectors"), how.get("dim"))
+        reads_alone = pretrained if _gpu() is None else None
+        how["vectors"], vectors = _vectors(how.get("vectors"), how.get("dim"), reads_alone)
         key = _key(files, how)
         task = Choice("task", how.get("task"), "as asked")
         if task.value is None:
@@ -336,14 +339,18 @@ def _key(files: Mapping[str, Sequence[Path]], how: Mapping[str, Any]) -> str:
 
 
 def _vectors(
-    given: str | Path | Sequence[str | Path] | None, dim: int | None
+    given: str | Path | Sequence[str | Path] | None, dim: int | None, pretrained: str | None
 ) -> tuple[Sequence[str | Path], Choice]:
-    """The given vectors, else those of an installed package, else none; and the reason."""
+    """The given vectors, else a transformer's of each word, else those of an installed package,
+    else none; and the reason."""
     if given is not None or dim is not None:
         given = [given] if isinstance(given, str | Path) else given or ()
         named = ",".join(map(str, given))
         why = "as asked" if named else "learnt from these texts alone, as asked"
         return given, Choice("vectors", named or "none", why)
+    if pretrained is not None:
+        name = f"{ENCODER}{pretrained}"
+        return [name], Choice("vectors", name, "the transformer reads each word alone")
     for package in filter(find_spec, PACKAGES):
         with suppress(DataError):  # this version has none, or a dependency is missing
             name = f"static:{package}"

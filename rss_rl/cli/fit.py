@@ -49,8 +49,8 @@ def fit(
         str | None,
         option(
             "--pretrained FOLDER_OR_HUB_NAME",
-            "A transformer to use: as context for the policy, or on a machine with a GPU as "
-            "the classifier.",
+            "A transformer to use: for word vectors and as context for the policy, or on a "
+            "machine with a GPU as the classifier.",
         ),
     ] = None,
     time: options.Time = None,

@@ -111,9 +111,10 @@ Vectors = Annotated[
     option(
         "--vectors FILE",
         "GloVe text (plain, .gz, .zip or ARCHIVE.zip:FILE), word2vec binary (.bin), or "
-        "static:FOLDER_OR_PACKAGE for subword vectors such as those of model2vec and wordllama. "
-        "Repeat it to concatenate several. Default: random vectors; of `fit`, those of an "
-        "installed package, if there is one.",
+        "static:FOLDER_OR_PACKAGE for subword vectors such as those of model2vec and wordllama, or "
+        "encoder:FOLDER_OR_HUB_NAME for a pretrained encoder that reads each word alone. "
+        "Repeat it to concatenate several. Default: random vectors; of `fit`, those of "
+        "--pretrained, or of an installed package, if there is one.",
         rich_help_panel=VECTORS,
     ),
 ]

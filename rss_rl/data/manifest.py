@@ -8,7 +8,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from rss_rl.data.static_vectors import PREFIX
+from rss_rl.data.encoder_vectors import PREFIX as ENCODER
+from rss_rl.data.static_vectors import PREFIX as STATIC
 from rss_rl.errors import DataError
 from rss_rl.json_files import first_fault
 from rss_rl.types import LabelSpec
@@ -118,7 +119,8 @@ class SourceFile(_Record):
     @field_validator("name")
     @classmethod
     def _without_path(cls, name: str) -> str:
-        return PREFIX + Path(name).name if name.startswith(PREFIX) and "/" in name else name
+        kind = next((prefix for prefix in (STATIC, ENCODER) if name.startswith(prefix)), "")
+        return kind + Path(name).name if kind and "/" in name else name
 
 
 class TokenizerInfo(_Record):

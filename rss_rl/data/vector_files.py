@@ -13,6 +13,7 @@ from typing import IO, NamedTuple, cast
 
 import numpy as np
 
+from rss_rl.data.encoder_vectors import find_encoder, is_encoder
 from rss_rl.data.sources import BadRow
 from rss_rl.data.static_vectors import find_static, is_static
 from rss_rl.errors import DataError
@@ -59,7 +60,11 @@ def check_vectors(path: Path, *, skip_bad_rows: bool = False) -> None:
 
     Raises:
         DataError: it does not.
+        ConfigError: it names an encoder that cannot be used.
     """
+    if is_encoder(path):
+        find_encoder(path)
+        return
     if is_static(path):
         find_static(path)
         return
@@ -78,6 +83,8 @@ def file_on_disk(path: Path) -> Path:
     >>> file_on_disk(Path("glove.6B.zip:glove.6B.300d.txt")).name
     'glove.6B.zip'
     """
+    if is_encoder(path):
+        return find_encoder(path)[0]
     if is_static(path):
         return find_static(path).matrix
     return _parts(path)[0]

@@ -1,4 +1,4 @@
-"""Word vectors from GloVe text, word2vec binary files and subword vectors, concatenated.
+"""Word vectors from GloVe text, word2vec binary files, subword vectors and encoders, concatenated.
 
 Legend: V words of the vocabulary, E width of all files together, e width of one file.
 
@@ -21,6 +21,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from rss_rl.data.checks import Rejects
+from rss_rl.data.encoder_vectors import PREFIX as ENCODER
+from rss_rl.data.encoder_vectors import encoder_vectors, find_encoder, is_encoder
 from rss_rl.data.manifest import VECTORS_FILE, Coverage, SourceFile, VectorInfo
 from rss_rl.data.sources import BadRow
 from rss_rl.data.staging import Progress
@@ -115,6 +117,9 @@ def source_file(path: Path) -> SourceFile:
     Raises:
         DataError: it cannot be read.
     """
+    if is_encoder(path):
+        folder, digest = find_encoder(path)
+        return SourceFile(name=f"{ENCODER}{folder}", sha256=digest)
     if is_static(path):
         matrix, _, tokenizer = find_static(path)
         whole = os.path.abspath(Path(str(path).removeprefix(PREFIX)).expanduser())
@@ -164,7 +169,8 @@ def read_vectors(
 
     Args:
         path: GloVe text (plain, .gz, or in a .zip; ARCHIVE.zip:MEMBER names one of several), or
-            word2vec binary (.bin, .bin.gz), or `static:FOLDER_OR_PACKAGE`.
+            word2vec binary (.bin, .bin.gz), `static:FOLDER_OR_PACKAGE`, or
+            `encoder:FOLDER_OR_NAME`.
         vocabulary: the wanted words.
         on_bad: called with each line that cannot be used; may raise.
         progress: called periodically with the number of lines read.
@@ -172,6 +178,8 @@ def read_vectors(
     Raises:
         DataError: the file cannot be read, or has no vector for any of the words.
     """
+    if is_encoder(path):
+        return FileVectors(*encoder_vectors(path, vocabulary, progress))
     if is_static(path):
         return FileVectors(*static_vectors(path, vocabulary))
     wanted = _spellings(vocabulary)

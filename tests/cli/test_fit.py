@@ -227,6 +227,14 @@ def test_a_transformer_is_context_without_a_gpu_and_classifier_with_one(
     monkeypatch.setattr("rss_rl.api.fitting._gpu", lambda: None)
     said = fitted(table, tmp_path / "context", "--pretrained", str(folder))
     assert "policy.reads=contextual" in said
+    vectors = prepared_for(tmp_path / "context").vectors
+    assert [file.name for file in vectors.files] == ["encoder:bert"]
+    assert vectors.any.words == 1.0  # no word is without one
+    glove = tmp_path / "glove.txt"
+    glove.write_text("fine 1 2 3\n")
+    given = ["--pretrained", str(folder), "--vectors", str(glove)]
+    fitted(table, tmp_path / "given", *given)
+    assert prepared_for(tmp_path / "given").vectors.widths == (3,)
     monkeypatch.setattr("rss_rl.api.fitting._gpu", lambda: "a GPU")
     how = ["--text", "review", "--label", "stars", "--out", str(tmp_path / "classifier")]
     small = [s for s in SMALL if not s.startswith("phases.3")] + ["learner.device=cpu"]
