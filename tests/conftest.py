@@ -8,6 +8,7 @@ from pathlib import Path
 # Before torch or numpy is first imported, which is when they read it.
 for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
+os.environ["RAY_AUTH_MODE"] = "token"  # before Ray is
 
 import pytest
 from hypothesis import HealthCheck, settings

@@ -151,8 +151,7 @@ def test_a_file_in_a_run_an_export_or_a_job_is_anybodys(
     assert _trust_in(own) == EVERYTHING
     assert _trust_in(place / "runs" / "resan" / "config.yaml") == NOTHING
     assert _trust_in(place / "exports" / "resan" / "config.yaml") == NOTHING
-    monkeypatch.setenv("RAY_JOB_ID", "01000000")
-    monkeypatch.setattr("rss_rl.cluster.processes.inside_job", lambda: True)
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
     assert _trust_in(own) == NOTHING
 
 

@@ -55,7 +55,7 @@ Overrides = Sequence[str] | Mapping[str, Any]
 class Joining:
     """How a Ray cluster is joined or started, if the configuration uses Ray.
 
-    address    host:port of a head, 'auto', or None: RAY_ADDRESS, or a new cluster on this machine
+    address    host:port of a head, or None: RAY_ADDRESS, or a new cluster on this machine
     insecure   also use a cluster that checks no token
     dashboard  for a cluster started here
     """
@@ -209,7 +209,7 @@ def _check_lasting(path: Path, storage: str | None) -> None:
     Raises:
         ConfigError: naming the directory.
     """
-    from rss_rl.cluster.processes import inside_job
+    from rss_rl.cluster import inside_job
 
     if inside_job() and storage is None and not path.is_absolute():
         raise ConfigError(
@@ -277,7 +277,7 @@ def _absolute_folder(name: str) -> str:
 def _trust_in(file: Path) -> Trust:
     """Trust a configuration named by the user, but not one found in a run, an export or a job's
     files, which may be anybody's."""
-    from rss_rl.cluster.processes import inside_job
+    from rss_rl.cluster import inside_job
 
     found = any((file.parent / name).is_file() for name in (CONFIG_FILE, "export.json"))
     return NOTHING if found or inside_job() else EVERYTHING

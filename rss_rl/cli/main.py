@@ -18,7 +18,6 @@ from rss_rl.cli import (
     explain,
     export,
     fit,
-    job,
     predict,
     rationales,
     select,
@@ -103,7 +102,6 @@ app.command(epilog=table.FRONTIER_EPILOG)(table.frontier)
 app.command(epilog=tune.EPILOG)(tune.tune)
 app.command(epilog=components.EPILOG)(components.components)
 app.command(epilog=submit.EPILOG)(submit.submit)
-app.add_typer(job.app)
 app.command(epilog=doctor.EPILOG)(doctor.doctor)
 
 if __name__ == "__main__":

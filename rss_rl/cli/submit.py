@@ -11,15 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
-from rss_rl.cli.job import Address, finish, watch
 from rss_rl.cli.options import console, option
 from rss_rl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from rss_rl.cluster.jobs import JobBoard
-    from rss_rl.cluster.package import PackedCode
     from rss_rl.config import RunConfig
 
 EPILOG = """
@@ -27,13 +22,12 @@ Examples:
 
 `rss-rl submit sick data=s3://b/d sampler.backend=ray --storage s3://b/r --address http://HEAD:8265`
 
-`rss-rl submit sick data=/nfs/d sampler.backend=ray --storage /nfs/r --shared-filesystem --detach`
+`rss-rl submit sick data=/nfs/d sampler.backend=ray --storage /nfs/r --shared-filesystem`
 
 The cluster's nodes need Python with torch and the other dependencies; rss-rl itself is sent along.
 After a failure or a stop, the same command resumes from the last checkpoint in the storage.
-`rss-rl job` shows, watches and stops what was submitted.
+`ray job` lists, follows and stops what was submitted; the command prints how.
 """
-
 
 _ONE_PROCESS = (
     "Note: with sampler.backend=local the whole run is one process on one node of the cluster;"
@@ -51,7 +45,10 @@ def submit(
         ),
     ],
     overrides: options.Overrides = None,
-    address: Address = None,
+    address: Annotated[
+        str | None,
+        option("--address URL", "Dashboard, such as http://HEAD:8265. Default: RAY_ADDRESS."),
+    ] = None,
     shared_filesystem: Annotated[
         bool,
         option("--shared-filesystem", "Say that local paths are the same files on every node."),
@@ -59,9 +56,6 @@ def submit(
     name: Annotated[
         str | None, option("--name", "Name of the job. Default: the configuration's.")
     ] = None,
-    follow: Annotated[
-        bool, option("--follow/--detach", "Show what the job prints until it ends.")
-    ] = True,
     pip: Annotated[
         list[str] | None, option("--pip REQUIREMENT", "Package to install for the job; repeatable.")
     ] = None,
@@ -73,33 +67,43 @@ def submit(
 ) -> None:
     """Train on a Ray cluster: sends the code and the resolved configuration as a job."""
     from rss_rl.cli.config import documented_yaml
-    from rss_rl.cluster.package import pack_code
+    from rss_rl.cluster.auth import switched_off
+    from rss_rl.cluster.submission import STOP_WAIT_S, dashboard_address, pack_code, send_job
     from rss_rl.config import plugins_named
 
     run, short = _resolve_config(config, overrides or [], shared_filesystem)
     storage = _resolve_storage(storage, shared_filesystem, take_over)
-    job = f"{name or short}-{time.strftime('%Y%m%d-%H%M%S')}"
+    name = f"{name or short}-{time.strftime('%Y%m%d-%H%M%S')}"
     plugins = any(plugins_named(run))
     command = entrypoint(
-        job, storage, take_over=take_over, insecure=insecure, trust_plugins=plugins
+        name, storage, take_over=take_over, insecure=insecure, trust_plugins=plugins
     )
+    variables = {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)}
+    if switched_off():
+        variables["RAY_AUTH_MODE"] = "disabled"
+    out, text = console(), documented_yaml(run)
+    if run.sampler.backend == "local":
+        say(out, _ONE_PROCESS)
     with tempfile.TemporaryDirectory(prefix="rss-rl-") as folder:
-        packed = pack_code(Path(folder) / "code", documented_yaml(run))
-        sent = _job_options(packed, pip or [], cpus, gpus)
-        out = console()
-        if run.sampler.backend == "local":
-            say(out, _ONE_PROCESS)
-        say(out, f"Code: {packed.files} files, {packed.size / 1e6:.2f} MB")
+        code = Path(folder) / "code"
+        say(out, f"Code: {pack_code(code, text) / 1e6:.2f} MB")
+        environment: dict[str, Any] = {"working_dir": str(code), "env_vars": variables}
+        job: dict[str, Any] = {
+            "submission_id": name,
+            "entrypoint": command,
+            "entrypoint_num_cpus": cpus,
+            "entrypoint_num_gpus": gpus,
+            "runtime_env": environment | ({"pip": pip} if pip else {}),
+        }
         if dry_run:
-            _show(out, job, command, sent)
+            say(out, f"{json.dumps(job, indent=2)}\nconfig.yaml:\n{text}")
             return
-        from rss_rl.cluster.jobs import open_board
-
-        board = open_board(address, insecure=insecure)
-        board.submit(job, command, storage, **sent)
-    _announce(out, board, job, storage)
-    if follow:
-        finish(watch(board, job, out), out)
+        url = dashboard_address(address)
+        send_job(url, job, insecure=insecure)
+    say(out, f"Job: {name}\nRun: {storage}")
+    mode = "" if switched_off() else "RAY_AUTH_MODE=token "
+    for words in (f"logs --follow {name}", f"stop {name}", "list"):
+        say(out, f"  {mode}ray job {words} --address {url}")
 
 
 def entrypoint(
@@ -182,39 +186,6 @@ def _resolve_storage(storage: str, shared: bool, take_over: bool) -> str:
         raise ConfigError(
             "--take-over is about the writer of a URI; a directory is locked and not taken over",
             where=storage,
-            remedy="Stop the other job with 'rss-rl job stop', and submit without --take-over",
+            remedy="Stop the other job with 'ray job stop', and submit without --take-over",
         )
     return storage
-
-
-def _job_options(packed: PackedCode, pip: list[str], cpus: float, gpus: float) -> dict[str, Any]:
-    from rss_rl.cluster.package import STOP_WAIT_S
-
-    environment: dict[str, Any] = {
-        "working_dir": str(packed.root),
-        # Read by Ray's job supervisor.
-        "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)},
-    }
-    environment |= {"pip": pip} if pip else {}
-    asked = {"entrypoint_num_gpus": gpus} if gpus else {}
-    return {"runtime_env": environment, "entrypoint_num_cpus": cpus, **asked}
-
-
-def _show(out: Console, job: str, command: str, sent: dict[str, Any]) -> None:
-    shown = {"submission_id": job, "entrypoint": command, **sent}
-    say(out, json.dumps(shown, indent=2))
-    root = Path(sent["runtime_env"]["working_dir"])
-    say(out, "config.yaml:")
-    say(out, (root / "config.yaml").read_text(encoding="utf-8"))
-
-
-def _announce(out: Console, board: JobBoard, job: str, storage: str) -> None:
-    for line in (
-        f"Job: {job} at {board.url} (Ray {board.version})",
-        f"Run: {storage}",
-        f"  rss-rl job logs {job} --address {board.url}",
-        f"  rss-rl job stop {job} --address {board.url}",
-    ):
-        say(out, line)
-    if not board.guarded:
-        say(out, "Warning: this cluster checks no token.")

@@ -1,24 +1,37 @@
-"""The authentication token of a Ray cluster: finding it, creating it, and protecting its file.
+"""The token of a Ray cluster, and whether a cluster checks one.
 
 Anyone with the token can run arbitrary code on the cluster. It is never printed, nor written to a
-configuration, log or checkpoint. Needs neither Ray nor torch.
+configuration, log or checkpoint. A cluster is first asked without it: only a refusal proves that
+tokens are checked, and only then the token is sent. An answer that is neither a refusal nor a
+success is not from a Ray cluster.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import stat
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import grpc
 
 from rss_rl.errors import ClusterError
 
 MODE_VARIABLE = "RAY_AUTH_MODE"
 TOKEN_VARIABLE = "RAY_AUTH_TOKEN"
 PATH_VARIABLE = "RAY_AUTH_TOKEN_PATH"
-
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_TIMEOUT_S, _RETRY_S = 2.5, 0.5
+_CHECK_ALIVE = "/ray.rpc.NodeInfoGcsService/CheckAlive"
+_REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+_SILENCES = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 @dataclass(frozen=True)
@@ -35,9 +48,24 @@ class Token:
     secret: str = field(repr=False)
 
     @property
-    def mode(self) -> int | None:
-        """Permission bits of the file, as in 0o600; None if there is no file."""
-        return None if self.path is None else stat.S_IMODE(self.path.stat().st_mode)
+    def is_private(self) -> bool:
+        """Whether only its owner can read the file."""
+        others = stat.S_IRWXG | stat.S_IRWXO
+        return self.path is None or not self.path.stat().st_mode & others
+
+
+class Answer(NamedTuple):
+    """A cluster's answer.
+
+    kind    guarded: refused; open: accepted; silent: none; foreign: not of a Ray cluster
+    detail  of an error
+    """
+
+    kind: Literal["guarded", "open", "silent", "foreign"]
+    detail: str = ""
+
+
+Ask = Callable[[str, Token | None], Answer]
 
 
 def switched_off() -> bool:
@@ -53,11 +81,13 @@ def find_token() -> Token | None:
     """
     if secret := os.environ.get(TOKEN_VARIABLE, "").strip():
         return Token(TOKEN_VARIABLE, None, secret)
-    path, source = _path()
-    if not path.exists():
-        return None
+    named = os.environ.get(PATH_VARIABLE)
+    path = Path(named) if named else Path.home() / ".ray" / "auth_token"
+    source = f"{PATH_VARIABLE} ({named})" if named else str(path)
     try:
         secret = path.read_text(encoding="ascii").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except (OSError, UnicodeDecodeError) as error:
         raise ClusterError(
             f"the token file cannot be read: {error}",
@@ -65,92 +95,146 @@ def find_token() -> Token | None:
             remedy="Give yourself read access, or set RAY_AUTH_TOKEN_PATH to another file",
         ) from error
     if not secret:
-        raise ClusterError(
-            "the token file is empty", where=source, remedy="Remove it: a new one is created"
-        )
+        raise ClusterError("the token file is empty", where=source, remedy="Remove it")
     return Token(source, path, secret)
 
 
-def ensure_token() -> tuple[Token, tuple[str, ...]]:
-    """The token for a cluster that we start, created if there is none, and notes for the user.
+def ensure_token() -> None:
+    """Give a cluster that this process starts a token: an available one that nobody else can read,
+    or a new one, which only this process and its children know."""
+    token = find_token()
+    if token is None or not token.is_private:
+        os.environ[TOKEN_VARIABLE] = secrets.token_hex(32)
 
-    The file is created with mode 0600 in a directory of mode 0700, before Ray would create a
-    world-readable one. Access by others to an existing file is removed. If the home directory is
-    not writable, only this process and its children get the token.
+
+def ask_head(address: str, token: Token | None = None) -> Answer:
+    """Ask the head's control service at host:port whether it is alive; at most 2.5 s.
+
+    Ray's own client would send a token that it finds; this call is made without one.
+    """
+    metadata = [("authorization", f"Bearer {token.secret}")] if token else None
+    with _channel(address) as channel:
+        check_alive = channel.unary_unary(_CHECK_ALIVE)  # an empty request is no bytes
+        try:
+            check_alive(b"", timeout=_TIMEOUT_S, metadata=metadata)
+        except grpc.RpcError as error:
+            if error.code() in _REFUSALS:
+                return Answer("guarded")
+            kind: Any = "silent" if error.code() in _SILENCES else "foreign"
+            return Answer(kind, str(error.details() or error.code()))
+    return Answer("open")
+
+
+def _channel(address: str) -> grpc.Channel:
+    options = [("grpc.enable_http_proxy", 0)]
+    if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
+        return grpc.insecure_channel(address, options)
+    names = ("RAY_TLS_CA_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_SERVER_CERT")
+    try:
+        credentials = grpc.ssl_channel_credentials(
+            *(Path(os.environ[n]).read_bytes() for n in names)
+        )
+    except (KeyError, OSError) as error:
+        raise ClusterError(
+            f"RAY_USE_TLS is set, and a certificate is missing: {error}",
+            remedy=f"Set {', '.join(names)} to files",
+        ) from error
+    return grpc.secure_channel(address, credentials, options)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Refuses redirects, which would send the token to another server."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def ask_dashboard(url: str, token: Token | None = None) -> Answer:
+    """Request the list of jobs from the Jobs API at `url`; at most 2.5 s."""
+    headers = {"Authorization": f"Bearer {token.secret}"} if token else {}
+    request = urllib.request.Request(f"{url}/api/jobs/", headers=headers)
+    try:
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=_TIMEOUT_S) as reply:
+            jobs = json.load(reply)
+    except urllib.error.HTTPError as error:
+        refused = error.code in (401, 403)
+        return Answer("guarded" if refused else "foreign", f"HTTP status {error.code}")
+    except OSError as error:
+        return Answer("silent", str(getattr(error, "reason", error)))
+    except (HTTPException, ValueError) as error:
+        return Answer("foreign", f"{type(error).__name__} in its response")
+    return Answer("open") if isinstance(jobs, list) else Answer("foreign", "no list of jobs")
+
+
+def check(ask: Ask, where: str, *, insecure: bool, timeout_s: float) -> Token | None:
+    """Wait for a cluster, and ensure that it checks tokens and accepts ours.
+
+    Args:
+        ask: `ask_head` or `ask_dashboard`. where: its address.
+        insecure: also accept a cluster that checks no token.
+        timeout_s: how long to wait for an answer.
 
     Returns:
-        the token, and a line for each permission that was changed or should be.
+        The token that may be sent; None for a cluster that checks none.
 
     Raises:
-        ClusterError: RAY_AUTH_TOKEN_PATH's file cannot be created, or a file cannot be read.
+        ClusterError: no response, no token is checked, or ours is wrong or missing.
     """
+    deadline = time.monotonic() + timeout_s
+    while (found := ask(where, None)).kind == "silent" and time.monotonic() < deadline:
+        time.sleep(_RETRY_S)
+    if found.kind == "silent":
+        raise ClusterError(
+            f"no Ray cluster answered within {timeout_s:.0f} s ({found.detail})",
+            where=where,
+            remedy="Check that it runs, the port (head 6379, dashboard 8265), and firewalls",
+        )
+    if found.kind == "open":
+        _accept_open(where, insecure)
+        return None
     token = find_token()
-    if token is None:
-        path, source = _path()
-        try:
-            _make(path)
-        except OSError as error:
-            if PATH_VARIABLE not in os.environ:
-                return _of_this_process(path, error)
+    if found.kind == "guarded":
+        if token is None or switched_off():
             raise ClusterError(
-                f"no token file can be created: {error}",
-                where=source,
-                remedy="Set RAY_AUTH_TOKEN_PATH to a writable file",
-            ) from error
-        token = find_token()
-        assert token is not None
-    return token, _close(token)
+                "the cluster requires a token, and there is none here",
+                where=where,
+                remedy="Copy the cluster's token ('ray get-auth-token' on its head) to"
+                " ~/.ray/auth_token with mode 0600, or set RAY_AUTH_TOKEN_PATH to its file; do not"
+                " set RAY_AUTH_MODE=disabled",
+            )
+        found = ask(where, token)
+        if found.kind == "guarded":
+            raise ClusterError(
+                f"the cluster refuses the token of {token.source}",
+                where=where,
+                remedy="Replace it by the cluster's: 'ray get-auth-token' on its head",
+            )
+    if found.kind != "open":
+        raise ClusterError(
+            f"the server there is not a Ray cluster ({found.detail})",
+            where=where,
+            remedy="Check the address; TLS needs RAY_USE_TLS=1 here, too",
+        )
+    return token
 
 
-def _of_this_process(path: Path, error: OSError) -> tuple[Token, tuple[str, ...]]:
-    os.environ[TOKEN_VARIABLE] = secrets.token_hex(32)
-    token = find_token()
-    assert token is not None
-    return token, (
-        f"{path} cannot be created ({error.strerror}): only this process has this cluster's token."
-        " Set RAY_AUTH_TOKEN_PATH to a writable file, so that others can join it",
-    )
+def _accept_open(where: str, insecure: bool) -> None:
+    """Refuse a cluster that checks no token, unless the user insists.
 
-
-def _path() -> tuple[Path, str]:
-    """The token file, and its description for messages."""
-    if named := os.environ.get(PATH_VARIABLE):
-        return Path(named), f"{PATH_VARIABLE} ({named})"
-    path = Path.home() / ".ray" / "auth_token"
-    return path, str(path)
-
-
-def _make(path: Path) -> None:
-    """Atomically write a new token; one that another process created meanwhile is kept."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
-    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(secrets.token_hex(32))
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            return
-    finally:
-        temporary.unlink()
-
-
-def _close(token: Token) -> tuple[str, ...]:
-    """Remove access to the token file by group and others."""
-    if token.path is None:
-        return ()
-    notes = []
-    closing = [(token.path, 0o600)]
-    if PATH_VARIABLE not in os.environ:  # ~/.ray is Ray's; the user's own directory is not changed
-        closing.append((token.path.parent, 0o700))
-    for path, mode in closing:
-        found = stat.S_IMODE(path.stat().st_mode)
-        if not found & _OTHERS:
-            continue
-        try:
-            path.chmod(mode)
-            notes.append(f"{path} had mode {found:04o}, now {mode:04o}: it guards the cluster")
-        except OSError as error:
-            notes.append(f"{path} has mode {found:04o}, others can read it: {error.strerror}")
-    return tuple(notes)
+    Ray decides by RAY_AUTH_MODE alone whether to send a token, and reads it when it is imported.
+    """
+    if not insecure:
+        raise ClusterError(
+            "the cluster checks no token: anyone who can reach it can run code on it, with access"
+            " to what you send there",
+            where=where,
+            remedy="Create a token ('ray get-auth-token --generate'), copy it to every node and"
+            " start them with RAY_AUTH_MODE=token; or accept it with RAY_AUTH_MODE=disabled and"
+            " --insecure",
+        )
+    if not switched_off():
+        raise ClusterError(
+            "the cluster checks no token, and Ray would send it ours",
+            where=where,
+            remedy="Set RAY_AUTH_MODE=disabled, too",
+        )

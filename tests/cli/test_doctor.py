@@ -59,11 +59,6 @@ def test_clusters_that_would_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(problems()) == {"token"}
 
 
-@pytest.mark.usefixtures("home")
-def test_more_threads_than_cores() -> None:
-    assert set(problems("sick", "sampler.backend=ray", "sampler.actors=4096")) == {"cores"}
-
-
 def test_a_run_directory_that_cannot_be_made(home: Path) -> None:
     file = home / "file"
     file.touch()

@@ -1,16 +1,14 @@
-"""Ray keeps the way it authenticates in compiled code, where no environment's undoing reaches."""
+"""Ray keeps its token in compiled code, where no environment's undoing reaches."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
-
-from rss_rl.cluster.connection import token_mode
+from ray_nodes import forget_token
 
 
 @pytest.fixture(scope="module", autouse=True)
 def ray_as_it_was() -> Iterator[None]:
     yield
-    token_mode(os.environ.get("RAY_AUTH_MODE"))
+    forget_token()

@@ -14,11 +14,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
-from ray_nodes import Nodes, new_token
+from ray_nodes import Nodes, forget_token, new_token
 from scored import outputs, texts_folder
 from tiny_runs import command_line
 
-from rss_rl.cluster.connection import token_mode
 from rss_rl.cluster.predict import score_on_ray
 from rss_rl.components import NOTHING
 from rss_rl.config import RunConfig
@@ -37,14 +36,13 @@ ROWS = {f"part-{number}.parquet": 400 + 4000 * (number > 1) for number in range(
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Nodes]:
     made = Nodes(new_token(), installed=True)
-    before = os.environ.get("RAY_AUTH_MODE")
     try:
         made.start_head(cpus=1, dashboard=False)
         made.join("second", cpus=1)
         yield made
     finally:
-        token_mode(before)  # Ray keeps in compiled code how it authenticates
         made.close()
+        forget_token()
 
 
 @pytest.fixture(autouse=True)

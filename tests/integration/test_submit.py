@@ -8,28 +8,23 @@ which asks for none here, runs on the head.
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shutil
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from ray_nodes import Nodes, free_port, new_token
+from marked import wait_until
+from ray_nodes import Nodes, forget_token, free_port, new_token
 from tiny_runs import Outcome
 from typer.testing import CliRunner
 
 from rss_rl.cli.main import app
-from rss_rl.cluster.connection import token_mode
-from rss_rl.cluster.jobs import open_board
-from rss_rl.cluster.package import pack_code
+from rss_rl.cluster.submission import send_job
 from rss_rl.config import RunConfig
 from rss_rl.errors import ClusterError
 
@@ -38,31 +33,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:ssl=None is deprecated:Deprecati
 
 WAIT_S = 130
 FAR = "far"
-PINNED = """
-import json, os
-import ray
-from rss_rl.cluster.connection import connect, shutdown
-from rss_rl.cluster.processes import inside_job
-
-def look():
-    import rss_rl.envs, rss_rl.learners
-    node = ray.get_runtime_context().get_node_id()
-    return {"code": rss_rl.__file__, "home": os.environ["HOME"], "node": node}
-
-info = connect()
-far = ray.remote(num_cpus=1, resources={"far": 1})(look)
-seen = {"far": ray.get(far.remote(), timeout=40), "here": look(), "job": inside_job()}
-seen["nodes"], seen["guarded"] = info.nodes, info.authenticated
-shutdown(info)
-print("SEEN" + json.dumps(seen))
-"""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ray_as_it_was() -> Iterator[None]:
-    """Ray keeps the way it authenticates in compiled code, where no undoing reaches."""
-    yield
-    token_mode(os.environ.get("RAY_AUTH_MODE"))
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +55,8 @@ def client(nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(nodes.token_path))
     monkeypatch.setenv("RAY_ADDRESS", nodes.dashboard)
     yield
-    token_mode(None)
+    monkeypatch.undo()
+    forget_token()
 
 
 @pytest.fixture
@@ -108,30 +79,19 @@ def config(tiny: Callable[..., RunConfig], tmp_path: Path) -> Callable[..., Path
     return write
 
 
-HERE = (sys.executable, "-m", "rss_rl.cli.main")
+def submit(config: Path, storage: Path) -> list[str]:
+    """`rss-rl submit`; the commands that it prints, to follow, stop and list."""
+    command = ["submit", str(config), "--storage", storage.as_uri(), "--cpus", "0"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    return re.findall(r"^  (RAY_AUTH_MODE=token ray job .*)$", result.stdout, re.MULTILINE)
 
 
-def submitting(
-    config: Path, storage: Path, *options: str, cwd: Path, program: Sequence[str] = HERE
-) -> subprocess.Popen[str]:
-    """`rss-rl submit` in a process of its own."""
-    command = [*program, "submit", str(config)]
-    command += ["--storage", storage.as_uri(), "--cpus", "0", *options]
-    return subprocess.Popen(
-        command, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-
-
-def submit(
-    config: Path, storage: Path, *options: str, cwd: Path, program: Sequence[str] = HERE
-) -> tuple[int, str]:
-    """Its exit code and what it printed."""
-    with submitting(config, storage, *options, cwd=cwd, program=program) as process:
-        try:
-            printed, _ = process.communicate(timeout=WAIT_S)
-        finally:
-            process.kill()
-    return process.returncode, printed
+def shell(nodes: Nodes, command: str) -> str:
+    """What a command prints, of which `ray` is the nodes'."""
+    command = command.replace(" ray ", f" {sys.executable} -m ray.scripts.scripts ")
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=WAIT_S)
+    return done.stdout + done.stderr
 
 
 def test_the_nodes_do_not_know_the_code(nodes: Nodes) -> None:
@@ -146,115 +106,38 @@ def test_the_nodes_do_not_know_the_code(nodes: Nodes) -> None:
         assert subprocess.run(command, cwd=nodes.root, env=clean, check=False).returncode == code
 
 
-def test_a_job_from_the_wheel_is_the_run_it_would_be_here(
-    nodes: Nodes,
-    config: Callable[..., Path],
-    storage: Path,
-    reference: Outcome,
-    installed: Path,
-    tmp_path: Path,
+def test_a_job_is_the_run_it_would_be_here(
+    nodes: Nodes, config: Callable[..., Path], storage: Path, reference: Outcome
 ) -> None:
-    for name in ("envs", "learners"):  # somebody else's, where the command is typed
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text("raise ImportError('not rss_rl')\n")
-    program = (str(installed / "python"), "-m", "rss_rl.cli.main")
-    code, printed = submit(config(), storage, cwd=tmp_path, program=program)
-    assert code == 0, printed
-    assert "SUCCEEDED" in printed
+    follow, _, every = submit(config(), storage)
+    printed = shell(nodes, follow)
+    assert "SUCCEEDED" in shell(nodes, every), printed
     assert "co-train" in printed
-    assert "packaging.py" not in printed  # chatter of Ray's client
     assert str(nodes.token) not in printed
     Outcome.read(storage).assert_equals(reference)
+    seen = {path.parent.parent.parent.name for path in nodes.root.rglob("rss_rl/cli/main.py")}
+    assert seen  # the code that was sent
+    assert list((nodes.root / FAR).rglob("rss_rl/cli/main.py"))  # on the samplers' node, too
 
 
-def test_the_code_comes_with_the_job(nodes: Nodes, tmp_path: Path) -> None:
-    """A task pinned to the second node imports what was sent, from that node's own files."""
-    packed = pack_code(tmp_path / "code", "")
-    (packed.root / "pinned.py").write_text(PINNED)
-    board = open_board(None)
-    options = {"runtime_env": {"working_dir": str(packed.root)}}
-    board.submit("pinned", "exec python pinned.py", "", **options)
-    shutil.rmtree(packed.root)
-    job = board.wait("pinned", WAIT_S)
-    log = board.log("pinned")
-    assert job.status == "SUCCEEDED", log
-    assert "worker.py" not in log  # chatter of Ray's driver
-    seen = json.loads(log.rpartition("SEEN")[2].partition("\n")[0])
-    assert seen["far"]["code"].startswith(str(nodes.root / FAR))
-    assert seen["here"]["code"].startswith(str(nodes.root / "head"))
-    assert seen["far"]["home"] == str(nodes.root / FAR / "home")
-    assert seen["far"]["node"] != seen["here"]["node"]
-    assert (seen["nodes"], seen["guarded"], seen["job"]) == (2, True, True)
-
-
-@pytest.mark.slow  # below a job is stopped by its name, in test_interrupt a run by Ctrl-C
-def test_stopped_by_ctrl_c_and_resumed(
-    config: Callable[..., Path], storage: Path, tmp_path: Path
-) -> None:
+def test_stopped_and_resumed(nodes: Nodes, config: Callable[..., Path], storage: Path) -> None:
     phases = [
         {"name": "warm-up", "supervised": True, "selection": "all", "steps": 5},
         {"name": "frozen", "policy": True, "steps": 10_000},
     ]
     file = config(phases=phases, evaluation={"every": 20}, checkpoint={"every": 50})
-    same = ["submit", str(file), "--storage", storage.as_uri(), "--cpus", "0"]
-    with submitting(file, storage, "--name", "first", cwd=tmp_path) as process:
-        try:
-            assert process.stdout is not None
-            printed = ""
-            while not re.search(r"frozen \d\d+ ", printed):  # an evaluation after the first
-                line = process.stdout.readline()
-                assert line, printed
-                printed += line
-            twice = CliRunner().invoke(app, same)
-            process.send_signal(signal.SIGINT)
-            rest, _ = process.communicate(timeout=WAIT_S)
-        finally:
-            process.kill()
-    assert process.returncode == 130, printed + rest
-    assert "STOPPED: first-" in rest
-    stopped = re.search(r"Stopped after update (\d+)", rest)
-    assert stopped, rest
-    assert twice.exit_code == 2
-    assert re.search("job first-.* is training there already", twice.stderr)
-
-    sent = CliRunner().invoke(app, [*same, "--name", "second", "--detach"])
-    (name,) = re.findall(r"^Job: (\S+)", sent.stdout, re.MULTILINE)
-    began = _wait_for(name, r"frozen (\d+)  dev")
-    assert int(began) >= int(stopped[1])
-    ended = CliRunner().invoke(app, ["job", "stop", name])
-    assert f"STOPPED: {name}" in ended.stdout, ended.output
-    assert "warm-up" not in open_board(None).log(name)
-    assert _listed() >= {("first", "STOPPED"), ("second", "STOPPED")}
-
-
-def _wait_for(job: str, pattern: str) -> str:
-    """The group of `pattern` in what the job prints."""
-    board, deadline = open_board(None), time.monotonic() + WAIT_S
-    while not (found := re.search(pattern, board.log(job))):
-        assert time.monotonic() < deadline, board.log(job)
-        time.sleep(0.5)
-    return found[1]
-
-
-def test_a_failed_job_is_a_failed_command() -> None:
-    open_board(None).submit("broken", "echo before the end; exit 3", "")
-    for command, code in {"logs": 1, "status": 1, "logs --no-follow": 0}.items():
-        result = CliRunner().invoke(app, ["job", *command.split(), "broken"])
-        assert result.exit_code == code, result.output
-        assert ("before the end" in result.stdout) == ("logs" in command)
-        assert ("FAILED" in result.stdout) == (code == 1)
-
-
-def test_a_job_is_stopped_by_its_name(nodes: Nodes) -> None:
-    board = open_board(None)
-    board.submit("sleeper", "exec sleep 600", "s3://bucket/run")
-    with pytest.raises(ClusterError, match="job sleeper is training there already"):
-        board.submit("twin", "exec sleep 600", "s3://bucket/run")
-    began = time.monotonic()
-    result = CliRunner().invoke(app, ["job", "stop", "sleeper"])
-    assert result.exit_code == 0
-    assert "STOPPED: sleeper" in result.stdout
-    assert time.monotonic() - began < 30
+    follow, stop, _ = submit(file, storage)
+    assert wait_until(lambda: "frozen" in shell(nodes, follow.replace("--follow ", "")), WAIT_S)
+    shell(nodes, stop)
+    stopped = re.search(r"Stopped after update (\d+)", shell(nodes, follow))
+    assert stopped
+    follow, stop, _ = submit(file, storage)
+    assert wait_until(lambda: "frozen" in shell(nodes, follow.replace("--follow ", "")), WAIT_S)
+    shell(nodes, stop)
+    again = re.search(r"Stopped after update (\d+)", printed := shell(nodes, follow))
+    assert again
+    assert int(again[1]) > int(stopped[1])
+    assert "warm-up" not in printed
 
 
 class TestRefusals:
@@ -285,24 +168,19 @@ class TestRefusals:
         assert "of-another" not in message
 
     def test_no_dashboard_there(self) -> None:
-        address = f"http://127.0.0.1:{free_port()}"
         with pytest.raises(ClusterError, match="no Ray cluster answered"):
-            open_board(address, timeout_s=1)
+            send_job(f"http://127.0.0.1:{free_port()}", {}, insecure=False, timeout_s=1)
 
-    def test_no_cluster_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.delenv("RAY_ADDRESS")
-        assert "--address" in self.submit(*_shared(Path("/x")))
+    def test_no_dashboard_named(self, nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("RAY_ADDRESS", nodes.address)
+        assert "--address http://HEAD:8265" in self.submit(*_shared(Path("/x")))
 
-    def test_the_address_of_the_head_will_do(self, nodes: Nodes) -> None:
-        result = CliRunner().invoke(app, ["job", "list", "--address", nodes.address])
-        assert result.exit_code == 0, result.output
+    def test_a_job_that_ray_refuses(self, nodes: Nodes) -> None:
+        job = {"entrypoint": "exit 0", "submission_id": "twice"}
+        send_job(nodes.dashboard, job, insecure=False)
+        with pytest.raises(ClusterError, match="twice already exists"):
+            send_job(nodes.dashboard, job, insecure=False)
 
 
 def _shared(storage: Path) -> list[str]:
     return ["--storage", str(storage), "--shared-filesystem"]
-
-
-def _listed() -> set[tuple[str, str]]:
-    """What `rss-rl job list` shows: names without their time, and how they ended."""
-    lines = CliRunner().invoke(app, ["job", "list"]).stdout.splitlines()
-    return {(line.split()[0].partition("-")[0], line.split()[1]) for line in lines}

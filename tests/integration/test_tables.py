@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ from tiny_runs import command_line
 from typer.testing import CliRunner
 
 from rss_rl.cli.main import app
-from rss_rl.cluster.connection import token_mode
 
 DEADLINE_S = 90
 
@@ -76,14 +73,6 @@ def test_interrupted_and_killed(
     assert (tmp_path / "out" / "own" / "table.csv").read_text() == expected
 
 
-@pytest.fixture
-def ray_as_it_was() -> Iterator[None]:
-    """Ray keeps the way it authenticates in compiled code."""
-    yield
-    token_mode(os.environ.get("RAY_AUTH_MODE"))
-
-
-@pytest.mark.usefixtures("ray_as_it_was")
 def test_several_at_a_time(expected: str, tmp_path: Path) -> None:
     """Ray's tasks make the same runs; one that fails ends no other."""
     tree = longer()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import tiny_transformers
 import torch
-from ray_nodes import Nodes, new_token, own_ray
+from ray_nodes import Nodes, forget_token, new_token, own_ray
 from safetensors.numpy import load_file
 from scored import texts_folder, write_texts
 from starlette.testclient import TestClient
@@ -25,7 +24,7 @@ from tiny_runs import Outcome, stop_and_resume
 
 import rss_rl
 from rss_rl.cache import cache_root
-from rss_rl.cluster.connection import connected, token_mode
+from rss_rl.cluster.connection import connected
 from rss_rl.cluster.roles import RayRoles
 from rss_rl.cluster.sampler_actor import ray_samplers
 from rss_rl.config import RunConfig
@@ -94,13 +93,13 @@ def test_nodes_that_lack_the_transformer_get_it_once(
     tiny: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It lies in the home directory of who trains; those of the nodes are others."""
-    nodes, before = Nodes(new_token(), installed=True), os.environ.get("RAY_AUTH_MODE")
-    with closing(nodes):
+    with closing(Nodes(new_token(), installed=True)) as nodes:
         nodes.start_head(cpus=2, dashboard=False)
         nodes.join("second", cpus=2)
         monkeypatch.setenv("RSS_RL_CACHE", str(cache_root()))
         monkeypatch.setenv("HOME", str(tmp_path))
         monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(nodes.token_path))
+        forget_token()
         folder = tiny_transformers.save(tmp_path / "bert")
 
         def config(**changes: Any) -> RunConfig:
@@ -118,12 +117,13 @@ def test_nodes_that_lack_the_transformer_get_it_once(
                     assert time.monotonic() < deadline
                     samplers.collect(0.5)
             list(train(spread, tmp_path / "run", roles=RayRoles()))
-        token_mode(before)
         written = [list(nodes.root.glob(f"{n}/home/.cache/rss-rl/folders/*")) for n in NODES]
         assert [len(places) for places in written] == [1, 1]
         for places in written:
             assert {f.name for f in places[0].iterdir()} == {f.name for f in folder.iterdir()}
         list(train(config(), tmp_path / "here"))
+    monkeypatch.undo()
+    forget_token()
     Outcome.read(tmp_path / "run").assert_equals(Outcome.read(tmp_path / "here"))
 
 

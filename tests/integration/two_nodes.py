@@ -17,10 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from marked import MARK
+from marked import MARK, kill_all, processes_of
 from ray_nodes import free_port
-
-from rss_rl.cluster.processes import end_processes, session_processes
 
 FAR = "far"
 """The resource of the second node."""
@@ -38,7 +36,7 @@ class TwoNodes:
 
     def __init__(self, mark: str, cpus: int = 2) -> None:
         self._root = Path(tempfile.mkdtemp(prefix="tn", dir="/tmp"))
-        self._space, self._cpus = f"rss{os.getpid()}", cpus
+        self._space, self._cpus, self._mark = f"rss{os.getpid()}", cpus, mark
         self._here, self._there = f"{self._space}a", f"{self._space}b"
         net = f"10.213.{os.getpid() % 250}"
         self._ip, self._far_ip = f"{net}.1", f"{net}.2"
@@ -118,7 +116,8 @@ class TwoNodes:
     def close(self) -> None:
         """End the nodes and take the network away."""
         self.mend()
-        end_processes(session_processes(str(self._root)), 5.0)
+        lines = processes_of(self._mark)
+        kill_all(pid for pid, line in lines.items() if str(self._root) in line)
         for node in self._nodes.values():
             node.kill()
             node.wait(10)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 MARK = "RSS_RL_TEST_MARK"
@@ -20,6 +23,13 @@ def processes_of(mark: str) -> dict[int, str]:
         except OSError:
             continue
     return found
+
+
+def kill_all(pids: Iterable[int]) -> None:
+    """SIGKILL them; those that have ended are left alone."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def wait_until(what: Callable[[], object], seconds: float) -> bool:

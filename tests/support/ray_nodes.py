@@ -26,11 +26,17 @@ from typing import Any
 
 import ray
 from kernel_cache import share_kernels
+from marked import MARK, kill_all, processes_of
+from ray._private.authentication_test_utils import reset_auth_token_state
 
 from rss_rl.cluster.auth import ensure_token
-from rss_rl.cluster.processes import end_processes, session_processes
 
 START_S = 40
+
+
+def forget_token() -> None:
+    """Ray keeps the token, and whether to send it, in compiled code: let it look again."""
+    reset_auth_token_state()
 
 
 @contextmanager
@@ -115,7 +121,7 @@ class Nodes:
         dropped = ("PYTHON", "VIRTUAL", "RAY_", "OMP_", "MKL_", "OPENBLAS_")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
         environment |= {"HOME": str(home), "PATH": f"{self.bin}:{os.environ['PATH']}"}
-        environment |= {"OMP_NUM_THREADS": "1", "RAY_AUTH_MODE": "disabled"}
+        environment |= {"OMP_NUM_THREADS": "1", "RAY_AUTH_MODE": "disabled", MARK: str(self.root)}
         if self.token is not None:
             environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
         log = self.root / f"{name}.log"
@@ -137,9 +143,8 @@ class Nodes:
             time.sleep(0.1)
 
     def close(self) -> None:
-        end_processes(session_processes(str(self.root)), 0)
+        kill_all(processes_of(str(self.root)))
         for process in self._started:
-            process.kill()
             process.wait(10)
         shutil.rmtree(self.root, ignore_errors=True)
 
