@@ -24,8 +24,8 @@ Examples:
 `rss-rl predict models/sick --input pairs.jsonl --text a --text-b b --output scored.csv`
 
 `rss-rl predict models/reviews --input s3://bucket/reviews --text review
---output s3://bucket/scored --address HEAD:6379` gives each file of a folder to the next free CPU of a
-Ray cluster. If it is stopped or killed, repeat the command to continue.
+--output s3://bucket/scored --address HEAD:6379` gives each file of a folder to the next free CPU of
+a Ray cluster. If it is stopped or killed, repeat the command to continue.
 
 `rss-rl predict models/reviews --input reviews/ --text review --output scored/ --address local`
 uses all CPUs of this machine.
