@@ -15,7 +15,7 @@ from rss_rl.cli.options import console, option
 from rss_rl.errors import RssError
 from rss_rl.version import installed_version
 
-EPILOG = "`rss-rl doctor` checks this machine."
+EPILOG = "Example: `rss-rl doctor --run-dir /data/runs` checks this machine and that directory."
 
 _LIBRARIES = ("torch", "ray", "gymnasium", "numpy", "pyarrow")
 _SHARED_MEMORY = Path("/dev/shm")

@@ -29,8 +29,6 @@ COMMANDS = [
     "data list",
     "data fetch",
     "submit",
-    "job logs",
-    "job stop",
     "doctor",
 ]
 
