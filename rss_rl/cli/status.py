@@ -15,7 +15,9 @@ from rss_rl.cli import options
 from rss_rl.cli.options import argument, console, option
 
 if TYPE_CHECKING:
-    from rss_rl.training.status import RunStatus
+    from rss_rl.training.status import RunStatus, Scored, StatusRecord
+
+    Tags = dict[str, float | None]
 
 EPILOG = """
 Examples:
@@ -59,27 +61,31 @@ def _table(found: RunStatus) -> Table:
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for name, value in _rows(found):
-        table.add_row(name, escape(value))
+        shown = "".join(c for c in value if c.isprintable() or c == "\n")
+        table.add_row(name, escape(shown))
     return table
 
 
 def _rows(found: RunStatus) -> Iterator[tuple[str, str]]:
+    from rss_rl.training.status import age
+
+    record, tags = found.record, found.record.scalars
     yield "run", found.place
     by = f" by {found.holder}" if found.holder else ""
-    why = f": {found.error}" if found.error and found.state != "running" else ""
+    why = f": {record.error}" if record.error and found.state != "running" else ""
     yield "state", f"{found.state}{by}{why}"
-    yield "phase", _phase(found)
-    yield "progress", _progress(found)
-    seen = f"last update {_ago(found.update_age_s)}"
-    yield "speed", f"{_shown(found.updates_per_s, '{:.2f} updates/s')}, {seen}"
-    step = _shown(found.checkpoint_step, "step {}")
-    yield "checkpoint", f"{step}, {_ago(found.checkpoint_age_s)}"
-    yield "dev", _scored(found.dev)
-    yield "best", _scored(found.best)
-    yield "kept", _kept(found.scalars)
-    yield "samplers", _samplers(found.scalars)
-    yield "learner", f"idle {_shown(found.scalars.get('learner/idle_share'), '{:.0%}')}"
-    yield "storage", _storage(found)
+    yield "phase", _phase(record)
+    yield "progress", _progress(record)
+    seen = f"last update {_ago(age(record.update_time))}"
+    yield "speed", f"{_shown(record.updates_per_s, '{:.2f} updates/s')}, {seen}"
+    step = _shown(record.checkpoint_step, "step {}")
+    yield "checkpoint", f"{step}, {_ago(age(record.checkpoint_time))}"
+    yield "dev", _scored(record.dev)
+    yield "best", _scored(record.best)
+    yield "kept", _kept(tags)
+    yield "samplers", _samplers(tags)
+    yield "learner", f"idle {_shown(tags.get('learner/idle_share'), '{:.0%}')}"
+    yield "storage", _storage(record)
     yield "disk free", _shown(found.disk_free_bytes, "{:,.1f} GB", 1e9)
     for number, event in enumerate(found.problems):
         yield "" if number else "warnings", _problem(event)
@@ -87,32 +93,32 @@ def _rows(found: RunStatus) -> Iterator[tuple[str, str]]:
         yield "warnings", "-"
 
 
-def _phase(found: RunStatus) -> str:
-    if found.phase is None:
+def _phase(record: StatusRecord) -> str:
+    if record.phase is None:
         return "-"
     # The all-tokens comparison runs after the phases of the configuration.
-    listed = found.phase_number and found.phases and found.phase_number <= found.phases
-    number = f" ({found.phase_number} of {found.phases})" if listed else ""
-    of = "" if found.phase_steps is None else f" of {found.phase_steps}"
-    return f"{found.phase}{number}, {_shown(found.phase_done, '{}')}{of} updates"
+    listed = record.phase_number and record.phases and record.phase_number <= record.phases
+    number = f" ({record.phase_number} of {record.phases})" if listed else ""
+    of = "" if record.phase_steps is None else f" of {record.phase_steps}"
+    return f"{record.phase}{number}, {record.phase_done}{of} updates"
 
 
-def _progress(found: RunStatus) -> str:
-    of = "" if found.updates is None else f" of {found.updates}"
-    share = "" if found.progress is None else f", {found.progress:.0%}"
-    left = "" if found.eta_s is None else f", {_span(found.eta_s)} left"
-    return f"update {_shown(found.update, '{}')}{of}{share}{left}"
+def _progress(record: StatusRecord) -> str:
+    of = "" if record.updates is None else f" of {record.updates}"
+    share = f", {(record.update or 0) / record.updates:.0%}" if record.updates else ""
+    left = "" if record.eta_s is None else f", {_span(record.eta_s)} left"
+    return f"update {_shown(record.update, '{}')}{of}{share}{left}"
 
 
-def _kept(tags: dict[str, float]) -> str:
+def _kept(tags: Tags) -> str:
     kept = _shown(tags.get("selection/kept"), "{:.1%}")
-    if "reward/lambda" not in tags:
+    if tags.get("reward/lambda") is None:
         return kept
     error = _shown(tags.get("selection/share_error"), "{:+.1f} points", 0.01)
     return f"{kept}, thresholded {error} from the target, lambda {tags['reward/lambda']:.4g}"
 
 
-def _samplers(tags: dict[str, float]) -> str:
+def _samplers(tags: Tags) -> str:
     parts = (
         ("sampler/alive", "{:.0f}", "{} alive"),
         ("sampler/restarts", "{:.0f}", "restarts {}"),
@@ -125,15 +131,15 @@ def _samplers(tags: dict[str, float]) -> str:
     return ", ".join(shown).replace(", (", " (")
 
 
-def _storage(found: RunStatus) -> str:
-    if found.storage is None:
+def _storage(record: StatusRecord) -> str:
+    if record.storage is None:
         return "-"
-    lag = _shown(found.copying.get("storage/lag_checkpoints"), "{:.0f} checkpoints behind")
-    failed = _shown(found.copying.get("storage/failures"), "{:.0f} failures")
-    return f"{found.storage}, {lag}, {failed}"
+    lag = _shown(record.copying.get("storage/lag_checkpoints"), "{:.0f} checkpoints behind")
+    failed = _shown(record.copying.get("storage/failures"), "{:.0f} failures")
+    return f"{record.storage}, {lag}, {failed}"
 
 
-def _scored(scored: dict[str, Any] | None) -> str:
+def _scored(scored: Scored | None) -> str:
     if scored is None:
         return "-"
     from rss_rl.metrics.measures import brief_measures
@@ -141,15 +147,14 @@ def _scored(scored: dict[str, Any] | None) -> str:
 
     shown = (
         f"{mode}: {describe_scores(brief_measures(metrics), ', ')}"
-        for mode, metrics in scored["scores"].items()
+        for mode, metrics in scored.scores.items()
     )
-    return f"{'; '.join(shown)} (update {scored['update']}, {scored['phase']})"
+    return f"{'; '.join(shown)} (update {scored.update}, {scored.phase})"
 
 
 def _problem(event: dict[str, Any]) -> str:
     said = event.get("cause") or event.get("error") or ""
-    text = f"{event.get('time')} {event.get('level')} {event.get('event')} {said}"
-    return "".join(c for c in text if c.isprintable())[:300]
+    return f"{event.get('time')} {event.get('level')} {event.get('event')} {said}"[:300]
 
 
 def _shown(value: float | None, form: str, unit: float = 1) -> str:

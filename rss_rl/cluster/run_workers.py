@@ -51,9 +51,10 @@ def _latest(run: PlannedRun) -> str | None:
         status = read_status(str(run.path))
     except (RssError, OSError):
         return None
-    if status.phase is None or status.state != "running":
+    record = status.record
+    if record.phase is None or status.state != "running":
         return None
-    return f"{status.phase} {status.update}" + (f"/{status.updates}" if status.updates else "")
+    return f"{record.phase} {record.update}" + (f"/{record.updates}" if record.updates else "")
 
 
 class RayWorkers:

@@ -8,7 +8,7 @@ report.json   the final report
 all-tokens/   the run of the comparison with all tokens, of the same form
 provenance.json  program, libraries and data that the run began with
 events.jsonl  events, a JSON object a line
-status.json   current status, at most a second old while it trains
+status.json   current status, rewritten at events, once a second at most
 run.lock      held by the training process
 """
 

@@ -13,8 +13,8 @@ from rss_rl.logs.events import EventLog
 from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.mirror.mirror import Mirror, NullMirror
 from rss_rl.runs.checkpoint import LATEST, Checkpoint, parse_step, pointer_path, read_pointer
-from rss_rl.training.heartbeat import EndState, Heartbeat
 from rss_rl.training.session import UpdateReport
+from rss_rl.training.status_writer import EndState, StatusWriter
 from rss_rl.training.trainer import Evaluated, Event, PhaseBegan, Stopped
 
 
@@ -38,7 +38,7 @@ class Observer:
     ) -> None:
         self.run_dir, self._mirror, self._storage = run_dir, mirror, storage
         self.log = EventLog(run_dir)
-        self._heartbeat = Heartbeat(run_dir, config.phases)
+        self._status = StatusWriter(run_dir, config.phases, storage)
         self._seen: dict[Path, tuple[int, int] | None] = {}
         self._ended = False
 
@@ -49,9 +49,7 @@ class Observer:
             self.log.write("run_started", "info", **where)
         else:
             self.log.write("run_resumed", "info", **where, step=step)
-        self._heartbeat.note(storage=self._storage)
         self._mirror.start(self.log)
-        self._heartbeat.start()
         return self
 
     def begin_from(self, checkpoint: Checkpoint | None) -> None:
@@ -75,12 +73,12 @@ class Observer:
         step = self._new_checkpoint(part)
         if step is not None:
             self.log.write("checkpoint_saved", step=step, part=part.name)
-            self._heartbeat.note_checkpoint(step)
-        self._heartbeat.note(copying=self._mirror.scalars(), log_lines_lost=self.log.lost)
-        self._heartbeat.take(event, compares=part != self.run_dir)
+            self._status.note_checkpoint(step)
+        copying = self._mirror.scalars()
+        self._status.take(event, copying, compares=part != self.run_dir)
         if step is not None:
             self._mirror.changed()
-            if copying := self._mirror.scalars():
+            if copying:
                 writer.scalars(step, copying)
         if isinstance(event, Stopped):
             self.log.write("stop_asked")
@@ -96,7 +94,7 @@ class Observer:
 
     def _conclude(self, event: str, state: EndState, **fields: Any) -> None:
         self.log.write(event, **fields)
-        self._heartbeat.end(state)
+        self._status.end(state)
         self._ended = True
         self._mirror.finish()
 
@@ -128,18 +126,17 @@ class Observer:
             self.close()
 
     def close(self) -> None:
-        """Release status and storage, as leaving the context does."""
-        self._heartbeat.close()
+        """Release the storage, as leaving the context does."""
         self._mirror.close()
 
     def _fail(self, error: BaseException) -> None:
         if isinstance(error, GeneratorExit):  # the consumer of the events closed the generator
             self.log.write("run_stopped")
-            self._heartbeat.end("stopped")
+            self._status.end("stopped")
         else:
             said = str(error) or type(error).__name__
             self.log.write("run_failed", "error", error=said, kind=type(error).__name__)
-            self._heartbeat.end("failed", said)
+            self._status.end("failed", said)
         if not self._ended:
             try:
                 self._mirror.finish()

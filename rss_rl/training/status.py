@@ -5,71 +5,98 @@ Read-only, and without torch.
 
 from __future__ import annotations
 
-import math
-import os
 import shutil
-import stat
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from rss_rl.durable import plain_bytes
 from rss_rl.errors import CheckpointError
-from rss_rl.json_files import json_object
 from rss_rl.logs.events import EVENTS_FILE, parse_events
 from rss_rl.mirror.lease import live_writer
 from rss_rl.runs.run_directory import STATUS_FILE, lock_holder
 from rss_rl.storage import is_uri, open_storage
 
 State = Literal["running", "finished", "stopped", "failed", "crashed", "not running"]
-_MOST_BYTES = 2**20
+_MOST_BYTES = 64 * 2**20
+_MOST_EVENTS = 2**20
 _PROBLEMS = 5
+
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class _Part(BaseModel):
+    # A file of another version, or one that somebody else wrote, is treated as none.
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class Scored(_Part):
+    """Scores of the dev split by mode and metric, and when: after which update, in which phase."""
+
+    update: Count
+    phase: str
+    scores: dict[str, dict[str, float | None]]
+
+
+class StatusRecord(_Part):
+    """The content of status.json; None = not known.
+
+    state                     as recorded by the training process
+    phase                     its name; number (from 1), number of phases, updates done and at most
+    update, updates           of the run, or of the comparison with all tokens: done, and in total
+    update_time               when the last update ended; time: when the file was written
+    scalars                   newest value of each metric of training, by tag
+    copying                   metrics of the storage path, by tag
+    """
+
+    state: Literal["training", "finished", "stopped", "failed"] = "training"
+    error: str | None = None
+    phase: str | None = None
+    phase_number: Count | None = None
+    phases: Count | None = None
+    phase_done: Count = 0
+    phase_steps: Count | None = None
+    update: Count | None = None
+    updates: Count | None = None
+    updates_per_s: float | None = None
+    eta_s: float | None = None
+    update_time: AwareDatetime | None = None
+    checkpoint_step: Count | None = None
+    checkpoint_time: AwareDatetime | None = None
+    time: AwareDatetime | None = None
+    scalars: dict[str, float | None] = {}
+    dev: Scored | None = None
+    best: Scored | None = None
+    storage: str | None = None
+    copying: dict[str, float | None] = {}
 
 
 @dataclass(frozen=True)
 class RunStatus:
-    """The status of a run; None = not known.
+    """The status of a run.
 
-    state           crashed: no process trains it, and it was not recorded to have ended
-    holder          the training process, as `process 12 on host`
-    phase           its name, number (from 1), number of phases, updates done and in total
-    progress        share of the updates done, of the run or of the comparison with all tokens
-    scalars         newest value of each metric of training, by tag
-    dev, best       {"update": ..., "phase": ..., "scores": {mode: {metric: value}}}
-    copying         metrics of the storage path, by tag
-    problems        latest warnings and errors, as in events.jsonl
+    state     crashed: no process trains it, and it was not recorded to have ended
+    record    what the training process wrote last
+    holder    the training process, as `process 12 on host`; None without one
+    problems  latest warnings and errors, as in events.jsonl
     """
 
     place: str
     state: State
+    record: StatusRecord
     holder: str | None = None
-    error: str | None = None
-    phase: str | None = None
-    phase_number: int | None = None
-    phases: int | None = None
-    phase_done: int | None = None
-    phase_steps: int | None = None
-    update: int | None = None
-    updates: int | None = None
-    progress: float | None = None
-    eta_s: float | None = None
-    updates_per_s: float | None = None
-    update_age_s: float | None = None
-    checkpoint_step: int | None = None
-    checkpoint_age_s: float | None = None
-    status_age_s: float | None = None
-    scalars: dict[str, float] = field(default_factory=dict)
-    dev: dict[str, Any] | None = None
-    best: dict[str, Any] | None = None
-    storage: str | None = None
-    copying: dict[str, float] = field(default_factory=dict)
     problems: tuple[dict[str, Any], ...] = ()
     disk_free_bytes: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON data."""
-        return asdict(self)
+        own = {"place": self.place, "state": self.state, "holder": self.holder}
+        more = {"problems": self.problems, "disk_free_bytes": self.disk_free_bytes}
+        return self.record.model_dump(mode="json") | own | more
 
 
 def read_status(place: str) -> RunStatus:
@@ -87,74 +114,37 @@ def read_status(place: str) -> RunStatus:
             "there is no run", where=place, remedy="Name the directory or storage path of a run"
         )
     finished = read("report.json") is not None
-    # A storage path may be a local directory, too: its writer holds a lease instead of a lock.
+    # A storage path may be a local directory, too: it has an owner instead of a lock.
     holder = (_holder(run_dir) if local else None) or live_writer(storage)
-    record = json_object(read(STATUS_FILE) or b"")
-    state = _state(holder, finished, record.get("state"))
-    events = parse_events(read(EVENTS_FILE) or b"")
-    problems = [event for event in events if event.get("level") in ("warning", "error")]
-    return RunStatus(
-        place=place,
-        state=state,
-        holder=holder,
-        problems=tuple(problems[-_PROBLEMS:]),
-        disk_free_bytes=shutil.disk_usage(run_dir).free if local else None,
-        **_progress(record, running=state == "running"),
-    )
-
-
-def _state(holder: str | None, finished: bool, noted: object) -> State:
+    content = read(STATUS_FILE)
+    try:
+        record = StatusRecord() if content is None else StatusRecord.model_validate_json(content)
+    except ValidationError:
+        content, record = None, StatusRecord()
+    state: State = "not running" if content is None else "crashed"
     if holder is not None:
-        return "running"
-    if finished:
-        return "finished"
-    if noted == "stopped":
-        return "stopped"
-    if noted == "failed":
-        return "failed"
-    return "not running" if noted is None else "crashed"
+        state = "running"
+    elif finished:
+        state = "finished"
+    elif record.state in ("stopped", "failed"):
+        state = record.state
+    events = parse_events((read(EVENTS_FILE) or b"")[-_MOST_EVENTS:])
+    problems = [event for event in events if event.get("level") in ("warning", "error")]
+    free = shutil.disk_usage(run_dir).free if local else None
+    return RunStatus(place, state, record, holder, tuple(problems[-_PROBLEMS:]), free)
 
 
-def _progress(record: Mapping[str, Any], *, running: bool) -> dict[str, Any]:
-    """The fields of status.json, with their types checked."""
-    counts = {
-        name: _count(record.get(name))
-        for name in ("phases", "phase_done", "phase_steps", "update", "updates", "checkpoint_step")
-    }
-    index = _count(record.get("phase_index"))
-    update, updates = counts["update"], counts["updates"]
-    return counts | {
-        "phase_number": None if index is None else index + 1,
-        "phase": _text(record.get("phase")),
-        "error": _text(record.get("error")),
-        "storage": _text(record.get("storage")),
-        "progress": min(1.0, update / updates) if updates and update is not None else None,
-        "eta_s": _number(record.get("eta_s")) if running else None,
-        "updates_per_s": _number(record.get("updates_per_s")),
-        "update_age_s": _age(record.get("update_time")),
-        "checkpoint_age_s": _age(record.get("checkpoint_time")),
-        "status_age_s": _age(record.get("time")),
-        "scalars": _numbers(record.get("scalars")),
-        "copying": _numbers(record.get("copying")),
-        "dev": _scored(record.get("dev")),
-        "best": _scored(record.get("best")),
-    }
+def age(then: datetime | None) -> float | None:
+    """Seconds since a time, not negative."""
+    return None if then is None else max(0.0, (datetime.now(UTC) - then).total_seconds())
 
 
 def _local_reader(run_dir: Path) -> Callable[[str], bytes | None]:
     def read(name: str) -> bytes | None:
-        """The last _MOST_BYTES of a regular file; only logs are longer."""
         try:
-            descriptor = os.open(run_dir / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
+            return plain_bytes(run_dir / name, _MOST_BYTES)
+        except (OSError, ValueError):
             return None
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            os.close(descriptor)
-            return None
-        with os.fdopen(descriptor, "rb") as file:
-            file.seek(max(0, found.st_size - _MOST_BYTES))
-            return file.read(_MOST_BYTES)
 
     return read
 
@@ -163,46 +153,4 @@ def _holder(run_dir: Path) -> str | None:
     try:
         return lock_holder(run_dir)
     except OSError:
-        return None
-
-
-def _number(value: object) -> float | None:
-    if type(value) not in (int, float):
-        return None
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _numbers(value: object) -> dict[str, float]:
-    items = value.items() if isinstance(value, dict) else ()
-    return {str(name): n for name, item in items if (n := _number(item)) is not None}
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and type(value) is int and 0 <= value < 2**63 else None
-
-
-def _text(value: object) -> str | None:
-    if not isinstance(value, str):
-        return None
-    return "".join(c for c in value if c.isprintable() or c == "\n")
-
-
-def _scored(value: object) -> dict[str, Any] | None:
-    if not isinstance(value, dict) or not isinstance(value.get("scores"), dict):
-        return None
-    scores = {str(mode): _numbers(metrics) for mode, metrics in value["scores"].items()}
-    update, phase = _count(value.get("update")), _text(value.get("phase"))
-    return {"update": update, "phase": phase, "scores": scores}
-
-
-def _age(value: object) -> float | None:
-    """Seconds since an ISO time, not negative."""
-    try:
-        then = datetime.fromisoformat(value) if isinstance(value, str) else None
-        return None if then is None else max(0.0, (datetime.now(UTC) - then).total_seconds())
-    except (ValueError, TypeError, OverflowError):
         return None

@@ -57,12 +57,14 @@ class PhaseBegan:
 
     update       of the run after which the phase began
     steps, done  maximum number of its updates, None = until its plateau; how many are done
+    index        of the phase in the configuration
     """
 
     name: str
     update: int
     steps: int | None
     done: int = 0
+    index: int = 0
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,8 @@ class Trainer:
         schedule = self.session.schedule
         while not schedule.finished:
             began = self.session.update_count - schedule.steps
-            yield PhaseBegan(schedule.phase.name, began, schedule.phase.steps, schedule.steps)
+            phase = schedule.phase
+            yield PhaseBegan(phase.name, began, phase.steps, schedule.steps, schedule.index)
             if not self._opened:
                 self._opened = self._evaluation_due = True
                 yield self._evaluate()

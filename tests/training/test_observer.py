@@ -31,7 +31,7 @@ def test_a_run_from_its_start_to_its_end(tiny_config: RunConfig, tmp_path: Path)
     assert first[0] == "run_started"
     assert first[-2:] == ["stop_asked", "run_stopped"]
     stopped = read_status(str(run))
-    assert (stopped.state, stopped.update, stopped.phase_number) == ("stopped", 9, 3)
+    assert (stopped.state, stopped.record.update, stopped.record.phase_number) == ("stopped", 9, 3)
     list(train(tiny_config, run, resume=True))
     assert names(run)[len(first)] == "run_resumed"
     assert names(run)[-1] == "run_finished"
@@ -41,11 +41,12 @@ def test_a_run_from_its_start_to_its_end(tiny_config: RunConfig, tmp_path: Path)
     saved = [e["step"] for e in events if e["event"] == "checkpoint_saved" and e["part"] == "run"]
     assert saved == sorted(saved)
     assert set(checkpoint_steps(run)) <= set(saved)
-    finished = read_status(str(run))
-    assert (finished.state, finished.phase, finished.progress) == ("finished", "all-tokens", 1.0)
-    assert finished.dev is not None
-    assert "accuracy" in finished.dev["scores"]["all"]
-    assert finished.checkpoint_step == 12
+    assert read_status(str(run)).state == "finished"
+    last = read_status(str(run)).record
+    assert (last.phase, last.phase_number, last.update) == ("all-tokens", 4, last.updates)
+    assert last.dev is not None
+    assert "accuracy" in last.dev.scores["all"]
+    assert last.checkpoint_step == 12
 
 
 def test_an_error_is_reported(tiny_config: RunConfig, tmp_path: Path) -> None:
@@ -55,7 +56,7 @@ def test_an_error_is_reported(tiny_config: RunConfig, tmp_path: Path) -> None:
         list(train(tiny_config.model_copy(update={"learner": learner}), tmp_path / "run"))
     found = read_status(str(tmp_path / "run"))
     assert found.state == "failed"
-    assert "phase warm-up, update 2" in str(found.error)
+    assert "phase warm-up, update 2" in str(found.record.error)
     assert found.problems[-1]["event"] == "run_failed"
     assert found.problems[-1]["kind"] == "NonFiniteError"
 
