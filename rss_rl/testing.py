@@ -1,37 +1,33 @@
-"""Contract tests for your own components.
+"""Checks for policies, encoders and reward models of your own: what a run relies on.
 
     from rss_rl.testing import check_policy
     check_policy(MY_POLICY, inputs=8, options={"scale": 2.0})
 
-Legend: K samples, B sentences, N tokens, E embedding size.
+Legend: K samples, B sentences, M sentences or scored selections, N tokens, E embedding size.
 """
 
 from __future__ import annotations
 
-__all__ = [
-    "check_encoder",
-    "check_metric",
-    "check_policy",
-    "check_reward_model",
-    "check_source",
-]
+__all__ = ["check_encoder", "check_policy", "check_reward_model"]
 
 import copy
-from collections.abc import Callable, Mapping
+import pickle
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rss_rl.components import Component
-from rss_rl.data.source_contract import check_source
-from rss_rl.errors import ConfigError, PolicyError
-from rss_rl.metrics.contract import check_metric
-from rss_rl.models.encoder_contract import check_encoder
+from rss_rl.components import Component, Kind
+from rss_rl.config import ModelConfig
+from rss_rl.errors import ComponentError, ConfigError, EncoderError, PolicyError, RssError
+from rss_rl.models.build import build_classifier
+from rss_rl.models.encoders.protocol import EncoderSetup, GatedEncoder, TrainingLengths
 from rss_rl.models.modes import evaluating
+from rss_rl.models.sentences import remove_unselected
+from rss_rl.ops.gated import union
 from rss_rl.policies.adapters import CertainPolicy, PolicyModule, adapt
-from rss_rl.policies.contract_case import VOCABULARY, Case
-from rss_rl.policies.contract_empty import check_empty
 from rss_rl.policies.protocol import (
     FactorisedPolicy,
     PolicySetup,
@@ -39,301 +35,679 @@ from rss_rl.policies.protocol import (
     SteeredPolicy,
     StochasticPolicy,
     bits_per_token,
+    reads_ends,
 )
-from rss_rl.reward_models.contract import check_reward_model
-from rss_rl.types import ROLES
+from rss_rl.reward_models.protocol import LogitsReward, RewardSetup, named_scores
+from rss_rl.types import ROLES, Array, Batch, LabelSpec
 
-_FREQUENCY_DRAWS = 20_000
-_LARGEST_Z = 6.0
-_NEAR_HALF = 1e-3
+VOCABULARY = ("<pad>", "<unk>", "the", "film", "is", "not", "good", ".", "of", "it", "bad", "was")
+"""Words of the ids that policies and reward models read."""
+_LENGTHS = (5, 1, 0, 3, 7)
 _SEEDS = range(3)
+_DRAWS, _LARGEST_Z = 20_000, 6.0
+_MASK = "Read only real tokens: mask sums, means, maxima, softmaxes and recurrences"
+_CLASSES = LabelSpec("classes", ("no", "yes"))
+
+
+class _Promises:
+    """Raises errors of one type where what is called `name` breaks a promise."""
+
+    def __init__(self, error: type[RssError], name: str) -> None:
+        self._error, self.name = error, name
+
+    def require(self, holds: object, what: str, remedy: str) -> None:
+        """Raise an error with `what` and `remedy` unless `holds`."""
+        if not bool(holds):
+            raise self._error(what, where=self.name, remedy=remedy)
+
+    def shape(self, what: str, value: Tensor, *shape: int) -> None:
+        """Raise unless a tensor has the shape and is finite."""
+        found = tuple(value.shape)
+        self.require(
+            found == shape, f"{what} has the shape {found}, not {shape}", "See protocol.py"
+        )
+        self.require(torch.isfinite(value).all(), f"{what} is not finite", _MASK)
+
+    def gradients(
+        self, what: str, total: Tensor, leaves: Mapping[str, Tensor], *, nonzero: bool = False
+    ) -> None:
+        """Raise unless every leaf gets a finite gradient, and if asked one that is not 0."""
+        self.require(total.requires_grad, f"{what} gives no gradient", "Do not detach")
+        found = torch.autograd.grad(
+            total, list(leaves.values()), allow_unused=True, retain_graph=True
+        )
+        for name, slope in zip(leaves, found, strict=True):
+            self.require(
+                slope is not None and torch.isfinite(slope).all() and (slope.any() or not nonzero),
+                f"{what} gives no finite gradient to '{name}'",
+                "Do not detach, drop unused parameters, and mask before dividing or taking logs",
+            )
+
+    def pickled(self, thing: Any) -> Any:
+        """A copy of `thing`, pickled and loaded."""
+        try:
+            return pickle.loads(pickle.dumps(thing))
+        except Exception as error:  # its __reduce__ may raise anything
+            remedy = "Keep lambdas, local classes and open files out of its attributes"
+            self.require(False, f"cannot be pickled: {error}", remedy)
+
+    def load(self, module: nn.Module, state: Mapping[str, Any]) -> None:
+        """Load a state, or raise."""
+        try:
+            module.load_state_dict(state)
+        except RuntimeError as error:
+            remedy = "Build the same parameters and buffers from the same options"
+            self.require(False, f"its state cannot be loaded: {error}", remedy)
+
+
+def _of_kind(component: Component, kind: Kind) -> None:
+    if component.kind != kind:
+        raise ConfigError(
+            f"'{component.name}' is a component of kind {component.kind}, not {kind}",
+            where=f"check_{kind}",
+        )
+
+
+# Policies
 
 
 def check_policy(
-    policy: nn.Module | Component,
-    inputs: int,
-    options: Mapping[str, Any] | None = None,
+    policy: nn.Module | Component, inputs: int, options: Mapping[str, Any] | None = None
 ) -> None:
-    """Check everything that a run relies on, for each capability of the policy.
+    """Check everything that a run relies on, for each set of methods that the policy has.
 
     Shapes and masks; log-probs against observed frequencies; a gradient for every parameter; equal
     selections for equal uniforms; pickling, saving and loading; unchanged buffers; a sentence alone
-    and in a padded batch; empty sentences and an empty batch. All in evaluation mode, in which a
-    run selects. Takes a second or two.
+    and in a padded batch; empty sentences and an empty batch. In evaluation mode, in which a run
+    selects. Takes a second or two.
 
     Args:
-        policy: a component of kind policy, whose capabilities are compared with what it builds; or
-            a module with the methods of at least one capability of `rss_rl.policies.protocol`. Its
-            weights do not change.
+        policy: a component of kind policy, or a module as of `rss_rl.policies.protocol`.
         inputs: E, the embedding size that it reads.
         options: of the component; None: its defaults.
 
     Raises:
-        PolicyError: the first violation, with a remedy.
-        ConfigError: it is not a policy, or lacks a method or a capability that its component
-            declares.
+        PolicyError: the first broken promise, with a remedy.
+        ConfigError: it is not a policy, or not as its component declares.
     """
+    share, other = False, None
     if isinstance(policy, Component):
-        whole, kind = _built(policy, inputs, options), policy.name
-        can_share = policy.can("share", policy.parse(options or {}))
+        _of_kind(policy, "policy")
+        name, parsed = policy.name, policy.parse(options or {})
+        setup, declared = PolicySetup(inputs, "elu", VOCABULARY), policy.all_capabilities(parsed)
+        whole, other = (adapt(policy.build(setup, parsed), declared, where=name) for _ in range(2))
+        share = policy.can("share", parsed)
     else:
-        if options is not None:
-            raise ConfigError("options are for a component", where="check_policy")
-        whole, kind = adapt(policy, where="check_policy"), type(policy).__name__
-        can_share = False
+        name, whole = type(policy).__name__, adapt(policy, where="check_policy")
+    promises = _Promises(PolicyError, name)
     with evaluating(whole):
-        _check(whole, kind, inputs, share=can_share)
-        _check_buffers(Case(whole, kind, inputs, seed=0))
-        other = _built(policy, inputs, options) if isinstance(policy, Component) else None
-        _check_saved(Case(whole, kind, inputs, seed=0), other)
-
-
-def _built(component: Component, inputs: int, options: Mapping[str, Any] | None) -> PolicyModule:
-    if component.kind != "policy":
-        raise ConfigError(
-            f"'{component.name}' is a component of kind {component.kind}, not policy",
-            where="check_policy",
-        )
-    parsed = component.parse(options or {})
-    built = component.build(PolicySetup(inputs, "elu", VOCABULARY), parsed)
-    return adapt(built, component.all_capabilities(parsed), where=f"policy '{component.name}'")
-
-
-def _check(whole: PolicyModule, kind: str, inputs: int, *, share: bool) -> None:
-    for seed in _SEEDS:
-        case = Case(whole, kind, inputs, seed)
-        _check_threshold(case)
-        _check_sample(case)
+        for seed in _SEEDS:
+            _check_selections(whole, promises, _Padded(whole, inputs, seed), share=share)
+        _check_copies(whole, other, promises, _Padded(whole, inputs, 0))
         if isinstance(whole, StochasticPolicy):
-            _check_log_prob(case)
-        if isinstance(whole, FactorisedPolicy):
-            _check_logits(case)
-        if isinstance(whole, RelaxedPolicy):
-            _check_gates(case)
-        if share:
-            _check_share(case)
-        _check_alone(case)
-        _check_pickled(case)
-        check_empty(case)
-    if isinstance(whole, StochasticPolicy):
-        _check_frequency(Case(whole, kind, inputs, seed=7, lengths=(2, 1)))
+            _check_frequency(whole, promises, _Padded(whole, inputs, 7, (2, 1)))
 
 
-def _check_share(case: Case) -> None:
-    """With capability `share`, it keeps the tokens whose probability (or `steered`) is over 0.5."""
-    rule = case.policy.probabilities
-    if isinstance(case.policy, SteeredPolicy):
-        rule = case.policy.steered
-        case.unit("steered", rule(case.tokens, case.valid).detach())
-    chance = rule(case.tokens, case.valid).detach()
-    kept = case.policy.threshold(case.tokens, case.valid)
-    clear = (chance - 0.5).abs() > _NEAR_HALF
-    case.require(
-        not ((kept != (chance > 0.5)) & clear).any(),
-        "threshold does not keep exactly the tokens with probability over one half",
-        'Let it keep where probabilities > 0.5, or drop "share" from the capabilities',
+class _Padded:
+    """A padded batch as a policy reads it."""
+
+    def __init__(
+        self, policy: PolicyModule, inputs: int, seed: int, lengths: Sequence[int] = _LENGTHS
+    ) -> None:
+        self.lengths, self.draw = lengths, torch.Generator().manual_seed(seed)
+        width = max(lengths)
+        self.valid = torch.arange(width) < torch.tensor(lengths)[:, None]
+        features = inputs + reads_ends(policy)
+        vectors = torch.randn(*self.valid.shape, features, generator=self.draw)
+        if reads_ends(policy):
+            vectors[..., -1] = (vectors[..., -1] > 0).float()
+        self.tokens = vectors * self.valid[..., None]
+        self.uniforms = self.uniform(3)
+
+    def uniform(self, samples: int) -> Tensor:
+        """Uniform numbers in (0, 1) of so many selections, [K, B, 2, N]."""
+        shape = samples, len(self.lengths), ROLES, self.valid.shape[1]
+        return torch.rand(shape, generator=self.draw).clamp(1e-6, 1 - 1e-6)
+
+
+def _answers(
+    policy: Any, tokens: Tensor, valid: Tensor, uniforms: Tensor, selection: Tensor | None = None
+) -> dict[str, Tensor]:
+    """What each method that it has returns; `selection` is evaluated, by default none."""
+    found = {
+        "threshold": policy.threshold(tokens, valid),
+        "probabilities": policy.probabilities(tokens, valid),
+    }
+    found["sample"], found["log_prob of sample"] = policy.sample(tokens, valid, uniforms)
+    if isinstance(policy, StochasticPolicy):
+        none = torch.zeros_like(uniforms, dtype=torch.bool)
+        asked = none if selection is None else selection
+        found["evaluate"], found["entropy"] = policy.evaluate(tokens, valid, asked)
+    if isinstance(policy, FactorisedPolicy):
+        found["logits"] = policy.logits(tokens, valid).where(valid[:, None], 0.0)
+    if isinstance(policy, RelaxedPolicy):
+        found["gates"] = policy.gates(tokens, valid, uniforms)
+    if isinstance(policy, SteeredPolicy):
+        found["steered"] = policy.steered(tokens, valid)
+    return found
+
+
+def _check_selections(
+    policy: PolicyModule, promises: _Promises, batch: _Padded, *, share: bool
+) -> None:
+    arguments = batch.tokens, batch.valid, batch.uniforms
+    drawn = policy.sample(*arguments).selection
+    found = _answers(policy, *arguments, drawn)
+    count, width = batch.valid.shape
+    shapes: dict[str, tuple[int, ...]] = {"entropy": (count,)}
+    if "logits" in found:
+        bits = found["logits"].shape[1]
+        promises.require(bits in (1, ROLES), f"logits are of {bits} roles", "Return [B, R, N]")
+        shapes["logits"] = count, bits, width
+    for name in ("sample", "log_prob of sample", "evaluate", "gates"):
+        shapes[name] = batch.uniforms.shape
+    again = _answers(policy, *arguments, drawn)
+    for name, value in found.items():
+        promises.shape(name, value, *shapes.get(name, (count, ROLES, width)))
+        if name != "entropy":
+            off = (value * ~batch.valid[:, None]).any()
+            promises.require(not off, f"{name} on padding is not 0", "Mask by valid[:, None]")
+        promises.require(
+            torch.equal(value, again[name]),
+            f"{name} differs between two calls with equal arguments",
+            "Take all randomness from `uniforms`, and keep no state",
+        )
+        if name in ("threshold", "sample"):
+            promises.require(
+                value.dtype == torch.bool, f"{name} is no bool", "Return a bool tensor"
+            )
+        if name in ("probabilities", "gates", "steered"):
+            unit = value.min() >= 0 and value.max() <= 1
+            promises.require(unit, f"{name} leave [0, 1]", "Use a sigmoid, or clamp them")
+    promises.require(
+        bits_per_token(policy) == ROLES or torch.equal(drawn[:, :, 0], drawn[:, :, 1]),
+        "bits_per_token is 1, but the heads that sample selects differ from the dependents",
+        f"Drop the attribute, or make it {ROLES}",
     )
+    _check_methods(policy, promises, batch, found, share=share)
+    _check_alone(policy, promises, batch, found, drawn)
+    _check_empty(policy, promises, batch, found)
 
 
-def _check_buffers(case: Case) -> None:
-    """Buffers must not change, because a run publishes parameters only."""
-    learning = copy.deepcopy(case.policy).train()
-    before = {name: value.clone() for name, value in learning.named_buffers()}
-    _call_as_learners(Case(learning, case.kind, case.inputs, seed=0))
-    for name, value in learning.named_buffers():
-        case.require(
-            torch.equal(before[name], value),
+def _check_methods(
+    policy: PolicyModule,
+    promises: _Promises,
+    batch: _Padded,
+    found: Mapping[str, Tensor],
+    *,
+    share: bool,
+) -> None:
+    """What one method says agrees with what the others say, and teaches the parameters."""
+    leaves = {} if isinstance(policy, CertainPolicy) else dict(policy.named_parameters())
+    if "evaluate" in found:
+        promises.require(
+            torch.allclose(found["log_prob of sample"], found["evaluate"], atol=1e-5),
+            "evaluate's log_prob differs from that of sample",
+            "Both must be log p of the same bits: the learner compares them",
+        )
+        if leaves:  # separately, because at entropy cost 0 the entropy gets no gradient
+            total = found["evaluate"].square().sum()
+            promises.gradients("evaluate's log_prob", total, leaves)
+            total = total + found["entropy"].sum()
+            promises.gradients("evaluate's log_prob and entropy", total, leaves)
+    if "logits" in found:
+        bits = batch.uniforms[:, :, : found["logits"].shape[1]] < torch.sigmoid(found["logits"])
+        promises.require(
+            torch.equal(found["sample"], (bits & batch.valid[:, None]).expand_as(found["sample"])),
+            "sample does not draw uniform < sigmoid(logit)",
+            "Estimators of single bits rely on it; without `logits` they are not offered",
+        )
+    if "gates" in found:
+        promises.require(
+            torch.equal(found["gates"] > 0, found["sample"]),
+            "the nonzero gates are not the selection that sample draws",
+            "A gate of exactly 0 is a token that is not selected",
+        )
+        weights = torch.linspace(1, 2, found["gates"].numel()).view_as(found["gates"])
+        if leaves:
+            promises.gradients("gates", (found["gates"] * weights).sum(), leaves)
+    if share:
+        rule = found.get("steered", found["probabilities"])
+        clear = (rule - 0.5).abs() > 1e-3
+        promises.require(
+            not ((found["threshold"] != (rule > 0.5)) & clear).any(),
+            "threshold does not keep exactly the tokens with probability over one half",
+            'Let it keep where probabilities > 0.5, or drop "share" from the capabilities',
+        )
+
+
+def _check_alone(
+    policy: PolicyModule,
+    promises: _Promises,
+    batch: _Padded,
+    found: Mapping[str, Tensor],
+    drawn: Tensor,
+) -> None:
+    """A sentence gets the same alone and in a padded batch; numbers up to rounding."""
+    for row, length in enumerate(batch.lengths):
+        one = slice(row, row + 1)
+        parts = batch.tokens[one, :length], batch.valid[one, :length]
+        bits = batch.uniforms[:, one, :, :length], drawn[:, one, :, :length]
+        for name, alone in _answers(policy, *parts, *bits).items():
+            value = found[name]
+            together = value[one] if name == "entropy" else value[..., one, :, :length]
+            promises.require(
+                torch.allclose(alone.float(), together.float(), atol=1e-4),
+                f"{name} of a sentence of {length} tokens depends on the padding around it",
+                _MASK,
+            )
+
+
+def _check_empty(
+    policy: PolicyModule, promises: _Promises, batch: _Padded, found: Mapping[str, Tensor]
+) -> None:
+    """A learner's shard may have no example, and a sentence no token: both give zeros."""
+    nothing = torch.zeros_like(batch.tokens), torch.zeros_like(batch.valid), batch.uniforms
+    for where, given in (
+        ("a batch without a sentence", (nothing[0][:0], nothing[1][:0], batch.uniforms[:, :0])),
+        ("sentences without a token", nothing),
+    ):
+        try:
+            values = _answers(policy, *given)
+        except (RuntimeError, IndexError, ValueError) as error:
+            remedy = "A shard of a small batch may be empty, and so may a sentence"
+            promises.require(False, f"{where}: {error}", remedy)
+        for name, value in values.items():
+            shape = list(found[name].shape)
+            shape[-3 if value.ndim > 1 else 0] = len(given[1])
+            promises.shape(f"{name} of {where}", value, *shape)
+            promises.require(
+                not value.detach().any(),  # NaN counts as nonzero
+                f"{name} of {where} is not 0",
+                "Mask by valid before dividing, and divide by at least 1",
+            )
+            if value.requires_grad:
+                leaves = list(policy.parameters())
+                slopes = torch.autograd.grad(
+                    value.sum(), leaves, allow_unused=True, retain_graph=True
+                )
+                promises.require(
+                    all(torch.isfinite(slope).all() for slope in slopes if slope is not None),
+                    f"{name} of {where} gives a gradient that is not finite",
+                    "Mask before dividing or taking logs: 0 times infinity is NaN",
+                )
+
+
+def _check_copies(
+    policy: PolicyModule, other: PolicyModule | None, promises: _Promises, batch: _Padded
+) -> None:
+    """Copies select the same, and learning leaves buffers alone."""
+    arguments = batch.tokens, batch.valid, batch.uniforms
+    copies = {"pickled copy": promises.pickled(policy)}
+    if other is not None:
+        promises.load(other, policy.state_dict())
+        copies["newly built copy with its state"] = other.eval()
+    for what, made in copies.items():
+        promises.require(
+            torch.equal(made.sample(*arguments).selection, policy.sample(*arguments).selection),
+            f"its {what} draws other selections",
+            "Keep what it needs in parameters, persistent buffers and attributes",
+        )
+    learning = copy.deepcopy(policy).train()
+    _answers(learning, *arguments)
+    for (name, buffer), before in zip(learning.named_buffers(), policy.buffers(), strict=True):
+        promises.require(
+            torch.equal(buffer, before),
             f"its buffer '{name}' changes in training mode",
             "Samplers receive parameters only: keep no running statistics, as batch"
             " normalisation does",
         )
 
 
-def _call_as_learners(case: Case) -> None:
-    """Call the methods that learners call."""
-    policy = case.policy
-    policy.probabilities(case.tokens, case.valid)
-    if isinstance(policy, StochasticPolicy):
-        nothing = torch.zeros_like(case.uniforms, dtype=torch.bool)
-        policy.evaluate(case.tokens, case.valid, nothing)
-    if isinstance(policy, FactorisedPolicy):
-        policy.logits(case.tokens, case.valid)
-    if isinstance(policy, RelaxedPolicy):
-        policy.gates(case.tokens, case.valid, case.uniforms)
-
-
-def _check_saved(case: Case, other: PolicyModule | None) -> None:
-    """Another policy of the same kind selects the same tokens after loading its state.
-
-    Args:
-        other: a newly built policy; None: a copy with zeroed parameters and saved buffers.
-    """
-    if other is None:
-        other = copy.deepcopy(case.policy)
-        for value in other.state_dict().values():
-            value.zero_()
-    other.eval()
-    try:
-        other.load_state_dict(case.policy.state_dict())
-    except RuntimeError as error:
-        raise PolicyError(
-            f"its state cannot be loaded: {error}",
-            where=case.kind,
-            remedy="Build the same parameters and buffers from the same options",
-        ) from error
-    arguments = case.tokens, case.valid, case.uniforms
-    case.require(
-        torch.equal(other.sample(*arguments).selection, case.policy.sample(*arguments).selection)
-        and torch.equal(
-            other.threshold(case.tokens, case.valid), case.policy.threshold(case.tokens, case.valid)
-        ),
-        "it selects other tokens after saving and loading",
-        "Keep what it learns, or draws when it is built, in parameters or persistent buffers",
-    )
-
-
-def _check_threshold(case: Case) -> None:
-    """The test-time selection."""
-    name, policy = "threshold", case.policy
-    chosen = case.twice(name, lambda: policy.threshold(case.tokens, case.valid))
-    case.selection(name, chosen, len(case.valid))
-    chance = policy.probabilities(case.tokens, case.valid).detach()
-    case.shape("probabilities", chance, *chosen.shape)
-    case.unit("probabilities", chance)
-
-
-def _check_sample(case: Case) -> None:
-    """Sampled selections."""
-    policy, kept = case.policy, case.tokens.clone()
-    chosen = case.twice(
-        "sample", lambda: policy.sample(case.tokens, case.valid, case.uniforms).selection
-    )
-    case.selection("sample's selection", chosen, *case.uniforms.shape[:2])
-    case.require(torch.equal(kept, case.tokens), "sample changed its arguments", "Work on a copy")
-    heads, dependents = chosen.unbind(2)
-    case.require(
-        bits_per_token(policy) == ROLES or torch.equal(heads, dependents),
-        f"bits_per_token is {bits_per_token(policy)}, but the heads that sample selects differ from"
-        " the dependents",
-        f"Drop the attribute, or make it {ROLES}",
-    )
-
-
-def _check_log_prob(case: Case) -> None:
-    """Log-probs of sampled selections, from `sample` and from `evaluate`, and their gradient."""
-    drawn = case.policy.sample(case.tokens, case.valid, case.uniforms)
-    evaluated = case.policy.evaluate(case.tokens, case.valid, drawn.selection)
-    case.shape("evaluate's entropy", evaluated.entropy, len(case.valid))
-    for name, value in (("sample", drawn.log_prob), ("evaluate", evaluated.log_prob)):
-        case.shape(f"{name}'s log_prob", value, *case.uniforms.shape)
-        case.zero_on_padding(f"{name}'s log_prob", value.detach())
-        case.require(
-            torch.isfinite(value).all() and value.max() <= 1e-6,
-            f"{name}'s log_prob of a sampled selection is not finite or above 0",
-            "Compute it with logsigmoid of the logits",
-        )
-    case.require(
-        torch.allclose(drawn.log_prob, evaluated.log_prob, atol=1e-5),
-        "evaluate's log_prob differs from that of sample",
-        "Both must be log p of the same bits: the learner compares them",
-    )
-    if list(case.policy.parameters()) and not isinstance(case.policy, CertainPolicy):
-        # Separately, because at entropy cost 0 the entropy gets no gradient.
-        total = evaluated.log_prob.square().sum()
-        case.gradient("evaluate's log_prob", total)
-        case.gradient("evaluate's log_prob and entropy", total + evaluated.entropy.sum())
-
-
-def _check_logits(case: Case) -> None:
-    """A factorised policy's bits are those of its logits."""
-    policy: Any = case.policy
-    logits = policy.logits(case.tokens, case.valid)
-    roles = logits.shape[1] if logits.ndim == 3 else 0
-    case.require(roles in (1, 2), "logits are not [B, R, N] with R of 1 or 2", "See logits")
-    case.shape("logits", logits, len(case.valid), roles, case.valid.shape[1])
-    chance = torch.sigmoid(logits.detach())
-    bits = (case.uniforms[:, :, :roles] < chance) & case.valid[:, None]
-    drawn = policy.sample(case.tokens, case.valid, case.uniforms).selection
-    case.require(
-        torch.equal(drawn, bits.expand(-1, -1, ROLES, -1)),
-        "sample does not draw uniform < sigmoid(logit)",
-        "Estimators of single bits rely on it; without `logits` they are not offered",
-    )
-
-
-def _check_gates(case: Case) -> None:
-    """A relaxed policy's gates are nonzero exactly where its sampled selection is True."""
-    policy: Any = case.policy
-    gates = case.twice("gates", lambda: policy.gates(case.tokens, case.valid, case.uniforms))
-    case.shape("gates", gates, *case.uniforms.shape)
-    case.unit("gates", gates.detach())
-    drawn = policy.sample(case.tokens, case.valid, case.uniforms).selection
-    case.require(
-        torch.equal(gates > 0, drawn),
-        "the nonzero gates are not the selection that sample draws",
-        "A gate of exactly 0 is a token that is not selected",
-    )
-    if list(case.policy.parameters()):
-        weights = torch.linspace(1, 2, gates.numel()).view_as(gates)
-        case.gradient("gates", (gates * weights).sum())
-        chance = policy.probabilities(case.tokens, case.valid)
-        case.gradient("probabilities", (chance * weights[0]).sum())
-
-
-def _check_alone(case: Case) -> None:
-    """A sentence gets the same selection alone and in a padded batch; numbers up to rounding."""
-    policy: Any = case.policy
-    calls: dict[str, Callable[..., Tensor]] = {
-        "threshold": lambda tokens, valid, _: policy.threshold(tokens, valid)[None],
-        "sample": lambda *arguments: policy.sample(*arguments).selection,
-        "probabilities": lambda tokens, valid, _: policy.probabilities(tokens, valid)[None],
-    }
-    if isinstance(policy, RelaxedPolicy):
-        calls["gates"] = policy.gates
-    for name, call in calls.items():
-        whole = call(case.tokens, case.valid, case.uniforms)  # [K or 1, B, 2, N]
-        for row, length in enumerate(case.lengths):
-            one = slice(row, row + 1)
-            drawn = case.uniforms[:, one, :, :length]
-            lonely = call(case.tokens[one, :length], case.valid[one, :length], drawn)
-            together = whole[:, one, :, :length]
-            depends = "depends" if lonely.dtype == torch.bool else "depend"
-            case.require(
-                lonely.shape == together.shape
-                and torch.allclose(lonely.float(), together.float(), atol=1e-4),
-                f"{name} of a sentence of {length} tokens {depends} on the padding around it",
-                "Use real tokens only: mask sums, means, maxima and recurrences",
-            )
-
-
-def _check_pickled(case: Case) -> None:
-    """A pickled copy samples the same selections."""
-    copy = case.pickled(case.policy)
-    arguments = case.tokens, case.valid, case.uniforms
-    case.require(
-        torch.equal(copy.sample(*arguments).selection, case.policy.sample(*arguments).selection),
-        "its pickled copy draws other selections",
-        "Keep what it needs in parameters, buffers and attributes",
-    )
-
-
-def _check_frequency(case: Case) -> None:
+def _check_frequency(policy: PolicyModule, promises: _Promises, batch: _Padded) -> None:
     """exp(log_prob) of each sampled selection is its relative frequency."""
-    uniforms = case.draw(_FREQUENCY_DRAWS, seed=11)
     with torch.no_grad():
-        drawn = case.policy.sample(case.tokens, case.valid, uniforms)
-    for row in range(len(case.lengths)):
+        drawn = policy.sample(batch.tokens, batch.valid, batch.uniform(_DRAWS))
+    for row in range(len(batch.lengths)):
         bits = drawn.selection[:, row].flatten(1).to(torch.uint8)
         log_prob = drawn.log_prob[:, row].sum((-1, -2))
         seen, which, counts = bits.unique(dim=0, return_inverse=True, return_counts=True)  # type: ignore[no-untyped-call]
-        share = counts / _FREQUENCY_DRAWS
         chance = torch.zeros(len(seen)).scatter_(0, which, log_prob.exp().float())
-        error = (chance * (1 - chance) / _FREQUENCY_DRAWS).clamp_min(1e-8).sqrt()
-        worst = ((share - chance).abs() / error).max()
-        case.require(
+        error = (chance * (1 - chance) / _DRAWS).clamp_min(1e-8).sqrt()
+        worst = ((counts / _DRAWS - chance).abs() / error).max()
+        promises.require(
             worst < _LARGEST_Z and chance.sum() < 1 + 1e-3,
             f"the log-prob of a selection does not match its frequency: {worst:.1f} standard errors"
-            f" apart in {_FREQUENCY_DRAWS} draws",
+            f" apart in {_DRAWS} draws",
             "log_prob must be that of the bits as `uniforms` decide them; a bit shared by both"
             " roles counts once",
         )
+
+
+# Encoders
+
+
+def check_encoder(
+    encoder: Component | nn.Module,
+    inputs: int,
+    *,
+    options: Mapping[str, Any] | None = None,
+    hidden: int = 4,
+) -> None:
+    """Check all that a run relies on.
+
+    A sentence has the same vector alone and in a padded batch, whatever the padding; a sentence
+    without tokens, or without selected ones, gives zeros; every parameter gets a gradient; in
+    evaluation mode equal inputs give equal vectors, as do a pickled copy and one that loads the
+    state. Gates of 0 and 1 give the vectors of that selection. Unselected words do not change a
+    bit, unless it reads them. For a component also: equal seeds give equal weights. Takes a second.
+
+    Args:
+        encoder: a component of kind `encoder`, or a module, whose weights are not changed.
+        inputs: E, the size of embeddings that it reads.
+        options: of the component, if not its defaults.
+        hidden: D of the component's setup.
+
+    Raises:
+        EncoderError: the first broken promise, with a remedy.
+        ConfigError: not an encoder, or invalid options.
+    """
+    if isinstance(encoder, Component):
+        _of_kind(encoder, "encoder")
+        promises, parsed = _Promises(EncoderError, encoder.name), encoder.parse(options or {})
+        setup = EncoderSetup(inputs, hidden, lengths=TrainingLengths(((4.0, 2.0),), 8))
+        first, second = (_seeded(encoder.build, setup, parsed) for _ in range(2))
+        for (name, one), other in zip(
+            first.state_dict().items(), second.state_dict().values(), strict=True
+        ):
+            promises.require(
+                torch.equal(one, other),
+                f"equal seeds give other weights in '{name}'",
+                "Draw weights only from torch's global generator",
+            )
+        gates = encoder.can("gates", parsed)
+        promises.require(
+            isinstance(first, GatedEncoder) or not gates,
+            "declares `gates` and has no method gated",
+            "See GatedEncoder, or do not declare it",
+        )
+        promises.require(
+            not (encoder.can("kept_only", parsed) and first.reads_unselected),
+            "declares `kept_only`, and reads_unselected is true",
+            "Set it to False, so that unselected words are removed before it",
+        )
+    else:
+        if not (isinstance(encoder, nn.Module) and hasattr(encoder, "output_size")):
+            raise ConfigError(
+                f"{type(encoder).__name__} is neither a component nor a module with output_size"
+                " and reads_unselected",
+                where="check_encoder",
+                remedy="See rss_rl.models.encoders.protocol",
+            )
+        promises, first, second = _Promises(EncoderError, type(encoder).__name__), encoder, None
+        gates = isinstance(first, GatedEncoder)
+    module = promises.pickled(first).double().eval()
+    for seed in _SEEDS:
+        _check_vectors(module, promises, _Embedded(inputs, seed), gates=gates)
+    batch = _Embedded(inputs, seed=0)
+    copies = {"pickled copy": promises.pickled(module)}
+    if second is not None:
+        second = second.double().eval()
+        promises.load(second, module.state_dict())
+        copies["copy by state_dict"] = second
+    for what, made in copies.items():
+        promises.require(
+            torch.equal(batch.vectors(made), batch.vectors(module)),
+            f"its {what} gives other vectors",
+            "Keep what it needs in parameters and persistent buffers",
+        )
+    _check_slopes(module, promises, _Embedded(inputs, seed=7))
+
+
+def _seeded(build: Callable[[Any, Any], Any], setup: Any, options: Any) -> Any:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return build(setup, options)
+
+
+class _Embedded:
+    """A padded batch in float64, with garbage on the padding."""
+
+    def __init__(self, inputs: int, seed: int) -> None:
+        draw = torch.Generator().manual_seed(seed)
+        shape = len(_LENGTHS), max(_LENGTHS) + 3
+        self.valid = torch.arange(shape[1]) < torch.tensor(_LENGTHS)[:, None]
+        self.tokens = torch.randn(*shape, inputs, generator=draw, dtype=torch.float64)
+        self.other = torch.randn(*shape, inputs, generator=draw, dtype=torch.float64)
+        bits = torch.rand(shape[0], ROLES, shape[1], generator=draw) < 0.5
+        self.selection = bits & self.valid[:, None]
+        self.everything = self.valid[:, None].expand(-1, ROLES, -1)
+
+    def vectors(
+        self, encoder: Any, selection: Tensor | None = None, tokens: Tensor | None = None,
+        rows: slice = slice(None), length: int | None = None,
+    ) -> Tensor:  # fmt: skip
+        """As a classifier calls it: unselected tokens are removed unless the encoder reads them."""
+        chosen = (self.selection if selection is None else selection)[rows, :, :length]
+        embedded = (self.tokens if tokens is None else tokens)[rows, :length]
+        valid = self.valid[rows, :length]
+        if not encoder.reads_unselected:
+            positions = torch.arange(valid.shape[1]).expand_as(valid)
+            index, valid, chosen = remove_unselected(positions, valid, chosen)
+            embedded = embedded.gather(1, index[..., None].expand(-1, -1, embedded.shape[-1]))
+        found: Tensor = encoder(embedded, valid, chosen)
+        return found
+
+
+def _check_vectors(module: Any, promises: _Promises, batch: _Embedded, *, gates: bool) -> None:
+    padding = torch.where(batch.valid[..., None], batch.tokens, batch.other)
+    for selection in (batch.everything, batch.selection):
+        together = batch.vectors(module, selection)
+        promises.shape("the sentences' vectors", together, len(_LENGTHS), module.output_size)
+        promises.require(
+            torch.equal(together, batch.vectors(module, selection)),
+            "equal inputs give other vectors in evaluation mode",
+            "Draw nothing where `self.training` is false, and do not change the arguments",
+        )
+        same = _close(together, batch.vectors(module, selection, padding))
+        promises.require(same, "values on padding reach a vector", _MASK)
+        for row, length in enumerate(_LENGTHS):
+            one = slice(row, row + 1)
+            promises.require(
+                _close(batch.vectors(module, selection, rows=one, length=length), together[one]),
+                f"the vector of a sentence of {length} tokens depends on the batch around it",
+                _MASK,
+            )
+        if gates:
+            given = selection.double().requires_grad_()
+            found = module.gated(batch.tokens, batch.valid, given)
+            promises.require(
+                _close(found, together),
+                "gates of 0 and 1 do not give what that selection gives",
+                "Multiply attention weights by the gates of dependents, pooling weights by those of"
+                " heads, and divide by their sums",
+            )
+            promises.gradients("a vector", _weighed(found), {"gates": given}, nonzero=True)
+    empty = not batch.vectors(module, batch.everything)[_LENGTHS.index(0)].any()
+    promises.require(empty, "a sentence without a token does not give zeros", _MASK)
+    none = batch.vectors(module, torch.zeros_like(batch.selection))
+    promises.shape("without a selected token a vector", none, len(_LENGTHS), module.output_size)
+    no_rows = batch.vectors(module, rows=slice(0, 0))
+    promises.shape("the vectors of an empty batch", no_rows, 0, module.output_size)
+    if not module.reads_unselected:
+        promises.require(
+            not none.any(), "a sentence without a selected token does not give zeros", _MASK
+        )
+        kept = union(batch.selection.double()).bool()[..., None]
+        changed = batch.vectors(module, tokens=torch.where(kept, batch.tokens, batch.other))
+        promises.require(
+            torch.equal(changed, batch.vectors(module)),
+            "an unselected word changes a vector",
+            "Read only the tokens that it is given, or set reads_unselected",
+        )
+
+
+def _check_slopes(module: nn.Module, promises: _Promises, batch: _Embedded) -> None:
+    """At random weights: initial zeros can hide what they multiply."""
+    draw = torch.Generator().manual_seed(3)
+    made = copy.deepcopy(module)
+    for parameter in made.parameters():
+        noise = torch.randn(parameter.shape, generator=draw, dtype=torch.float64)
+        parameter.data.copy_(0.6 * noise)
+    leaves = {"embeddings": batch.tokens.requires_grad_(), **dict(made.named_parameters())}
+    total = _weighed(batch.vectors(made, batch.everything))
+    promises.gradients("a vector", total, leaves, nonzero=True)
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
+    return torch.allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+def _weighed(vectors: Tensor) -> Tensor:
+    """A sum in which every feature has a different weight."""
+    return (vectors * torch.arange(1.0, vectors.shape[1] + 1)).sin().sum()
+
+
+# Reward models
+
+
+def check_reward_model(
+    model: Any,
+    *,
+    labels: LabelSpec = _CLASSES,
+    sentences: int = 1,
+    options: Mapping[str, Any] | None = None,
+) -> None:
+    """Check all that a run relies on: one finite, reproducible number for each selection, the same
+    alone and in a batch; unchanged arguments; pickling. For one that scores with the
+    classifier also that dropout is off, that the classifier's mode is restored, and that
+    `score_logits` agrees with `score`.
+
+    Args:
+        model: a component of kind `reward_model`, an object with `score`, or a function.
+        labels, sentences: of a task that it supports; labels are classes or a score.
+        options: of the component.
+
+    Raises:
+        ComponentError: the first broken promise, with a remedy.
+        ConfigError: invalid options, or the component refuses the task.
+    """
+    if labels.chooses:
+        raise ConfigError("labels are classes or a score here", where="check_reward_model")
+    classifier = None
+    if isinstance(model, Component):
+        _of_kind(model, "reward_model")
+        parsed = model.parse(options or {})
+        if model.can("classifier", parsed):
+            vectors = np.random.default_rng(0).normal(size=(len(VOCABULARY), 6)).astype(np.float32)
+            size = ModelConfig(hidden=4, dropout=0.5)
+            classifier = build_classifier(size, labels, sentences, vectors, len(VOCABULARY)).train()
+        model = model.build(RewardSetup(labels, sentences, classifier, "cpu", VOCABULARY), parsed)
+    checked = _Scored(model)
+    for seed in range(2):
+        batch, selections = _random_batch(labels, sentences, seed)
+        _check_scores(checked, batch, selections)
+        if classifier is None:
+            continue
+        checked.require(classifier.training, "leaves evaluation mode behind", "Restore its mode")
+        if isinstance(model, LogitsReward):
+            tokens, valid, chosen = (
+                [torch.from_numpy(array) for array in arrays]
+                for arrays in (batch.tokens, batch.valid, selections)
+            )
+            with evaluating(classifier), torch.inference_mode():
+                logits = classifier(tokens, valid, chosen)
+            checked.same(
+                named_scores(model.score_logits(logits, batch.labels), len(batch), model),
+                checked.score(batch, selections),
+                "scores the classifier's logits differently from the selection",
+                "Leave out score_logits if the score needs more than the logits",
+            )
+
+
+def _random_batch(labels: LabelSpec, sentences: int, seed: int) -> tuple[Batch, tuple[Array, ...]]:
+    """Examples of classes or scores, and selections: nothing of the first, all of the second."""
+    draw = np.random.default_rng(seed)
+    lengths = np.array((5, 2, 1, 4))
+    real = np.arange(lengths.max()) < lengths[:, None]  # [B, N]
+    tokens = [np.where(real, draw.integers(1, len(VOCABULARY), real.shape), 0)] * sentences
+    if labels.kind == "score":
+        gold: Array = draw.uniform(labels.low, labels.high, len(lengths)).astype(np.float32)
+    else:
+        gold = np.arange(len(lengths), dtype=np.int64) % len(labels.names)
+    chosen = draw.random((len(lengths), ROLES, real.shape[1])) < 0.5
+    chosen[0], chosen[1] = False, True
+    rows = np.arange(len(lengths), dtype=np.int64)
+    batch = Batch(rows, tuple(tokens), (real,) * sentences, gold)
+    return batch, (chosen & real[:, None],) * sentences
+
+
+class _Scored(_Promises):
+    """A reward model under test."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(ComponentError, getattr(model, "__name__", type(model).__name__))
+        self.model = model
+
+    def score(self, batch: Batch, selections: tuple[Array, ...]) -> dict[str, Array]:
+        """Its terms; checked for shape, finiteness and unchanged arguments."""
+        score = getattr(self.model, "score", self.model)
+        self.require(callable(score), "has no `score`", "Give it score(batch, selections)")
+        before = pickle.dumps((batch, selections))
+        terms = named_scores(score(batch, selections), len(batch), self.model)
+        same = before == pickle.dumps((batch, selections))
+        self.require(same, "changes its arguments", "Work on a copy")
+        for name, values in terms.items():
+            finite = np.isfinite(values).all()
+            self.require(finite, f"'{name}' is not finite", "Score an empty selection, too")
+        return terms
+
+    def same(
+        self, one: Mapping[str, Array], other: Mapping[str, Array], what: str, remedy: str
+    ) -> None:
+        """Raise unless the terms are equal, up to rounding."""
+        self.require(list(one) == list(other), "names other terms from call to call", "Return all")
+        equal = all(np.allclose(one[name], other[name], atol=1e-4) for name in one)
+        self.require(equal, what, remedy)
+
+
+def _check_scores(checked: _Scored, batch: Batch, selections: tuple[Array, ...]) -> None:
+    whole = checked.score(batch, selections)
+    checked.same(
+        checked.score(batch, selections),
+        whole,
+        "scores equal selections differently from call to call",
+        "Draw nothing, and run networks in evaluation mode, without dropout",
+    )
+    for index, length in enumerate(batch.valid[0].sum(1)):
+        one = batch.take(np.array([index]))
+        cut = Batch(
+            one.rows,
+            tuple(tokens[:, :length] for tokens in one.tokens),
+            tuple(valid[:, :length] for valid in one.valid),
+            one.labels,
+        )
+        checked.same(
+            checked.score(cut, tuple(s[index : index + 1, :, :length] for s in selections)),
+            {name: values[index : index + 1] for name, values in whole.items()},
+            "scores a selection differently alone and in a padded batch",
+            "Use only real tokens, and score each example by itself",
+        )
+    back = np.arange(len(batch))[::-1]
+    twice = tuple(
+        np.concatenate([s, s[back] & valid[:, None]])
+        for s, valid in zip(selections, batch.valid, strict=True)
+    )
+    found = checked.score(batch.repeat(2), twice)
+    checked.same(
+        {name: values[: len(batch)] for name, values in found.items()},
+        whole,
+        "scores depend on other selections of the same examples",
+        "Entry k * B + b of a batch is the k-th selection of example b",
+    )
+    checked.same(
+        _Scored(checked.pickled(checked.model)).score(batch, selections),
+        whole,
+        "scores differently after pickling",
+        "Keep what it needs in attributes",
+    )

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import plugged_rewards
 import pytest
 import small
+from random_batches import random_batch, random_selections
 
 from rss_rl.components import Component, find_component
 from rss_rl.errors import ComponentError
-from rss_rl.random_batches import random_batch, random_selections
 from rss_rl.reward_models.likelihood import ClassifierReward, ComplementReward
 from rss_rl.testing import check_reward_model
 from rss_rl.types import Array, LabelSpec
@@ -20,8 +19,6 @@ from rss_rl.types import Array, LabelSpec
 TASKS = {
     "classes": LabelSpec("classes", ("no", "maybe", "yes")),
     "score": LabelSpec("score", low=1.0, high=5.0),
-    "sentence": LabelSpec("sentence"),
-    "candidate": LabelSpec("candidate"),
 }
 
 
@@ -36,15 +33,12 @@ def test_the_likelihood_keeps_its_promises(task: str, complement: float) -> None
     check_reward_model(
         find_component("reward_model", "likelihood"),
         labels=labels,
-        sentences=1 + labels.chooses,
         options={"complement": complement},
     )
 
 
 def test_the_complement_is_what_the_tokens_left_out_tell() -> None:
-    batch = random_batch(TASKS["classes"], 2)
-    known = tuple(np.minimum(tokens, small.WORDS - 1) for tokens in batch.tokens)
-    batch = replace(batch, tokens=known)
+    batch = random_batch(2)
     selections = random_selections(batch)
     classifier = small.classifier(double=False)
     likelihood = ClassifierReward(classifier)
@@ -76,10 +70,6 @@ def of_padding(batch: Any, selections: Any) -> Array:
 
 def of_the_batch(batch: Any, selections: Any) -> Array:
     return kept(selections) - kept(selections).mean()
-
-
-def by_place(batch: Any, selections: Any) -> Array:
-    return kept(selections) + (np.arange(len(batch)) if len(batch) > 1 else batch.rows)
 
 
 def changing(batch: Any, selections: Any) -> Array:
@@ -124,7 +114,6 @@ class Moody:
         (noisy, "from call to call"),
         (of_padding, "differently alone"),
         (of_the_batch, "differently alone"),
-        (by_place, "order of the batch"),
         (changing, "changes its arguments"),
         (infinite, "not finite"),
         (column, "of shape"),

@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
-from rss_rl.components import find_component
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, RawExample, SourceRequest, named_source
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import DataError
-from rss_rl.testing import check_source
 
 ARTICLE = "the fox is red .\nit eats\xa0and sleeps at night .\n\nfoxes are shy"
 """Three sentences of 5, 6 and 3 tokens; a token holds a space that parts none."""
@@ -368,14 +366,6 @@ def made(name: str, folder: Path) -> Path:
         return eraser(folder, [[span("r_premise", 4, 5)]], "neutral", documents)
     label = CLASSES.get(name, ("NEG",))[0]
     return eraser(folder, [[span("fox", 0, 2)]], label, {"fox": ARTICLE}, query="is it shy ?")
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["e-snli", "hatexplain", "beer-advocate", "eraser-e-snli", "eraser-movies", "eraser-fever"],
-)
-def test_each_keeps_what_a_source_promises(tmp_path: Path, name: str) -> None:
-    check_source(find_component("source", name), SourceRequest(made(name, tmp_path)))
 
 
 def test_marks_of_the_test_split_alone_are_prepared(tmp_path: Path) -> None:

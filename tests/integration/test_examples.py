@@ -15,17 +15,12 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MODULES = sorted(path.stem for path in (EXAMPLES / "rss_rl_examples").glob("[a-z]*.py"))
 CHECKS = """
-import sys
-from pathlib import Path
 from rss_rl.components import find_component
-from rss_rl.data.sources import SourceRequest
 from rss_rl.testing import *
 
 check_policy(find_component("policy", "sparsemax"), 6, {"temperature": 0.5})
 check_encoder(find_component("encoder", "dilated"), 6)
 check_reward_model(find_component("reward_model", "margin"))
-check_source(find_component("source", "ag-news"), SourceRequest(Path(sys.argv[1])))
-check_metric(find_component("metric", "calibration"))
 """
 LOADS = """
 import sys, rss_rl
@@ -111,7 +106,7 @@ def test_each_is_one_short_file(module: str) -> None:
 
 
 def test_each_keeps_the_promises_of_its_kind(commands: Commands, news: Path) -> None:
-    commands.python("-c", CHECKS, str(news))
+    commands.python("-c", CHECKS)
     assert "rss-rl-examples 1.0" in commands.rss_rl("components", "metrics")
 
 

@@ -137,15 +137,6 @@ class WrongSize(Good):
         self.output_size = setup.hidden + 1
 
 
-class PaddedContext(nn.Module):
-    def __init__(self, setup: EncoderSetup) -> None:
-        super().__init__()
-        self.output_size = setup.inputs
-
-    def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        return embedded - embedded.mean(1, keepdim=True)
-
-
 def component(module: type[nn.Module] = Good, **changed: Any) -> EncoderComponent:
     """An encoder component that builds `module`."""
     given: dict[str, Any] = {

@@ -10,10 +10,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from random_batches import random_batch
 
 from rss_rl.config import PhaseConfig, RunConfig, parse_config
 from rss_rl.logs.metrics import read_metrics
-from rss_rl.random_batches import random_batch
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.random_selections import mix_selections, random_selections
 from rss_rl.training.run import train
@@ -54,7 +54,7 @@ def test_one_bit_decides_both_roles_where_they_share_it() -> None:
 
 @given(seed=st.integers(0, 50), update=st.integers(0, 50))
 def test_a_row_draws_the_same_in_any_batch(seed: int, update: int) -> None:
-    batch = random_batch(CLASSES, 2, seed)
+    batch = random_batch(2, seed)
     whole = random_selections(seed, update, batch, ROLES, 0.5)
     part = random_selections(seed, update, batch.take(np.array([4, 1])), ROLES, 0.5)
     for valid, *both in zip(batch.valid, whole.selections, part.selections, strict=True):
