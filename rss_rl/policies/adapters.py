@@ -5,7 +5,6 @@ Legend: K samples, B sentences, N tokens.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -143,15 +142,12 @@ class GatedLogitsPolicy(LogitsPolicy):
         return gates
 
 
-_MARKS: Mapping[str, tuple[str, ...]] = {
-    "log_probs": ("sample", "evaluate"),
+_METHODS: Mapping[str, tuple[str, ...]] = {
+    "log_probs": ("sample", "evaluate", "probabilities", "threshold"),
     "logits": ("logits",),
-    "gates": ("gates",),
+    "gates": ("gates", "probabilities", "threshold"),
 }
-"""Methods by capability; any one of them shows that a policy is meant to have it."""
-_METHODS = ("threshold", "probabilities", "sample", "evaluate", "logits", "gates")
-_NEAR = 0.8
-"""Similarity from which another name counts as misspelt."""
+"""What a policy needs for each capability; with `logits` all else follows from them."""
 
 
 def adapt(
@@ -164,8 +160,7 @@ def adapt(
         where: named in errors.
 
     Raises:
-        ConfigError: it is not a torch module, has some methods of a capability but not all, or
-            does not match what is declared.
+        ConfigError: it is not a torch module, lacks a method, or is not as declared.
     """
     if not isinstance(policy, nn.Module):
         raise ConfigError(
@@ -175,91 +170,45 @@ def adapt(
         )
     if isinstance(policy, CertainPolicy | GatedPolicy | LogitsPolicy):
         return cast(PolicyModule, policy)
-    has = {name for name in _METHODS if callable(getattr(policy, name, None))}
-    _check_methods(policy, has, declared, where)
-    if declared is not None:
-        _check_declared(policy, has, declared, where)
+    _check_methods(policy, declared, where)
     if isinstance(policy, StochasticPolicy):
         return cast(PolicyModule, policy)
-    if "logits" in has:
-        whole = GatedLogitsPolicy(policy) if "gates" in has else LogitsPolicy(policy)
-        return cast(PolicyModule, whole)
+    if hasattr(policy, "logits"):
+        whole = GatedLogitsPolicy if hasattr(policy, "gates") else LogitsPolicy
+        return cast(PolicyModule, whole(policy))
     if isinstance(policy, RelaxedPolicy):
         return cast(PolicyModule, GatedPolicy(policy))
     assert isinstance(policy, DeterministicPolicy)
     return cast(PolicyModule, CertainPolicy(policy))
 
 
-def _check_methods(
-    policy: nn.Module, has: set[str], declared: frozenset[str] | None, where: str
-) -> None:
-    """Refuse a policy that lacks a method of a capability that it is meant to have."""
+def _check_methods(policy: nn.Module, declared: frozenset[str] | None, where: str) -> None:
+    """Refuse a policy that lacks a method of a capability, or is not as declared.
+
+    It is meant to have a capability whose first method it has, and log-probs if it has `evaluate`.
+    """
     kind = type(policy).__name__
-    meant = {mark for mark, names in _MARKS.items() if has & set(names)}
-    meant |= (declared or frozenset()) & set(_MARKS)
-    needed: dict[str, str] = {}
-    if "log_probs" in meant and ("logits" not in has or has & set(_MARKS["log_probs"])):
-        needed |= dict.fromkeys(("sample", "evaluate", "probabilities", "threshold"), "log_probs")
-    if "logits" in meant:
-        needed["logits"] = "logits"
-    if "gates" in meant:
-        needed["gates"] = "gates"
-        if "logits" not in has:
-            needed |= {"probabilities": "gates", "threshold": "gates"}
-    if not meant and "probabilities" in has:
+    has = {capability for capability, (first, *_) in _METHODS.items() if hasattr(policy, first)}
+    if hasattr(policy, "evaluate"):
+        has.add("log_probs")
+    meant = has | ((declared or frozenset()) & set(_METHODS))
+    if "logits" not in meant:
+        needed = {"threshold"}.union(*(_METHODS[capability] for capability in meant))
+    else:  # what it does not write out follows from them
+        needed = {_METHODS[capability][0] for capability in meant - {"log_probs"}}
+        needed |= set(_METHODS["log_probs"]) if "log_probs" in has else set()
+    missing = sorted(name for name in needed if not hasattr(policy, name))
+    if missing:
         raise ConfigError(
-            f"{kind} has `probabilities`, but neither `sample` and `evaluate` nor `gates`"
-            + _misspelt(policy, {"sample", "evaluate", "gates"}),
+            f"{kind} has no method `{missing[0]}`",
             where=where,
-            remedy="Add those of one capability of rss_rl.policies.protocol, or drop it",
+            remedy="See rss_rl.policies.protocol; rss_rl.testing.check_policy checks a policy",
         )
-    if not meant:
-        needed["threshold"] = ""
-    for name, capability in needed.items():
-        if name not in has:
-            whose = f"which {capability} needs" if capability else "which every policy needs"
-            raise ConfigError(
-                f"{kind} has no method `{name}`, {whose}{_misspelt(policy, {name})}",
-                where=where,
-                remedy="See rss_rl.policies.protocol; rss_rl.testing.check_policy checks a policy",
-            )
-    if hint := _misspelt(policy, set(_METHODS) - has):
+    if declared is not None and has - declared:
+        undeclared = min(has - declared)
         raise ConfigError(
-            f"{kind} has a method that is never called{hint}",
+            f"{kind} has `{_METHODS[undeclared][0]}`, and its component does not declare"
+            f" {undeclared}",
             where=where,
-            remedy="Correct its name, or start it with an underscore",
-        )
-
-
-def _misspelt(policy: nn.Module, names: set[str]) -> str:
-    """A hint if a method of the policy's own class looks like one of these names."""
-    own = [
-        name
-        for parent in type(policy).__mro__
-        if parent not in nn.Module.__mro__
-        for name, value in vars(parent).items()
-        if callable(value) and name[:1] != "_" and name not in _METHODS
-    ]
-    for name in sorted(names):
-        if near := difflib.get_close_matches(name, own, 1, _NEAR):
-            return f" (is `{near[0]}` a misspelt `{name}`?)"
-    return ""
-
-
-def _check_declared(policy: nn.Module, has: set[str], declared: frozenset[str], where: str) -> None:
-    """Refuse a policy that does not match what its component declares."""
-    kind = type(policy).__name__
-    for capability, names in _MARKS.items():
-        if has & set(names) and capability not in declared:
-            raise ConfigError(
-                f"{kind} has `{names[0]}`, and its component does not declare {capability}",
-                where=where,
-                remedy=f'Add "{capability}" to its capabilities, or start the name with an'
-                " underscore",
-            )
-    if "learns" in declared and not any(True for _ in policy.parameters()):
-        raise ConfigError(
-            f"{kind} has no parameters, and its component declares that it learns",
-            where=where,
-            remedy='Drop "learns" from its capabilities',
+            remedy=f'Add "{undeclared}" to its capabilities',
         )
