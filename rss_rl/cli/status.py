@@ -124,7 +124,6 @@ def _samplers(tags: Tags) -> str:
         ("sampler/restarts", "{:.0f}", "restarts {}"),
         ("policy/lag", "{:.1f}", "lag {}"),
         ("policy/lag_max", "{:.0f}", "(max {})"),
-        ("pipeline/discarded", "{:.0f}", "discarded {}"),
         ("sampler/idle_share", "{:.0%}", "idle {}"),
     )
     shown = [words.format(_shown(tags.get(tag), form)) for tag, form, words in parts]

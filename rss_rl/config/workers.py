@@ -190,12 +190,6 @@ class SamplerConfig(Section):
         description="Largest policy lag of a rollout that is learnt from. 0: synchronous, an update"
         " waits for rollouts of its own version, and runs are bit-identical.",
     )
-    run_ahead: int | None = Field(
-        default=None,
-        ge=0,
-        description="Updates that samplers may be ahead of the learner. null: as many as"
-        " max_policy_lag allows. With more, stale rollouts are discarded and sampled again.",
-    )
     in_flight: int = Field(
         default=2,
         ge=1,

@@ -99,7 +99,6 @@ for _kind in (
     EventKind("sampler_hung", "a sampler did not respond in time", ("node", "cause")),
     EventKind("sampler_waiting", "a sampler was not placed or started in time; requested again"),
     EventKind("sampler_replaced", "a new sampler replaces a lost one", ("node",)),
-    EventKind("rollout_discarded", "a rollout was too old; sampled again", ("shard", "lag")),
     EventKind("learner_lost", "a learner process has died or hung", ("cause",)),
     EventKind("storage_restored", "a run was restored from its storage", ("files",)),
     EventKind(

@@ -227,12 +227,6 @@ for _metric in (
         "shards submitted and not yet returned when an update begins",
     ),
     Metric(
-        "pipeline/discarded",
-        "shards",
-        "rollouts discarded as too old and sampled again, since the start",
-        "last",
-    ),
-    Metric(
         "learner/idle_share", "share", "share of an update's wall time spent waiting for rollouts"
     ),
     Metric(

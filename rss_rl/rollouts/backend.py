@@ -73,8 +73,8 @@ class Backend(Protocol):
 class LocalBackend:
     """One sampler in this process, without Ray.
 
-    A job is sampled when it is collected, with the snapshot it was submitted with. A run with
-    `run_ahead` therefore has the same policy lag as with remote samplers, and is deterministic.
+    A job is sampled when it is collected, with the snapshot it was submitted with: the policy lag
+    is exactly `max_policy_lag`, and a run is deterministic.
     """
 
     def __init__(self, sampler: Sampler) -> None:

@@ -173,7 +173,6 @@ def _trainer(
             resume=start,
             stop=context.stop,
             budget=context.budget,
-            log=log,
             point=context.point,
             leave=leave,
         )

@@ -2,15 +2,9 @@
 
 Update u always learns from batch u, so the data order does not depend on timing, checkpoints do not
 record jobs in flight, and no example of an epoch is lost or used twice. Update u begins with
-version u of the policy; a rollout of version v used in update u has policy lag u - v. Two bounds
-keep it small:
-
-    admission  jobs of update w are submitted while w - (published version) <= max_policy_lag
-    eviction   a rollout older than max_policy_lag is discarded and counted, and its shard is
-               submitted again
-
-With admission there is nothing to evict, unless `run_ahead` is set: jobs are then admitted by their
-number alone. max_policy_lag = 0 is synchronous training.
+version u of the policy; a rollout of version v used in update u has policy lag u - v. It is bounded
+by admission: jobs of update w are given while w - (published version) <= max_policy_lag. With
+max_policy_lag = 0 training is synchronous.
 """
 
 from __future__ import annotations
@@ -24,7 +18,6 @@ import numpy as np
 
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import SamplerError
-from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.rollouts.backend import Backend, Delivery
 from rss_rl.rollouts.rollout import Rollout, SampleJob, join_rollouts
 from rss_rl.rollouts.snapshot import Snapshot, StoredSnapshot
@@ -48,30 +41,22 @@ class RolloutPipeline:
     Args:
         backend: called before the first job is submitted, so that a run without sampling starts no
             samplers.
-        log: records discarded rollouts.
 
     `published` is the version of the newest snapshot, which jobs are submitted with; None before
     the first.
     """
 
-    def __init__(
-        self,
-        backend: Callable[[], Backend],
-        config: SamplerConfig,
-        log: EventSink = NO_LOG,
-    ) -> None:
-        self._make_backend, self._log = backend, log
+    def __init__(self, backend: Callable[[], Backend], config: SamplerConfig) -> None:
+        self._make_backend = backend
         self._backend: Backend | None = None
         self._config = config
         self.published: int | None = None
         self._waiting: deque[SampleJob] = deque()  # given, but not submitted yet
         self._submitted: dict[tuple[int, int], SampleJob] = {}
-        self._again: dict[tuple[int, int], SampleJob] = {}
         self._arrived: dict[int, list[Rollout | None]] = {}  # of each update given, by shard
         self._next = 0  # first update whose jobs were not given yet
         self._busy: deque[tuple[float, float]] = deque(maxlen=_IDLE_WINDOW)
         self._busy_s, self._since = 0.0, 0.0
-        self.discarded = 0
 
     def start(self) -> Backend:
         """The samplers, started if necessary.
@@ -97,21 +82,16 @@ class RolloutPipeline:
         self._fill(backend)
 
     def admitted(self, update: int) -> range:
-        """Updates whose jobs may be given before `update` is made, and were not given yet.
+        """Updates from `update` on that may learn from rollouts of the published policy, and have
+        no jobs yet.
 
         Raises:
             ValueError: before the first `publish`.
         """
-        newest = self._newest()
-        if self._config.run_ahead is not None:
-            newest = update + self._config.run_ahead
-        return range(max(self._next, update), newest + 1)
-
-    def _newest(self) -> int:
-        """The last update that may learn from rollouts of the published policy."""
         if self.published is None:
             raise ValueError("there is no snapshot to sample with")
-        return self.published + self._config.max_policy_lag
+        newest = self.published + self._config.max_policy_lag
+        return range(max(self._next, update), newest + 1)
 
     def give(self, update: int, jobs: Sequence[SampleJob]) -> None:
         """Queue all jobs of an update, submitted as soon as samplers have room."""
@@ -121,11 +101,9 @@ class RolloutPipeline:
         self._fill(self.start())
 
     def _fill(self, backend: Backend) -> None:
-        """Submit as many jobs as there is room for; discarded ones first."""
-        room = backend.room()
-        again = [shard for shard in sorted(self._again) if shard[0] <= self._newest()][:room]
-        jobs = [self._again.pop(shard) for shard in again]
-        jobs += [self._waiting.popleft() for _ in range(min(room - len(jobs), len(self._waiting)))]
+        """Submit as many jobs as there is room for."""
+        room = min(backend.room(), len(self._waiting))
+        jobs = [self._waiting.popleft() for _ in range(room)]
         if jobs:
             self._submitted.update(((job.update, job.shard), job) for job in jobs)
             backend.submit(jobs)
@@ -166,12 +144,6 @@ class RolloutPipeline:
                 where=f"update {job.update + 1}, shard {job.shard}",
                 remedy="Run samplers and learner with the same version of the program",
             )
-        lag = job.update - rollout.version
-        if lag > self._config.max_policy_lag:
-            self.discarded += 1
-            self._log.write("rollout_discarded", shard=job.shard, lag=lag)
-            self._again[job.update, job.shard] = job
-            return
         self._arrived[job.update][job.shard] = rollout
 
     def _scalars(
@@ -189,7 +161,6 @@ class RolloutPipeline:
             "policy/lag": sum(lags) / len(lags),
             "policy/lag_max": max(lags),
             "pipeline/in_flight": len(self._submitted),
-            "pipeline/discarded": self.discarded,
             "sampler/busy_s": busy_s,
             "sampler/alive": stats.samplers,
             "sampler/restarts": stats.restarts,
@@ -199,7 +170,6 @@ class RolloutPipeline:
     def forget(self) -> None:
         """Drop all jobs and rollouts, because the phase or the weights have changed."""
         self._submitted.clear()
-        self._again.clear()
         self._arrived.clear()
         self._waiting.clear()
         self._next = 0

@@ -15,7 +15,6 @@ from rss_rl.data.store import Prepared
 from rss_rl.errors import NonFiniteError
 from rss_rl.learners.phases import PhaseSchedule, Turn
 from rss_rl.learners.share_control import Reached, ShareController
-from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.policies.estimators.build import build_estimator
 from rss_rl.policies.estimators.protocol import GateEstimator, LogProbEstimator
 from rss_rl.rollouts.backend import Backend
@@ -50,7 +49,6 @@ class Session:
     Args:
         backend: called with no arguments when the first selection is to be sampled, so that a run
             that samples nothing starts no samplers.
-        log: records what happens to rollouts.
     """
 
     def __init__(
@@ -59,7 +57,6 @@ class Session:
         prepared: Prepared,
         learner: Learner,
         backend: Callable[[], Backend],
-        log: EventSink = NO_LOG,
     ) -> None:
         self.config = config
         self.learner = learner
@@ -74,10 +71,10 @@ class Session:
             config.batch_size,
             config.seed,
             batch_tokens=config.batch_tokens,
-            reach=max(sampler.max_policy_lag, sampler.run_ahead or 0),
+            reach=sampler.max_policy_lag,
             by_length=config.settled_lengths == "similar",
         )
-        self._pipeline = RolloutPipeline(backend, config.sampler, log)
+        self._pipeline = RolloutPipeline(backend, config.sampler)
         self._publishing: dict[str, float] = {}  # metrics of the newest snapshot, not reported yet
 
     @property
@@ -92,8 +89,8 @@ class Session:
     def update(self) -> UpdateReport:
         """One update of the present phase: take its rollout, learn from it, publish.
 
-        Its jobs were given at the end of the update before, or earlier where samplers run ahead;
-        those of a phase's first update are given here.
+        Its jobs were given at the end of an update before; those of a phase's first update are
+        given here.
 
         Raises:
             NonFiniteError: naming phase, update and rows; of two learners the first may have

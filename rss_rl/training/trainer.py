@@ -16,7 +16,6 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import NonFiniteError
 from rss_rl.learners.share_control import merit
-from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.metrics.protocol import MetricSetup
 from rss_rl.metrics.run_metrics import BestMetric, best_metric
@@ -96,7 +95,6 @@ class Trainer:
         resume: checkpoint to resume from, or None for a new run.
         stop: called after each update; True writes a checkpoint and ends the stream.
         budget: time for the phases, or None.
-        log: records discarded rollouts.
         point: opened while another thread may end the run; only with a learner in this process.
             leave: called after the checkpoint of the last complete update is written.
     """
@@ -113,7 +111,6 @@ class Trainer:
         resume: Checkpoint | None = None,
         stop: Callable[[], bool] = lambda: False,
         budget: TimeBudget | None = None,
-        log: EventSink = NO_LOG,
         point: SafePoint | None = None,
         leave: Callable[[Stopped], None] = lambda _: None,
     ) -> None:
@@ -123,7 +120,7 @@ class Trainer:
             learner.before_steps = point.close
         self._writer, self._stop, self._budget = writer, stop, budget
         self._best_metric = find_best_metric(config, prepared)
-        self.session = Session(config, prepared, learner, backend, log)
+        self.session = Session(config, prepared, learner, backend)
         self._opened = False  # the evaluation at the begin of the phase was made
         self._evaluation_due = False  # a stop may come between an update and its evaluation
         self._best: float | None = None

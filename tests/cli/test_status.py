@@ -85,7 +85,7 @@ def test_what_is_reported(run: Path) -> None:
         "2.00 updates/s",
         "thresholded: accuracy 90.0%, loss 0.200, kept 25.0% (update 10, frozen)",
         "30.0%",
-        "2 alive, restarts 2, lag 1.0 (max 3), discarded -, idle -",
+        "2 alive, restarts 2, lag 1.0 (max 3), idle -",
         "idle 90%",
         "s3://bucket/run, 2 checkpoints behind",
         "warning sampler_died out of memory [x]",

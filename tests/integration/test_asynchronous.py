@@ -28,14 +28,6 @@ def test_in_one_process_the_lag_is_exact_and_the_run_repeats_to_the_bit(
     Outcome.read(tmp_path / "two").assert_equals(Outcome.read(tmp_path / "one"))
 
 
-def test_discarded_rollouts_lose_no_example(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
-    config = tiny(sampler={"max_policy_lag": 1, "run_ahead": 3})
-    reports = reports_of(train(config, tmp_path / "run"))
-    assert_each_example_once_an_epoch(reports)
-    assert max(r.scalars.get("policy/lag_max", 0) for r in reports) == 1
-    assert reports[-1].scalars["pipeline/discarded"] > 10
-
-
 def test_with_samplers_of_their_own(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
     with own_ray(4):
         config = tiny(sampler={"backend": "ray", "actors": 2, "max_policy_lag": 4})
@@ -48,7 +40,7 @@ def test_with_samplers_of_their_own(tiny: Callable[..., RunConfig], tmp_path: Pa
     seen = Counter(row["tag"] for row in read_metrics(tmp_path / "run").to_pylist())
     for tag in ("learner/idle_share", "sampler/idle_share", "publish/duration_ms", "publish/bytes"):
         assert seen[tag] == 17
-    for tag in ("pipeline/in_flight", "pipeline/discarded", "object_store/bytes", "policy/lag_min"):
+    for tag in ("pipeline/in_flight", "object_store/bytes", "policy/lag_min"):
         assert seen[tag] == 17
     assert 0 <= sampled[-1]["sampler/idle_share"] <= 1
     assert 0 <= sampled[-1]["learner/idle_share"] <= 1

@@ -34,7 +34,7 @@ def test_a_line_says_who_when_and_where_in_the_run(tmp_path: Path) -> None:
     log = EventLog(tmp_path)
     log.at(7, 5)
     log.write("sampler_died", "error", actor="sampler 2", cause="it\nwas killed ✂")
-    log.write("rollout_discarded", lag=float("nan"), update=8, version=6)
+    log.write("run_finished", wall_s=float("nan"), update=8, version=6)
     first, second = read(tmp_path)
     time = datetime.fromisoformat(str(first.pop("time")))
     assert time.utcoffset() == timedelta(0)
@@ -49,7 +49,7 @@ def test_a_line_says_who_when_and_where_in_the_run(tmp_path: Path) -> None:
         "update": 7,
         "cause": "it\nwas killed ✂",
     }
-    assert (second["update"], second["version"], second["lag"]) == (8, 6, None)
+    assert (second["update"], second["version"], second["wall_s"]) == (8, 6, None)
     assert second["actor"] is None
 
 
