@@ -10,23 +10,15 @@ from rich.console import Console
 from rich.table import Table
 
 from rss_rl.api.terminal import plain_table, say
-from rss_rl.metrics.measures import find_measure, format_measure
-from rss_rl.results.score_cells import MODE_NAMES, score_columns
+from rss_rl.results.score_cells import score_cells
 
 Scores = Mapping[str, Mapping[str, float | None]]
 
 
 def scores_table(splits: Mapping[str, Scores]) -> Table:
     """A row for each split and selection mode; a column for each measure that occurs."""
-    names = score_columns(scores for modes in splits.values() for scores in modes.values())
-    header = ["split", "selection", *(find_measure(name).label for name in names)]
-    table = plain_table(header, left=2)
-    for split, modes in splits.items():
-        for mode, scores in modes.items():
-            cells = [format_measure(name, scores.get(name)) for name in names]
-            table.add_row(split, MODE_NAMES.get(mode, mode), *cells)
-        table.add_section()
-    return table
+    rows = [(split, *pair) for split, modes in splits.items() for pair in modes.items()]
+    return plain_table(*score_cells("split", rows), left=2)
 
 
 def print_report(out: Console, run: Path, report: Mapping[str, Any]) -> None:

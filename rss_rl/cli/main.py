@@ -19,7 +19,6 @@ from rss_rl.cli import (
     export,
     fit,
     predict,
-    rationales,
     select,
     serve,
     status,
@@ -89,7 +88,6 @@ app.command(epilog=fit.EPILOG)(fit.fit)
 app.command(epilog=train.EPILOG)(train.train)
 app.command(epilog=status.EPILOG)(status.status)
 app.command(epilog=evaluate.EVALUATE_EPILOG)(evaluate.evaluate)
-app.command(epilog=rationales.EPILOG)(rationales.rationales)
 app.command(epilog=select.EPILOG)(select.select)
 app.command(epilog=explain.EPILOG)(explain.explain)
 app.command(epilog=serve.EPILOG)(serve.serve)

@@ -158,22 +158,13 @@ def ranked_scores(scores: Array, wanted: Array) -> RankedScores | None:
     if not wanted.any():
         return None
     same = best_tokens(scores, int(wanted.sum()))
+    budgets = [best_tokens(scores, budget_count(len(scores), part)) for part in _TWENTIETHS]
     return RankedScores(
-        float(np.mean(budget_token_f1s(scores, wanted))),
-        float(np.mean([mean_overlap_f1(kept, wanted) for kept in _budgets(scores)])),
+        float(np.mean([_token_f1(kept, wanted) for kept in budgets])),
+        float(np.mean([mean_overlap_f1(kept, wanted) for kept in budgets])),
         _token_f1(same, wanted),
         matched_span_f1(same, wanted),
     )
-
-
-def budget_token_f1s(scores: Array, wanted: Array) -> list[float]:
-    """Token F1 of the best-ranked tokens of a document, for each of BUDGETS."""
-    return [_token_f1(kept, wanted) for kept in _budgets(scores)]
-
-
-def _budgets(scores: Array) -> list[Array]:
-    """The tokens above each budget's threshold, bool [n] each."""
-    return [best_tokens(scores, budget_count(len(scores), part)) for part in _TWENTIETHS]
 
 
 def _token_f1(kept: Array, wanted: Array) -> float:

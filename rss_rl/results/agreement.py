@@ -2,9 +2,8 @@
 
 Selections: `policy`, tokens with probability over one half; `top-k`, the same share of every text,
 its most probable tokens; `random`, the policy's selection moved to random tokens of the same text,
-ranked by random scores. Others take their scores from a method that explains the classifier
-(`rss_rl.results.posthoc`) or from a file (`rss_rl.data.score_file`), and select as many tokens as
-`top-k`. All predict from the selection alone.
+ranked by random scores. Others take their scores from a file (`rss_rl.data.score_file`), and select
+as many tokens as `top-k`. All predict from the selection alone.
 
 Let p_j(x) be the probability of the class j that the classifier predicts from all of x, and r the
 selection: comprehensiveness = p_j(x) - p_j(x without r), sufficiency = p_j(x) - p_j(r) (DeYoung et
@@ -36,7 +35,6 @@ from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.ops.rationale_overlap import (
     BUDGETS,
     SpanScores,
-    budget_token_f1s,
     document_scores,
     pair_overlap,
     precision_recall_area,
@@ -48,7 +46,6 @@ from rss_rl.ops.rationale_overlap import (
 )
 from rss_rl.ops.scores import roc_auc
 from rss_rl.policies.decide import decide, word_scores
-from rss_rl.results.posthoc import FOR_LABEL, ScoreSource, posthoc_scores
 from rss_rl.results.score import open_with_data
 from rss_rl.rollouts.snapshot import Models, autocast, fixed_threads
 from rss_rl.seeding import keyed_uniforms, stream_key
@@ -62,6 +59,8 @@ _ALL_SHARES = sorted({*_SHARES, *BUDGETS})
 _AT_ONCE = 8
 """Selections of a batch per forward pass of the classifier."""
 Progress = Callable[[int, int], None]
+WordScores = Sequence[Sequence[Array]]
+"""For each row of a split S x float64 [N_s], which rank its words."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def score_agreement(
     config: RunConfig,
     *,
     share: float | None = None,
-    others: Mapping[str, ScoreSource] | None = None,
+    others: Mapping[str, WordScores] | None = None,
     device: torch.device,
     progress: Progress = lambda done, end: None,
 ) -> dict[str, dict[str, float]]:
@@ -94,7 +93,7 @@ def score_agreement(
         DataError: the labels are not classes, or there are no rationales.
     """
     others = others or {}
-    _check(models, examples, config, bool(others), share)
+    _check(examples, config, bool(others), share)
     scorer = _Scorer(models, config, others, device)
     with (
         models.evaluating(),
@@ -111,7 +110,6 @@ def score_run_agreement(
     *,
     which: str | int = "best",
     share: float | None = None,
-    posthoc: Sequence[str] = (),
     files: Mapping[str, Path] | None = None,
     device: str | None = None,
     progress: Progress = lambda done, end: None,
@@ -120,7 +118,6 @@ def score_run_agreement(
     """`score_agreement` of a checkpoint of the run at `path`.
 
     Args:
-        posthoc: names of methods that explain the run's classifier, see `posthoc_scores`.
         files: of scores, by the names of their selections.
         trust: see `rss_rl.training.trained_models.open_models`.
 
@@ -130,53 +127,34 @@ def score_run_agreement(
     """
     config, models, prepared, found_device = open_with_data(path, which, device, trust)
     examples = prepared.split(split)
-    if FOR_LABEL in posthoc and not config.selects:
-        raise ConfigError(
-            f"the run has no policy, which {FOR_LABEL} ranks words by",
-            where="--posthoc",
-            remedy="Name a run whose last phase learns from sampled selections",
-        )
-    others = {method: posthoc_scores(method, models, config.seed) for method in posthoc}
-    for name, file in (files or {}).items():
-        others[name] = _FileScores(read_scores(file, examples))
     return score_agreement(
         models,
         examples,
         config,
         share=share,
-        others=others,
+        others={name: read_scores(file, examples) for name, file in (files or {}).items()},
         device=found_device,
         progress=progress,
     )
 
 
-class _FileScores:
-    """Scores by row of the split."""
-
-    knows_labels = False
-
-    def __init__(self, scores: Sequence[Sequence[Array]]) -> None:
-        self._scores = scores
-
-    def __call__(self, batch: Batch, tensors: TensorBatch) -> list[Array]:
-        """See `ScoreSource`."""
-        found = []
-        for slot, valid in enumerate(batch.valid):
-            padded = np.zeros(valid.shape)
-            padded[valid] = np.concatenate([self._scores[row][slot] for row in batch.rows.tolist()])
-            found.append(padded)
-        return found
+def _padded(by_row: WordScores, batch: Batch) -> list[Array]:
+    """Scores of the words of a batch, S x float64 [B, N_s]."""
+    found = []
+    for slot, valid in enumerate(batch.valid):
+        padded = np.zeros(valid.shape)
+        padded[valid] = np.concatenate([by_row[row][slot] for row in batch.rows.tolist()])
+        found.append(padded)
+    return found
 
 
-def _check(
-    models: Models, examples: ExampleSource, config: RunConfig, others: bool, share: float | None
-) -> None:
+def _check(examples: ExampleSource, config: RunConfig, others: bool, share: float | None) -> None:
     if not config.selects and (not others or share is None):
         raise ConfigError(
             "the run has no policy, so it selects no words that people could agree with",
             where="phases",
             remedy="Name a run whose last phase learns from sampled selections, or give --share and"
-            " scores of others with --posthoc or --scores",
+            " scores of others with --scores",
         )
     if not config.predicts:
         raise ConfigError(
@@ -208,7 +186,7 @@ class _Scorer:
         self,
         models: Models,
         config: RunConfig,
-        others: Mapping[str, ScoreSource],
+        others: Mapping[str, WordScores],
         device: torch.device,
     ) -> None:
         self._models, self._config, self._device = models, config, device
@@ -235,10 +213,6 @@ class _Scorer:
         result = {choice: tally.metrics() for choice, tally in tallies.items()}
         if "top-k" in result:
             result["top-k"] = result["policy"] | result["top-k"]
-        for name, source in self._others.items():
-            if source.knows_labels:
-                for measure in ("accuracy", "accuracy_rest"):
-                    del result[name][measure]
         return result
 
     def _batches(self, examples: ExampleSource) -> Iterator[tuple[Batch, TensorBatch]]:
@@ -282,8 +256,8 @@ class _Scorer:
                 )
             ]
         chosen["random"] = _Chosen(moved, noise)
-        for name, source in self._others.items():
-            scores = source(batch, tensors)
+        for name, by_row in self._others.items():
+            scores = _padded(by_row, batch)
             chosen[name] = _Chosen(_top(scores, batch.valid, equal), scores)
         return chosen
 
@@ -354,15 +328,6 @@ def _of(probabilities: Array, classes: Array) -> Array:
     return found
 
 
-def f1_at(share: float) -> str:
-    """Name of the token F1 at a budget.
-
-    >>> f1_at(0.05)
-    'token_f1_at_05'
-    """
-    return f"token_f1_at_{round(100 * share):02}"
-
-
 class Tally:
     """Accumulates the measures of one selection over batches; a few numbers per example."""
 
@@ -409,13 +374,10 @@ class Tally:
 
         accuracy, kept                  predicting from the selection; share of tokens selected
         accuracy_all, accuracy_rest     from all tokens, and from all but the selection
-                                        (`score_agreement` drops accuracy and accuracy_rest of
-                                        selections made with the right class known)
         token_precision, _recall, _f1   of selected tokens, mean over documents
         iou_f1, auprc                   of spans; area under the precision-recall curve
         budget_..., count_token_f1,     of the top tokens by score: see `ranked_scores`
         count_iou_f1
-        token_f1_at_..                  for each of BUDGETS, in percent; budget_token_f1 is the mean
         comprehensiveness, sufficiency  and aopc_..., budget_...: see the module docstring
         similarity, annotator_f1        against single annotators: area under the ROC curve (the
                                         behavioural similarity of Sen et al., ACL 2020) and token
@@ -454,8 +416,6 @@ class Tally:
         if ranked is not None:
             for name, value in ranked._asdict().items():
                 self._values[name].append(value)
-            for share, value in zip(BUDGETS, budget_token_f1s(scores, wanted), strict=True):
-                self._values[f1_at(share)].append(value)
 
     def _people(self, kept: Array, scores: Array, annotations: Array) -> None:
         """Compare with each annotator, and annotators with each other."""

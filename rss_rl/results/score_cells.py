@@ -9,6 +9,10 @@ from typing import Any
 from rss_rl.metrics.measures import find_measure, format_measure, in_order, task_measures
 from rss_rl.results.summary import Spread, spread_text
 
+Rows = Sequence[tuple[str, str, Mapping[str, Any]]]
+"""Run or split, selection, and its measures."""
+Cells = tuple[list[str], list[list[str]]]
+"""Header and body of a table."""
 MODE_NAMES = {
     "all": "all tokens",
     "thresholded": "thresholded",
@@ -63,6 +67,26 @@ def summary_cells(
         cells = (spread_text(scores.get(n), partial(format_measure, n)) for n in names)
         body.append([name, MODE_NAMES.get(mode, mode), *cells])
     return [first, "selection", *(find_measure(n).label for n in names)], body
+
+
+def score_cells(first: str, rows: Rows) -> Cells:
+    """Header and body of a table of scores; `first` is the first column's heading."""
+    names = score_columns(scores for _, _, scores in rows)
+    body = [
+        [name, MODE_NAMES.get(mode, mode), *(format_measure(n, scores.get(n)) for n in names)]
+        for name, mode, scores in rows
+    ]
+    return [first, "selection", *(find_measure(n).label for n in names)], body
+
+
+def agreement_cells(first: str, rows: Rows) -> Cells:
+    """The same for measures of the agreement with people."""
+    names = [name for name in AGREEMENT_LABELS if any(name in scores for _, _, scores in rows)]
+    body = [
+        [name, selection, *(format_agreement(n, scores.get(n)) for n in names)]
+        for name, selection, scores in rows
+    ]
+    return [first, "selection", *(AGREEMENT_LABELS[name] for name in names)], body
 
 
 def format_agreement(name: str, value: float | None) -> str:

@@ -22,7 +22,6 @@ COMMANDS = [
     "predict",
     "export",
     "report",
-    "rationales",
     "status",
     "config show",
     "data prepare",

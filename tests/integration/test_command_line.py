@@ -106,12 +106,12 @@ def test_evaluate_gives_the_numbers_of_the_report(workplace: Path) -> None:
     report = json.loads((run_of(workplace) / "report.json").read_text())
     for split in ("dev", "test"):
         record = json.loads(invoke("evaluate", run_of(workplace), "--split", split, "--json"))
-        assert record["modes"] == report["splits"][split]
-    assert record["steps"]["thresholded"] == report["best_step"]
+        assert record["runs"][str(run_of(workplace))] == report["splits"][split]
+    assert record["steps"][str(run_of(workplace))]["thresholded"] == report["best_step"]
     some = ("--mode", "sampled", "--mode", "all", "--which", "latest", "--json")
     record = json.loads(invoke("evaluate", run_of(workplace), *some))
-    assert list(record["modes"]) == ["sampled", "all"]
-    assert record["steps"] == {"sampled": 10, "all": 10}
+    assert list(record["runs"][str(run_of(workplace))]) == ["sampled", "all"]
+    assert record["steps"][str(run_of(workplace))] == {"sampled": 10, "all": 10}
     assert "thresholded" in invoke(
         "evaluate", run_of(workplace), "--which", "5", "--mode", "all", "--mode", "thresholded"
     )

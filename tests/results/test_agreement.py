@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ import pytest
 import torch
 from rationale_twins import (
     curve_area,
-    f1_by_budget,
     iou_f1,
     people_similarity,
     ranked,
@@ -36,10 +33,7 @@ from rss_rl.results.agreement import (
     Probabilities,
     Tally,
     score_agreement,
-    score_run_agreement,
 )
-from rss_rl.results.agreement_figure import draw_agreement
-from rss_rl.results.comparing import Group, Run
 from rss_rl.rollouts.snapshot import Models, build_prepared_models
 from rss_rl.training.run import train
 from rss_rl.types import Batch, LabelSpec
@@ -188,7 +182,7 @@ def slow_scores(models: Models, split: Any, share: float | None) -> dict[str, fl
             names = ("token_precision", "token_recall", "token_f1")
             texts.append(dict(zip(names, token_scores(bits, truth), strict=True)))
             texts[-1]["auprc"] = curve_area(rank, truth)
-            texts[-1] |= ranked(rank, truth) | f1_by_budget(rank, truth)
+            texts[-1] |= ranked(rank, truth)
     means = {
         name: float(np.mean([found[name] for found in each]))
         for each in (values, texts)
@@ -249,31 +243,20 @@ def test_what_cannot_be_scored(
         score_agreement(models, split, tiny_config, device=_CPU)
 
 
-class PolicyScores:
-    """The likelier role's probability, as `policy` and `top-k` rank tokens."""
-
-    def __init__(self, models: Models, *, knows_labels: bool) -> None:
-        self._models, self.knows_labels = models, knows_labels
-
-    def __call__(self, batch: Any, tensors: Any) -> list[Any]:
-        return [
-            self._models.policy.probabilities(vectors, valid).amax(1).double().numpy().round(5)
-            for vectors, valid in zip(
-                self._models.policy_inputs(tensors.tokens, tensors.valid),
-                tensors.valid,
-                strict=True,
-            )
-        ]
+def policy_scores(models: Models, split: Any) -> list[list[Any]]:
+    """The likelier role's probability by row and text, as `policy` and `top-k` rank tokens."""
+    batches = (split.batch([row]) for row in range(len(split)))
+    return [
+        [both.max(0).astype(float).round(5) for both in chances_of(models, batch)]
+        for batch in batches
+    ]
 
 
 def test_scores_of_others_are_judged_as_the_policy_is(
     tiny_config: RunConfig, marked: Prepared
 ) -> None:
     models, split = spread_models(tiny_config, marked), marked.split("test")
-    others = {
-        "same": PolicyScores(models, knows_labels=False),
-        "told": PolicyScores(models, knows_labels=True),
-    }
+    others = {"same": policy_scores(models, split)}
     seen: list[tuple[int, int]] = []
     scores = score_agreement(
         models,
@@ -283,11 +266,8 @@ def test_scores_of_others_are_judged_as_the_policy_is(
         device=_CPU,
         progress=lambda *done: seen.append(done),
     )
-    assert tuple(scores) == (*CHOICES, "same", "told")
+    assert tuple(scores) == (*CHOICES, "same")
     assert scores["same"] == pytest.approx(scores["top-k"])
-    told = scores["top-k"].keys() - scores["told"].keys()
-    assert told == {"accuracy", "accuracy_rest"}
-    assert scores["told"] == {name: scores["same"][name] for name in scores["told"]}
     assert seen[-1] == (12, 12)
 
 
@@ -296,7 +276,7 @@ def test_a_run_without_a_policy_is_scored_by_others(
 ) -> None:
     without = tiny_config.model_copy(update={"phases": tiny_config.phases[:1]})
     models, split = spread_models(without, marked), marked.split("test")
-    others = {"other": PolicyScores(models, knows_labels=False)}
+    others = {"other": policy_scores(models, split)}
     scores = score_agreement(models, split, without, others=others, share=0.4, device=_CPU)
     assert tuple(scores) == ("random", "other")
     assert scores["other"] == pytest.approx(slow_scores(models, split, 0.4), abs=1e-6)
@@ -304,16 +284,6 @@ def test_a_run_without_a_policy_is_scored_by_others(
     with pytest.raises(ConfigError, match="the run has no policy") as caught:
         score_agreement(models, split, without, others=others, device=_CPU)
     assert "--share" in str(caught.value)
-
-
-def test_a_run_without_a_policy_has_no_ranking_for_the_right_class(
-    tiny_config: RunConfig, marked: Prepared, tmp_path: Path
-) -> None:
-    alone = {"data": str(marked.folder), "phases": tiny_config.phases[:1]}
-    for _ in train(tiny_config.model_copy(update=alone), tmp_path / "run"):
-        pass
-    with pytest.raises(ConfigError, match="no policy, which policy-for-label ranks words by"):
-        score_run_agreement(tmp_path / "run", "test", share=0.3, posthoc=["policy-for-label"])
 
 
 @pytest.fixture(scope="module")
@@ -327,65 +297,8 @@ def trained(
     return path
 
 
-def test_the_command(trained: Path) -> None:
-    tried = CliRunner().invoke
-    asked = ["rationales", str(trained), "--share", "0.5"]
-    record = json.loads(tried(app, [*asked, "--json"]).stdout)
-    scores = record["runs"][str(trained)]
-    assert list(scores) == list(CHOICES)
-    rows = list(csv.DictReader(io.StringIO(tried(app, [*asked, "--csv"]).stdout)))
-    assert [row["selection"] for row in rows] == list(CHOICES)
-    assert float(rows[1]["auprc"]) == scores["top-k"]["auprc"]
-    head, *lines = tried(app, [*asked, "--markdown"]).stdout.splitlines()
-    assert "| IOU F1 | AUPRC | token F1 at budgets |" in head
-    assert len(lines) == 1 + len(CHOICES)
-    assert "similarity" in tried(app, asked).stdout
-    wrong = tried(app, [*asked, "--csv", "--json"])
-    assert (wrong.exit_code, "Give one of them" in wrong.stderr) == (2, True)
-
-
-def test_the_picture(
-    trained: Path, marked: Prepared, tiny_config: RunConfig, tmp_path: Path
-) -> None:
-    other = tmp_path / "other"
-    config = tiny_config.model_copy(update={"data": str(marked.folder), "seed": 5})
-    list(train(with_(config, "evaluation", all_tokens=False), other))
-    out = tmp_path / "agreement.png"
-    asked = ["rationales", str(trained), str(other), "--figure"]
-    done = CliRunner().invoke(app, [*asked, str(out), "--markdown"])
-    assert done.exit_code == 0, done.output
-    assert out.read_bytes()[:4] == b"\x89PNG"
-    assert f"wrote {out}" in done.stderr
-    wrong = CliRunner().invoke(app, [*asked, "agreement.jpg"])
-    assert (wrong.exit_code, "--figure needs a .png file" in wrong.stderr) == (2, True)
-
-
-def test_lines_of_the_picture_are_means_over_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    def of(own: float, f1: Callable[[int], float]) -> dict[str, dict[str, float]]:
-        at = {f"token_f1_at_{percent:02}": f1(percent) for percent in range(5, 100, 5)}
-        choices = {"policy": at, "top-k": {}, "random": at, "lime": at}
-        choices["policy"] = at | {"kept": own, "token_f1": own / 2}
-        return choices
-
-    found = {Path("a"): of(0.2, lambda p: p / 100), Path("b"): of(0.4, lambda p: p / 50)}
-    config = {"policy": {"name": "rss"}}
-    runs = tuple(Run(path, {**config, "seed": k}, None) for k, path in enumerate(found))
-    shown: list[Any] = []
-    monkeypatch.setattr("rss_rl.results.output.png", lambda figure: shown.append(figure) or b"")
-    draw_agreement(found, [Group("A", runs)], "test")
-    (axes,) = shown[0].axes
-    lines = {line.get_label(): line for line in axes.get_lines()}
-    assert {"rss", "random", "lime"} <= set(lines)
-    percents = list(range(5, 100, 5))
-    assert lines["rss"].get_xdata() == pytest.approx(percents)
-    assert lines["rss"].get_ydata() == pytest.approx([1.5 * p / 100 for p in percents])
-    band = axes.collections[0].get_paths()[0].vertices[:, 1]
-    assert band.max() == pytest.approx(0.95 * 1.5 + 0.95 * 2**-0.5)
-    (point,) = (line for line in axes.get_lines() if line.get_marker() == "o")
-    assert (*point.get_xdata(), *point.get_ydata()) == pytest.approx((30, 0.15))
-
-
-def test_the_command_adds_columns(trained: Path, marked: Prepared, tmp_path: Path) -> None:
+def test_the_command(trained: Path, marked: Prepared, tmp_path: Path) -> None:
+    """Marks of two runs, and scores from files that are as good as people's, and as bad."""
     split = marked.split("test")
     files = [tmp_path / "first" / "other.jsonl", tmp_path / "second" / "other.jsonl"]
     for file, sign in zip(files, (1, -1), strict=True):
@@ -399,29 +312,28 @@ def test_the_command_adds_columns(trained: Path, marked: Prepared, tmp_path: Pat
         file.write_text("\n".join(lines))
 
     def ask(*more: str) -> Any:
-        return CliRunner().invoke(app, ["rationales", str(trained), *more])
+        return CliRunner().invoke(app, ["evaluate", str(trained), *more])
 
-    methods = "occlusion,gradient-x-input, integrated-gradients,occlusion-5,lime,policy-for-label"
-    asked = ["--posthoc", methods, "--scores", str(files[0]), "--json"]
-    scores = json.loads(ask(*asked).stdout)["runs"][str(trained)]
-    assert list(scores) == [*CHOICES, *methods.replace(" ", "").split(","), "other.jsonl"]
-    assert scores["other.jsonl"]["auprc"] == pytest.approx(1.0)
-    assert scores["other.jsonl"]["count_token_f1"] == pytest.approx(1.0)
-    # Policy and top-k rank alike, and gradients differ little on so small a classifier.
-    assert len({scores[name]["auprc"] for name in scores}) >= len(scores) - 3
-    assert "accuracy" in scores["other.jsonl"]
-    assert "accuracy" not in scores["lime"]
-    assert "accuracy" not in scores["policy-for-label"]
-    assert "-" in ask("--posthoc", "occlusion", "--markdown").stdout.splitlines()[-1].split(" | ")
+    head, *lines = ask("--marks", "--share", "0.5", "--markdown").stdout.splitlines()
+    assert "| IOU F1 | AUPRC | token F1 at budgets |" in head
+    assert len(lines) == 1 + len(CHOICES)
+    assert "similarity" in ask("--marks").stdout
+    found = json.loads(ask("--scores", str(files[0]), "--json").stdout)["runs"][str(trained)]
+    assert list(found) == [*CHOICES, "other.jsonl"]
+    assert found["other.jsonl"]["auprc"] == pytest.approx(1.0)
+    assert found["other.jsonl"]["count_token_f1"] == pytest.approx(1.0)
     both = [part for file in files for part in ("--scores", str(file))]
     scores = json.loads(ask(*both, "--json").stdout)["runs"][str(trained)]
     assert list(scores) == [*CHOICES, *map(str, files)]
     assert scores[str(files[1])]["auprc"] < 0.7
-    twice = ask(*both, *both)
-    assert (twice.exit_code, "given twice" in twice.stderr) == (2, True)
-    unknown = ask("--posthoc", "occlusoin")
-    assert unknown.exit_code == 2
-    assert "no post-hoc method 'occlusoin'; did you mean" in unknown.stderr
+    for wrong, message in (
+        ([*both, *both], "given twice"),
+        (["--marks", "--mode", "all"], "Leave out one of them"),
+        (["--share", "0.2"], "Give --marks, too"),
+        (["--markdown", "--json"], "Give one of them"),
+    ):
+        refused = ask(*wrong)
+        assert (refused.exit_code, message in refused.stderr) == (2, True)
 
 
 def test_of_a_pair_a_text_without_a_mark_does_not_count() -> None:

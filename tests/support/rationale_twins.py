@@ -86,18 +86,6 @@ def found_f1(kept: Sequence[bool], wanted: Sequence[bool]) -> float:
     return f1(pairs / len(ours), pairs / len(theirs)) if ours and theirs else 0.0
 
 
-def f1_by_budget(scores: Sequence[float], wanted: Sequence[bool]) -> dict[str, float]:
-    """Token F1 of what scores above the score at the rank of each share, by its percent."""
-    pairs = [(score, place) for place, score in enumerate(scores)]
-    ascending = sorted(pairs)
-    found = {}
-    for percent in range(5, 100, 5):
-        threshold = ascending[(100 - percent) * len(pairs) // 100]
-        kept = [pair > threshold for pair in pairs]
-        found[f"token_f1_at_{percent:02}"] = token_scores(kept, wanted)[2]
-    return found
-
-
 def ranked(scores: Sequence[float], wanted: Sequence[bool]) -> dict[str, float]:
     """Shares .05 to .95: what scores above the score at that rank; and as many as people marked.
 
