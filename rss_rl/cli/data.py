@@ -54,8 +54,7 @@ Examples:
 
 `rss-rl data prepare reviews.csv --text review --label stars --out s3://bucket/reviews`
 
-Data read from a URI are cached in the directory RSS_RL_CACHE (~/.cache/rss-rl), up to
-RSS_RL_CACHE_GB (20) gigabytes.
+Data read from a URI are cached in the directory RSS_RL_CACHE (~/.cache/rss-rl).
 """
 
 

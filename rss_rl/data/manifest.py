@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -42,15 +42,12 @@ class _Record(BaseModel):
 
 
 class ShardInfo(_Record):
-    """One Arrow file of a split: its name, examples, size and SHA-256.
-
-    Here and below, sha256 is None where the data were prepared before checksums were kept.
-    """
+    """One Arrow file of a split: its name, examples, size and SHA-256."""
 
     name: str
     rows: _Positive
     bytes: _Positive
-    sha256: _Sum | None = None
+    sha256: _Sum
 
 
 class LongText(_Record):
@@ -76,24 +73,23 @@ class SplitInfo(_Record):
     long_rows     rows left out because a text is longer than --max-words
     longest_texts the longest texts, longest first
     shards        the Arrow files, in the order of row numbers
-    length_sd     standard deviation of the sentence length in each slot; None in data prepared by
-                  a version that did not record it
+    length_sd     standard deviation of the sentence length in each slot
     """
 
     rows: _Positive
     rationale: bool
-    marks: bool = False
-    questions: bool = False
-    annotations: bool = False
+    marks: bool
+    questions: bool
+    annotations: bool
     tokens: tuple[_Positive, ...]
     longest: tuple[_Positive, ...]
     bad_rows: _Count
     dropped_rows: _Count
-    cut_rows: _Count = 0
-    long_rows: _Count = 0
-    longest_texts: tuple[LongText, ...] = ()
+    cut_rows: _Count
+    long_rows: _Count
+    longest_texts: tuple[LongText, ...]
     shards: tuple[ShardInfo, ...]
-    length_sd: tuple[_Spread, ...] | None = None
+    length_sd: tuple[_Spread, ...]
 
     @property
     def known(self) -> list[str]:
@@ -136,7 +132,7 @@ class VocabularyInfo(_Record):
     size: _Positive
     trainable: _Positive
     bytes: Annotated[int, Field(ge=1, le=VOCABULARY_BYTES)]
-    sha256: _Sum | None = None
+    sha256: _Sum
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -169,7 +165,7 @@ class VectorInfo(_Record):
 
     dim: _Positive
     bytes: _Positive
-    sha256: _Sum | None = None
+    sha256: _Sum
     files: tuple[SourceFile, ...] = ()
     widths: tuple[int, ...] = ()
     scales: tuple[float, ...] = ()
@@ -177,19 +173,6 @@ class VectorInfo(_Record):
     any: Coverage = Coverage(words=0.0, tokens=0.0)
     missing: tuple[str, ...] = ()
     bad_lines: _Count = 0
-
-
-_NOTED_LATER = {"splits": {"__all__": {"cut_rows", "long_rows", "longest_texts"}}}
-
-
-def _alike(one: Any, other: Any) -> bool:
-    """Whether trees are equal, except for checksums that one of them lacks."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        known = {k for k in one if k != "sha256" or None not in (one[k], other.get(k))}
-        return one.keys() == other.keys() and all(_alike(one[k], other[k]) for k in known)
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(_alike, one, other))
-    return bool(one == other)
 
 
 class Manifest(_Record):
@@ -221,17 +204,12 @@ class Manifest(_Record):
             names = [shard_file(split, number) for number in range(len(info.shards))]
             if [shard.name for shard in info.shards] != names:
                 raise ValueError(f"the shards of '{split}' must be named {names[0]} and so on")
-            spreads = info.tokens if info.length_sd is None else info.length_sd
-            if not len(info.tokens) == len(info.longest) == len(spreads) == self.sentences:
+            sizes = (info.tokens, info.longest, info.length_sd)
+            if any(len(each) != self.sentences for each in sizes):
                 raise ValueError(f"'{split}' does not have {self.sentences} sentence slot(s)")
             if info.marks != labels.chooses:
                 raise ValueError(f"'{split}' has marks, or lacks them, contrary to its labels")
         return self
-
-    def is_of_the_same_data(self, other: Manifest) -> bool:
-        """Whether both describe equal data; one may be from a version that did not record checksums
-        and long texts."""
-        return _alike(self.model_dump(exclude=_NOTED_LATER), other.model_dump(exclude=_NOTED_LATER))
 
     def save(self, folder: Path) -> None:
         """Write manifest.json into `folder`."""

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pydantic import Field, ValidationError
 
 from rss_rl.components import Options
-from rss_rl.data.locations import Files, LocalFiles, check_sum
+from rss_rl.data.locations import CachedFiles, LocalFiles
 from rss_rl.data.manifest import MANIFEST_FILE
 from rss_rl.data.shard_file import read_blocks
 from rss_rl.durable import disk_errors, file_lock, file_sha256, replacing
@@ -132,12 +132,12 @@ def read_info(folder: Path) -> StatesInfo | None:
         raise DataError(f"cannot be read ({what})", where=str(path), remedy=_AGAIN) from error
 
 
-def manifest_digest(files: Files) -> str:
+def manifest_digest(files: LocalFiles) -> str:
     """SHA-256 of the manifest of prepared data."""
     return file_sha256(files.folder / MANIFEST_FILE)
 
 
-def open_states(files: Files, asked: Encoding, rows: dict[str, int]) -> StatesInfo:
+def open_states(files: LocalFiles, asked: Encoding, rows: dict[str, int]) -> StatesInfo:
     """The states of prepared data by the encoder whose states a policy reads.
 
     Args:
@@ -149,7 +149,7 @@ def open_states(files: Files, asked: Encoding, rows: dict[str, int]) -> StatesIn
     """
     command = f"rss-rl data encode {files.location} --pretrained {asked}"
     where = files.location
-    if not isinstance(files, LocalFiles):
+    if isinstance(files, CachedFiles):
         raise DataError(
             "states of tokens are read from a directory only, not from a URI",
             where=where,
@@ -305,7 +305,7 @@ class StatesReader:
         files: of the data. info: of `open_states`. split: its name. sentences: S.
     """
 
-    def __init__(self, files: Files, info: StatesInfo, split: str, sentences: int) -> None:
+    def __init__(self, files: LocalFiles, info: StatesInfo, split: str, sentences: int) -> None:
         self._files, self._info, self._list = files, info, info.splits[split]
         self._schema = states_schema(sentences, info.size, info.dtype)
         self._starts = np.cumsum([0, *(file.rows for file in self._list)], dtype=np.int64)
@@ -343,9 +343,8 @@ class StatesReader:
     def _map(self, number: int) -> list[tuple[Array, Array]]:
         """Offsets [rows + 1] and states [tokens, H] of each slot of a file."""
         file = self._list[number]
-        path = self._files.fetch(file.name, file.bytes)
+        path = self._files.fetch(file.name, file.bytes, file.sha256)
         try:
-            check_sum(path, file.sha256)
             blocks = read_blocks(path, self._schema)
             if len(blocks) != 1 or blocks[0].num_rows != file.rows:
                 raise ValueError(f"does not have the {file.rows} rows that {STATES_FILE} says")

@@ -6,7 +6,6 @@ Legend: B examples of a batch, S sentence slots, N_s longest sentence of slot s.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -18,8 +17,8 @@ from safetensors.numpy import load_file
 
 from rss_rl.data import manifest as records
 from rss_rl.data.batch_order import WINDOW_SHARDS
-from rss_rl.data.locations import Files, check_sum, open_files, refused
-from rss_rl.data.manifest import Manifest, VectorInfo, VocabularyInfo
+from rss_rl.data.locations import LocalFiles, open_files
+from rss_rl.data.manifest import Manifest
 from rss_rl.data.shard import Shard, StoredRow
 from rss_rl.data.states import Encoding, StatesInfo, StatesReader, open_states, read_info
 from rss_rl.data.tokens import Tokenizer
@@ -29,7 +28,6 @@ from rss_rl.types import Array, Batch, LabelSpec, Window
 
 OPEN_SHARDS = 2 * WINDOW_SHARDS
 """Shards of a split that stay mapped: two windows of `rss_rl.data.batch_order`."""
-_TRIES = 3
 
 
 class Split:
@@ -47,7 +45,7 @@ class Split:
     """
 
     def __init__(
-        self, files: Files, name: str, manifest: Manifest, states: StatesInfo | None = None
+        self, files: LocalFiles, name: str, manifest: Manifest, states: StatesInfo | None = None
     ) -> None:
         self._states_info = states
         self._states = states and StatesReader(files, states, name, manifest.sentences)
@@ -55,7 +53,7 @@ class Split:
         self._files, self._manifest, self._info = files, manifest, manifest.splits[name]
         self._starts = np.cumsum([0, *self.shard_rows], dtype=np.int64)  # [shards + 1]
         self._shard = lru_cache(OPEN_SHARDS)(self._map)
-        self._checked: dict[int, tuple[int, ...]] = {}
+        self._checked: set[int] = set()
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Split, (self._files, self.name, self._manifest, self._states_info))
@@ -166,29 +164,14 @@ class Split:
 
     def _map(self, number: int) -> Shard:
         info = self._info.shards[number]
-        for last in range(_TRIES):
-            path = self._files.fetch(info.name, info.bytes)
-            try:
-                status = os.stat(path)
-                identity = (status.st_dev, status.st_ino, status.st_mtime_ns)
-                check_sum(path, info.sha256)
-                trusted = self._checked.get(number) == identity
-                shard = Shard(path, self._manifest, self._info, info.rows, trusted=trusted)
-                self._checked[number] = identity
-                return shard
-            except FileNotFoundError:  # evicted from the cache since it was fetched
-                if last == _TRIES - 1:
-                    raise self._files.damaged(info.name, "is gone") from None
-            except (OSError, ValueError, pa.ArrowException) as error:
-                raise _blamed(self._files, info.name, error) from error
-        raise AssertionError
-
-
-def _blamed(files: Files, name: str, error: Exception) -> DataError:
-    """The error for a file that the system refuses or whose content is bad."""
-    if isinstance(error, OSError) and error.errno is not None:
-        return refused(files.folder / name, error)
-    return files.damaged(name, str(error).splitlines()[0])
+        path = self._files.fetch(info.name, info.bytes, info.sha256)
+        trusted = number in self._checked
+        try:
+            shard = Shard(path, self._manifest, self._info, info.rows, trusted=trusted)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise self._files.damaged(info.name, str(error).splitlines()[0]) from error
+        self._checked.add(number)
+        return shard
 
 
 def _padded(parts: Sequence[Array | None], valid: Array, fill: int) -> Array:
@@ -208,7 +191,7 @@ class Prepared:
         states: of its tokens, which batches then have; see `with_states`.
     """
 
-    def __init__(self, files: Files, states: StatesInfo | None = None) -> None:
+    def __init__(self, files: LocalFiles, states: StatesInfo | None = None) -> None:
         self._files, self._states = files, states
         self.manifest = files.manifest()
 
@@ -263,7 +246,7 @@ class Prepared:
     def vocabulary(self) -> Vocabulary:
         """Words and their ids."""
         info = self.manifest.vocabulary
-        path = self._verified(records.VOCABULARY_FILE, info)
+        path = self._files.fetch(records.VOCABULARY_FILE, info.bytes, info.sha256)
         try:
             return Vocabulary.load(path, info.size, info.trainable)
         except DataError as error:
@@ -281,7 +264,7 @@ class Prepared:
             DataError: the file is missing, damaged, or of another shape.
         """
         name, info = records.VECTORS_FILE, self.manifest.vectors
-        path = self._verified(name, info)
+        path = self._files.fetch(name, info.bytes, info.sha256)
         try:
             vectors: Array = load_file(path)["vectors"]
         except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
@@ -294,15 +277,6 @@ class Prepared:
             raise self._files.damaged(name, "holds numbers that are not finite")
         return vectors
 
-    def _verified(self, name: str, info: VocabularyInfo | VectorInfo) -> Path:
-        """The path of a file, with its checksum verified."""
-        path = self._files.fetch(name, info.bytes)
-        try:
-            check_sum(path, info.sha256)
-        except (OSError, ValueError) as error:
-            raise _blamed(self._files, name, error) from error
-        return path
-
     def check(self) -> None:
         """Read the vocabulary, verify the vectors' checksum, and check that each shard exists.
 
@@ -312,7 +286,8 @@ class Prepared:
         self._files.check(
             {s.name: s.bytes for i in self.manifest.splits.values() for s in i.shards}
         )
-        _ = self.vocabulary, self._verified(records.VECTORS_FILE, self.manifest.vectors)
+        info = self.manifest.vectors
+        _ = self.vocabulary, self._files.fetch(records.VECTORS_FILE, info.bytes, info.sha256)
 
     def split(self, name: str) -> Split:
         """A split by name, without opening its shards.

@@ -55,7 +55,7 @@ def open_with_data(
     """
     config, models, inputs = open_models(path, which, trust)
     prepared = open_data(config)
-    if not prepared.manifest.is_of_the_same_data(inputs.manifest):
+    if prepared.manifest != inputs.manifest:
         raise DataError(
             "the data are not those the run was trained on",
             where=config.data,

@@ -493,10 +493,10 @@ def _load_buffers(raw: Array, buffers: Sequence[torch.Tensor]) -> None:
 def training_lengths(manifest: Manifest, batch_size: int) -> TrainingLengths | None:
     """Statistics of the training sentences' lengths; None if the data lack them.
 
-    Passages have no statistics by sentence, and early data formats have no standard deviation.
+    Passages have no statistics by sentence.
     """
     train = manifest.splits.get("train")
-    if manifest.labels.kind == "sentence" or train is None or train.length_sd is None:
+    if manifest.labels.kind == "sentence" or train is None:
         return None
     means = (tokens / train.rows for tokens in train.tokens)
     return TrainingLengths(tuple(zip(means, train.length_sd, strict=True)), batch_size)

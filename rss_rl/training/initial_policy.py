@@ -74,7 +74,7 @@ def read_initial_policy(config: RunConfig, prepared: Prepared) -> InitialPolicy 
             where=f"{_KEY}={path}",
             remedy="Use the same settings",
         )
-    if not open_prepared(run.inputs).manifest.is_of_the_same_data(prepared.manifest):
+    if open_prepared(run.inputs).manifest != prepared.manifest:
         raise ConfigError(
             f"was trained on other data than {prepared.location}",
             where=f"{_KEY}={path}",

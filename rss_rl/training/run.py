@@ -268,7 +268,7 @@ def _copy_inputs(run: RunDirectory, prepared: Prepared) -> None:
         DataError: a run that is resumed began with other data.
     """
     begun = (run.inputs / _INPUTS[0]).is_file()
-    if begun and not prepared.manifest.is_of_the_same_data(open_prepared(run.inputs).manifest):
+    if begun and prepared.manifest != open_prepared(run.inputs).manifest:
         raise DataError(
             "the data are not those the run began with",
             where=prepared.location,

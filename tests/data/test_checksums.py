@@ -59,17 +59,6 @@ def test_a_changed_file_is_found_when_it_is_opened(folder: Path, name: str) -> N
     assert "prepare the data again" in error.value.remedy
 
 
-def test_data_without_checksums_are_read_as_before(folder: Path) -> None:
-    path = folder / "manifest.json"
-    tree = json.loads(path.read_text())
-    for entry in sums(tree).values():
-        del entry["sha256"]
-    path.write_text(json.dumps(tree))
-    use(folder)
-    change(folder / SHARD, b"word1", b"word8")
-    use(folder)
-
-
 def test_a_shard_is_read_through_once_a_process(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

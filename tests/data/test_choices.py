@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -135,19 +134,3 @@ def test_shards_that_mark_no_choice(
     with pytest.raises(DataError, match=message) as error:
         open_prepared(out).split("train").batch([0])
     assert error.value.where == str(out / SHARD)
-
-
-def test_manifests_from_before_marks_still_open(tmp_path: Path, list_source: Any) -> None:
-    rows = [RawExample(str(i), ("q", "a"), "xy"[i]) for i in range(2)]
-    prepared(tmp_path / "out", list_source, rows, None)
-    path = tmp_path / "out" / "manifest.json"
-    tree = json.loads(path.read_text())
-    info = tree["splits"]["train"]
-    assert not info.pop("marks")
-    assert not info.pop("questions")
-    path.write_text(json.dumps(tree))
-    assert open_prepared(tmp_path / "out").split("train").batch([0, 1]).marks is None
-    info["marks"] = True
-    path.write_text(json.dumps(tree))
-    with pytest.raises(DataError, match="has marks, or lacks them, contrary to its labels"):
-        open_prepared(tmp_path / "out")

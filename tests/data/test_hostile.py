@@ -94,17 +94,9 @@ def test_what_a_manifest_may_not_say(folder: Path, old: str, new: str, message: 
 def test_json_that_is_none_of_ours(folder: Path, name: str, content: bytes) -> None:
     (folder / name).write_bytes(content)
     if name == "vocabulary.json":
-        fit_vocabulary(folder)
+        refit(folder)
     with pytest.raises(DataError, match=name):
         use(folder)
-
-
-def fit_vocabulary(folder: Path) -> None:
-    path = folder / "manifest.json"
-    tree = json.loads(path.read_text())
-    tree["vocabulary"]["bytes"] = max(1, (folder / "vocabulary.json").stat().st_size)
-    tree["vocabulary"].pop("sha256", None)
-    path.write_text(json.dumps(tree))
 
 
 @pytest.mark.parametrize("bad", [3, None, ["a"], "\ud800"])
@@ -112,11 +104,11 @@ def test_a_vocabulary_holds_words(folder: Path, bad: object) -> None:
     path = folder / "vocabulary.json"
     words = json.loads(path.read_text())
     path.write_text(json.dumps([*words[:-1], bad]))
-    fit_vocabulary(folder)
+    refit(folder)
     with pytest.raises(DataError, match=r"vocabulary\.json: does not hold the 9 words"):
         use(folder)
     path.write_text(json.dumps(words[::-1]))
-    fit_vocabulary(folder)
+    refit(folder)
     with pytest.raises(DataError, match=r"vocabulary\.json: does not hold the 9 words"):
         use(folder)
 
@@ -127,7 +119,7 @@ def test_json_beyond_all_measure_is_refused_unread(
     path = folder / "vocabulary.json"
     with path.open("r+b") as stream:
         stream.truncate(VOCABULARY_BYTES + 1)  # a hole: no disk is used
-    fit_vocabulary(folder)
+    refit(folder)
     with pytest.raises(DataError, match=r"vocabulary\.bytes: Input should be less than"):
         use(folder)
     with (folder / "manifest.json").open("r+b") as stream:

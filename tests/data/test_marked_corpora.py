@@ -353,21 +353,6 @@ class TestBeerAdvocate:
         assert (row.row, row.reason) == (2, "the row does not have 5 scores")
 
 
-def made(name: str, folder: Path) -> Path:
-    """A folder of a source, of a few rows."""
-    if name == "e-snli":
-        return e_snli(folder)
-    if name == "hatexplain":
-        return hatexplain(folder, {"x": post("nnn"), "y": post("oho", ["0100"])}, ["x", "y"])
-    if name == "beer-advocate":
-        return beer(folder, [TEXT], [REVIEW])
-    if name == "eraser-e-snli":
-        documents = {"r_hypothesis": "a fox sleeps", "r_premise": "an animal is in bed"}
-        return eraser(folder, [[span("r_premise", 4, 5)]], "neutral", documents)
-    label = CLASSES.get(name, ("NEG",))[0]
-    return eraser(folder, [[span("fox", 0, 2)]], label, {"fox": ARTICLE}, query="is it shy ?")
-
-
 def test_marks_of_the_test_split_alone_are_prepared(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     low = TEXT.replace("0.80", "0.20")

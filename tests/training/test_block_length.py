@@ -59,19 +59,11 @@ def test_a_given_length_stays(tiny: Prepared, tiny_config: RunConfig) -> None:
     assert classifier.encoder.context.directions[0]._length == 3
 
 
-def test_data_prepared_before_are_still_read_but_give_no_length(
-    tiny: Prepared, tiny_config: RunConfig
-) -> None:
-    tree = tiny.manifest.model_dump()
-    for split in tree["splits"].values():
-        del split["length_sd"]
-    old = Manifest.model_validate(tree)
+def test_passages_give_no_length(tiny: Prepared, tiny_config: RunConfig) -> None:
     passages = tiny.manifest.model_copy(update={"labels": LabelSpec("sentence")})
-    for manifest in (old, passages):
-        with pytest.raises(ConfigError, match=r"options\.block_length.*prepare the data again"):
-            built(blocks(tiny_config), manifest)
-        assert built(blocks(tiny_config, block_length=2), manifest) == 2
-    build_encoder(tiny_config.model, 4, training_lengths(old, 8))
+    with pytest.raises(ConfigError, match=r"options\.block_length"):
+        built(blocks(tiny_config), passages)
+    assert built(blocks(tiny_config, block_length=2), passages) == 2
 
 
 @pytest.mark.parametrize("spread", [(1.0,), (1.0, -1.0), (1.0, float("nan"))])

@@ -57,7 +57,7 @@ def _length(setup: EncoderSetup, options: _BiBloSANOptions) -> int:
             "the length of a block is computed from the lengths of the training sentences, which"
             " are unknown: passages do not have them, nor do data prepared by an earlier version",
             where="model.encoder.options.block_length",
-            remedy="Give a number of tokens, such as 5, or prepare the data again",
+            remedy="Give a number of tokens, such as 5",
         )
     batch = setup.lengths.batch_size
     return max(block_length(mean, spread, batch) for mean, spread in setup.lengths.slots)

@@ -211,6 +211,6 @@ def _other_data(run: PlannedRun) -> bool:
     if before == read_json(present / MANIFEST_FILE, remedy=remedy):
         return False
     try:  # an earlier version may have written the same otherwise
-        return not Manifest.load(own).is_of_the_same_data(Manifest.load(present))
+        return Manifest.load(own) != Manifest.load(present)
     except DataError:
         return True
