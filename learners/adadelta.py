@@ -33,8 +33,6 @@ class RowAdadelta(RowOptimizer, torch.optim.Adadelta):
 
     def _goes_by_row(self, table: Tensor, group: dict[str, Any]) -> bool:
         assert table.grad is not None
-        if not table.grad.is_sparse:
-            _catch_up(self.state[table], group["rho"])
         return table.grad.is_sparse
 
     def _update_rows(self, table: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
@@ -53,15 +51,6 @@ class RowAdadelta(RowOptimizer, torch.optim.Adadelta):
         state["acc_delta"].index_copy_(0, rows, change)
         table.index_add_(0, rows, move, alpha=-group["lr"])
         last[rows] = state["step"].to(last.dtype)
-
-
-def _catch_up(state: dict[str, Any], rho: float) -> None:
-    """Apply the outstanding decay of every row, before a dense update."""
-    if ROW_STEPS in state:
-        square = state["square_avg"]
-        decay = _decay(state["step"] - state.pop(ROW_STEPS), rho, square.dtype)
-        square *= decay
-        state["acc_delta"] *= decay
 
 
 def _decay(missed: Tensor, rho: float, dtype: torch.dtype) -> Tensor:

@@ -13,7 +13,7 @@ from rss_rl.config import OptimizerConfig
 from rss_rl.errors import CheckpointError, NonFiniteError
 from rss_rl.learners.adadelta import ROW_STEPS, RowAdadelta
 from rss_rl.learners.group import ALONE, Group
-from rss_rl.learners.plain_optimizers import PlainAdam, PlainSGD
+from rss_rl.learners.plain_optimizers import PlainSGD
 from rss_rl.learners.row_adam import ROW_UPDATES, RowAdam
 
 
@@ -26,8 +26,8 @@ class GradientStep:
 
     Args:
         name: of the parameter group, for errors.
-        embedding: name prefixes of the parameters that are embeddings.
-        by_row: Adam updates only the embedding rows with a gradient, see `RowAdam`.
+        embedding: name prefixes of the parameters that are embeddings, of which an update changes
+            only the rows with a gradient, see `RowAdam` and `RowAdadelta`.
         group: of learners; sparse gradients of embeddings are summed over it.
 
     `before_rows`, if set, is called with the rows int64 [R] of an embedding that a sparse gradient
@@ -41,7 +41,6 @@ class GradientStep:
         config: OptimizerConfig,
         embedding: tuple[str, ...] = (),
         *,
-        by_row: bool = False,
         group: Group = ALONE,
     ) -> None:
         self._name = name
@@ -68,18 +67,15 @@ class GradientStep:
             {"params": plain},
             {"params": embeddings, "lr": config.learning_rate * config.embedding_rate},
         ]
-        by_row = by_row and config.name == "adam"
-        if by_row:
+        if config.name == "adam":
             groups[-1]["rows"] = True
         groups += [
             {"params": each, "lr": config.learning_rate * rate} for rate, each in apart.items()
         ]
-        self.optimizer = _optimizer(groups, config, by_row=by_row)
+        self.optimizer = _optimizer(groups, config)
         self._embeddings = embeddings
         self._rates = [group["lr"] for group in self.optimizer.param_groups]
         self._decay = config.decay_updates
-        dense = config.name == "adam" and not by_row
-        self._tables = _Tables(embeddings) if dense else None
 
     def _set_rates(self, update: int) -> None:
         left = 1.0 if self._decay is None else max(0.0, 1.0 - update / self._decay)
@@ -123,11 +119,7 @@ class GradientStep:
             for table in self._embeddings:
                 if table.grad is not None and table.grad.is_sparse:
                     self.before_rows(table.grad.indices()[0])
-        if self._tables is None:
-            self.optimizer.step()
-        else:
-            with self._tables:
-                self.optimizer.step()
+        self.optimizer.step()
 
     def _gather_rows(self) -> None:
         """Coalesce sparse gradients and sum them over the group."""
@@ -162,46 +154,14 @@ def _relative_rates(module: nn.Module) -> dict[Tensor, float]:
     }
 
 
-class _Tables:
-    """Passes sparse gradients of tables to an optimiser that needs dense ones.
-
-    For a step, the rows are written into a dense tensor of zeros that is allocated once: zeroing
-    the whole tensor at each step would cost more than the step itself.
-    """
-
-    def __init__(self, tables: list[Tensor]) -> None:
-        self._tables = tables
-        self._dense: dict[Tensor, Tensor] = {}
-        self._lent: list[tuple[Tensor, Tensor]] = []
-
-    def __enter__(self) -> None:
-        for table in self._tables:
-            gradient = table.grad
-            if gradient is not None and gradient.is_sparse:
-                if table not in self._dense:
-                    self._dense[table] = torch.zeros_like(table)
-                rows = gradient.indices()[0]
-                table.grad = self._dense[table].index_copy_(0, rows, gradient.values())
-                self._lent.append((table, rows))
-
-    def __exit__(self, *error: object) -> None:
-        for table, rows in self._lent:
-            self._dense[table].index_fill_(0, rows, 0.0)
-            table.grad = None
-        self._lent.clear()
-
-
-def _optimizer(
-    groups: list[dict[str, Any]], config: OptimizerConfig, *, by_row: bool
-) -> torch.optim.Optimizer:
+def _optimizer(groups: list[dict[str, Any]], config: OptimizerConfig) -> torch.optim.Optimizer:
     if config.name == "adadelta":
         return RowAdadelta(
             groups, lr=config.learning_rate, rho=config.rho, eps=config.eps, foreach=True
         )
     if config.name == "sgd":
         return PlainSGD(groups, lr=config.learning_rate, foreach=True)
-    adam = RowAdam if by_row else PlainAdam
-    return adam(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
+    return RowAdam(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -214,7 +174,6 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 _QUANTITIES: dict[type[torch.optim.Optimizer], frozenset[str]] = {
-    PlainAdam: frozenset({"step", "exp_avg", "exp_avg_sq"}),
     RowAdam: frozenset({"step", "exp_avg", "exp_avg_sq"}),
     RowAdadelta: frozenset({"step", "square_avg", "acc_delta"}),
     PlainSGD: frozenset(),

@@ -26,9 +26,5 @@ class WithoutCompiler(torch.optim.Optimizer):
         unwrap(super().step.__func__)(self, closure)  # type: ignore[attr-defined]
 
 
-class PlainAdam(WithoutCompiler, torch.optim.Adam):
-    """torch's Adam."""
-
-
 class PlainSGD(WithoutCompiler, torch.optim.SGD):
     """torch's SGD."""

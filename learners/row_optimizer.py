@@ -64,7 +64,6 @@ class RowOptimizer(WithoutCompiler):
         if not state:
             state["step"] = torch.zeros((), dtype=torch.float32, device=table.device)
             state |= {name: torch.zeros_like(table) for name in self.averages}
-        if self.counter not in state:  # so far all rows were updated, or none
             # In the table's dtype, as torch casts loaded state to it; exact up to 2^24 updates.
-            state[self.counter] = table.new_full((len(table),), float(state["step"]))
+            state[self.counter] = table.new_zeros(len(table))
         return state

@@ -81,9 +81,7 @@ class SupervisedLearner:
         average: m in (0, 1), or None for a classifier that learns itself. In update t of the run at
             most (1 + t) / (10 + t), so that the first weights are soon forgotten.
         group: learners that share each batch; after an error in one of them it is of no use.
-        by_row: an update of the word vectors costs what its batch has of words, see `RowAdam` and
-            `RowAverage`; else Adam, the average and learners in a group go through all of them.
-
+    An update of the word vectors costs what its batch has of words, see `RowAdam` and `RowAverage`.
     `moved_words` has the word vectors that the last update moved, int64 [R]; None = any of them.
     With an average by row, whose other rows move as the clock does, it has those that were written.
     """
@@ -96,7 +94,6 @@ class SupervisedLearner:
         average: float | None = None,
         group: Group = ALONE,
         *,
-        by_row: bool = True,
         distillation: float = 0.0,
     ) -> None:
         self._classifier = classifier
@@ -109,7 +106,7 @@ class SupervisedLearner:
         embedding = self._learning.embedding
         # An accelerator has the bandwidth for dense gradients.
         learns = embedding.trainable.requires_grad
-        sparse = (by_row or group.size == 1) and embedding.trainable.device.type == "cpu" and learns
+        sparse = embedding.trainable.device.type == "cpu" and learns
         embedding.gradient_by_row = sparse
         apart = ("classifier.embedding.trainable",) if sparse else ()
         self._losses = group.share(_Losses(self._learning, autocast, distillation), apart)
@@ -121,11 +118,10 @@ class SupervisedLearner:
             self._learning,
             config,
             ("embedding.",),
-            by_row=by_row,
             group=group,
         )
         self._rows: RowAverage | None = None
-        if average is not None and by_row and sparse:
+        if average is not None and sparse:
             self._rows = RowAverage(embedding.trainable.detach())
             self._classifier.embedding.average = self._rows
             self.step.before_rows = self._settle
@@ -189,10 +185,6 @@ class SupervisedLearner:
     def _load_rows(self, rows: RowAverage, tensors: Mapping[str, Tensor]) -> None:
         written = self._classifier.embedding.trainable.detach()
         own = {"written": written, "clock": rows.clock, "since": rows.since}
-        if not tensors:  # saved by a learner whose average is one of all rows
-            rows.clock.zero_()
-            rows.since.zero_()
-            return
         kinds = [{k: (v.shape, v.dtype) for k, v in each.items()} for each in (tensors, own)]
         if kinds[0] != kinds[1]:
             raise RuntimeError("the weight average's rows do not fit")

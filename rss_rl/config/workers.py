@@ -82,12 +82,6 @@ class LearnerConfig(Section):
         " predicted from all tokens before it first read one. Its loss is then (1 - d) times that"
         " of the label, plus d times the cross-entropy with that prediction. 0: the label alone.",
     )
-    embedding_update: Literal["auto", "rows", "all"] = Field(
-        default="auto",
-        description="rows: Adam updates only the word vectors in the batch, and the average catches"
-        " up with the others when they are read. all: Adam updates every word vector in every"
-        " update. auto: rows; all for a run that an earlier version started.",
-    )
     device: str = Field(
         default="cpu",
         description="Device of the learner, and of the sampler in its process if sampler.backend is"

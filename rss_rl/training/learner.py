@@ -142,7 +142,6 @@ class LocalLearner:
             dtype,
             config.learner.weight_average,
             group,
-            by_row=config.learner.embedding_update != "all",
             distillation=config.learner.distillation,
         )
         self._publisher = Publisher(self.models, resident=config.sampler.backend == "local")

@@ -49,7 +49,7 @@ from rss_rl.training.safe_point import SafePoint
 from rss_rl.training.time_budget import TimeBudget
 from rss_rl.training.trainer import Event, find_best_metric
 
-_ATTENTION, _WORDS = "model.attention", "learner.embedding_update"
+_ATTENTION = "model.attention"
 _LENGTHS = "batch_lengths"
 _log = logging.getLogger("rss_rl.training")
 _LESS = (
@@ -206,9 +206,8 @@ def _check_reward(config: RunConfig, prepared: Prepared) -> None:
 def _directory(config: RunConfig, path: Path, resume: bool, overwrite: bool) -> RunDirectory:
     resolved = config.model_dump(mode="json")
     if not (resume and (path / "config.json").exists()):
-        settled = {_WORDS: "rows"} if config.learner.embedding_update == "auto" else {}
-        if config.batch_lengths == "auto":
-            settled[_LENGTHS] = config.settled_lengths
+        auto = config.batch_lengths == "auto"
+        settled = {_LENGTHS: config.settled_lengths} if auto else {}
         return RunDirectory.create(path, resolved, overwrite=overwrite, settled=settled)
     run = RunDirectory.open(path, lock=True)
     where, named = str(path / CONFIG_FILE), Trust.of(resolved)
@@ -241,9 +240,6 @@ def _settled(config: RunConfig, run: RunDirectory) -> RunConfig:
         named = Trust.of(tree)  # what the user named, again
         return parse_section(type(section), tree, where=where, trust=named)
 
-    if config.learner.embedding_update == "auto":
-        learner = settled(config.learner, embedding_update=run.settled.get(_WORDS, "all"))
-        config = config.model_copy(update={"learner": learner})
     if config.batch_lengths == "auto":
         lengths = run.settled.get(_LENGTHS, "similar")
         if lengths not in ("similar", "mixed"):

@@ -83,7 +83,7 @@ def resolved(config: RunConfig) -> dict[str, Any]:
     assert policy.pop("pretrained") is None  # nobody read in context
     assert policy.pop("from_run") is policy.pop("layers") is None
     assert policy.pop("window") == "text"
-    del learner["embedding_update"], learner["distillation"]
+    del learner["distillation"]
     model["encoder"] = config.model.encoder.name
     learner["estimator"] = config.estimator.name
     newer = {"model", "share_schedule"}

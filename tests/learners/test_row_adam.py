@@ -163,9 +163,9 @@ class Bag(nn.Module):
         return loss
 
 
-def step_of(module: nn.Module, *, by_row: bool = True) -> GradientStep:
+def step_of(module: nn.Module) -> GradientStep:
     config = OptimizerConfig(learning_rate=RATE, l2=0.01)
-    return GradientStep("some", module, config, ("embedding.",), by_row=by_row)
+    return GradientStep("some", module, config, ("embedding.",))
 
 
 def test_state_is_saved_and_goes_on_to_the_bit() -> None:
@@ -185,18 +185,3 @@ def test_state_is_saved_and_goes_on_to_the_bit() -> None:
         again(resumed.loss([number % 4, 6]), number)
     pairs = zip(whole.parameters(), resumed.parameters(), strict=True)
     assert all(torch.equal(one, other) for one, other in pairs)
-
-
-def test_a_table_that_moved_as_a_whole_goes_on_by_row() -> None:
-    """Rows have then had as many updates as the table."""
-    torch.manual_seed(0)
-    bag = Bag()
-    dense = step_of(bag, by_row=False)
-    for number in range(4):
-        dense(bag.loss([1, 2]), number)
-    by_row = step_of(bag)
-    load_optimizer_tensors(by_row.optimizer, optimizer_tensors(dense.optimizer))
-    by_row(bag.loss([2, 3]), 4)
-    assert (
-        by_row.optimizer.state[bag.embedding.weight][ROW_UPDATES].tolist() == [4, 4, 5, 5] + [4] * 5
-    )

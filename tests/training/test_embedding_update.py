@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from rss_rl.data.store import Prepared
 from rss_rl.learners.phases import Turn
 from rss_rl.rollouts.snapshot import WORDS, Models, build_prepared_models
 from rss_rl.runs.checkpoint import load_checkpoint
-from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.training.learner import LearnTask, LocalLearner
 from rss_rl.training.run import train
 from rss_rl.training.session import UpdateReport
@@ -74,36 +72,14 @@ def finished(config: RunConfig, path: Path, *, stops: tuple[int, ...]) -> dict[s
 
 
 @pytest.mark.parametrize("distillation", [0.0, 0.5])
-@pytest.mark.parametrize("update", ["auto", "rows", "all"])
 def test_a_stopped_run_goes_on_to_the_bit(
-    averaged: RunConfig, tmp_path: Path, update: str, distillation: float
+    averaged: RunConfig, tmp_path: Path, distillation: float
 ) -> None:
-    change = {"embedding_update": update, "distillation": distillation}
-    learner = averaged.learner.model_copy(update=change)
+    learner = averaged.learner.model_copy(update={"distillation": distillation})
     config = averaged.model_copy(update={"learner": learner})
     straight = finished(config, tmp_path / "straight", stops=())
     found = finished(config, tmp_path / "stopped", stops=(3, 6))
     assert found.keys() == straight.keys()
     for name, value in straight.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
-    assert ("learning/average/since" in straight) == (update != "all")
-
-
-def test_what_an_earlier_version_began_goes_on_as_it_began(
-    averaged: RunConfig, tmp_path: Path
-) -> None:
-    path = tmp_path / "run"
-    dense = averaged.learner.model_copy(update={"embedding_update": "all"})
-    straight = finished(averaged.model_copy(update={"learner": dense}), path, stops=(3,))
-    old = tmp_path / "old"
-    list(train(averaged.model_copy(update={"learner": dense}), old, stop=lambda: True))
-    file = old / "config.json"
-    record = json.loads(file.read_text())
-    del record["config"]["learner"]["embedding_update"]  # as versions wrote that had no choice
-    file.write_text(json.dumps(record))
-    assert "learner.embedding_update" not in RunDirectory.open(old).settled
-    list(train(averaged, old, resume=True))
-    found = load_checkpoint(old, "latest").tensors
-    assert found.keys() == straight.keys()
-    for name, value in straight.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    assert "learning/average/since" in straight

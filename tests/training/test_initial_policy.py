@@ -85,14 +85,12 @@ def test_another_classifier_reads_what_the_policy_of_a_run_selects(
 
 
 @pytest.mark.parametrize("average", [{}, {"weight_average": 0.9}])
-@pytest.mark.parametrize("update", ["rows", "all"])
 def test_it_begins_with_the_policy_and_its_word_vectors(
-    tiny_config: RunConfig, source: Path, tmp_path: Path, average: dict[str, Any], update: str
+    tiny_config: RunConfig, source: Path, tmp_path: Path, average: dict[str, Any]
 ) -> None:
     """However the learner holds them: those that learn, too, where it publishes averages."""
     learner = {
         **average,
-        "embedding_update": update,
         "supervised": {"name": "adam", "learning_rate": 1e-3},
     }
     kept = {"every": 1, "keep_last": 9}
@@ -100,7 +98,7 @@ def test_it_begins_with_the_policy_and_its_word_vectors(
     theirs = load_checkpoint(source, "best").tensors
     first, last = (load_checkpoint(tmp_path / "run", step).tensors for step in (0, 4))
     held = [n for n in first if n.endswith("embedding.trainable") or n.endswith("/written")]
-    assert len(held) == 1 + bool(average) * (1 + (update == "rows"))
+    assert len(held) == 1 + bool(average) * 2
     for name in held:
         np.testing.assert_array_equal(first[name], theirs[_WORDS], err_msg=name)
         assert not np.array_equal(first[name], last[name])
