@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import rss_rl
 from rss_rl.components import EVERYTHING, NOTHING, Trust
-from rss_rl.config import RunConfig, plugins_named
+from rss_rl.config import RunConfig, plugins_named, setting
 from rss_rl.errors import CheckpointError, ConfigError, RssError
 from rss_rl.metrics.measures import brief_measures, find_measure, format_measure, in_order
 from rss_rl.results.summary import is_number
@@ -160,7 +159,7 @@ class Run:
 
     def resume(self, *, callbacks: Sequence[Callable[[RunEvent], None]] = ()) -> Run:
         """Train from the last checkpoint to the end; see `rss_rl.train`."""
-        names = [f"{key}={json.dumps(value)}" for key, value in plugins_named(self.config)]
+        names = [setting(key, value) for key, value in plugins_named(self.config)]
         return rss_rl.train(self.path, names, resume=True, callbacks=callbacks)
 
     def __repr__(self) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 __all__ = ["Joining", "settings", "train"]
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from rss_rl.config import (
     RunConfig,
     load_config,
     parse_config,
+    setting,
     trust_in_overrides,
     with_folders,
     with_overrides,
@@ -184,7 +184,7 @@ def _abort_update(plan: _Plan, point: SafePoint) -> Callable[[], bool] | None:
 def settings(overrides: Overrides) -> list[str]:
     """Overrides as `key=value` strings."""
     if isinstance(overrides, Mapping):
-        return [f"{key}={json.dumps(value)}" for key, value in overrides.items()]
+        return [setting(key, value) for key, value in overrides.items()]
     return list(overrides)
 
 

@@ -19,12 +19,11 @@ from rss_rl.api.terminal import say
 from rss_rl.cli import options
 from rss_rl.cli.options import argument, console
 from rss_rl.components import DEFAULTS, find_component
-from rss_rl.config import Choice, PhaseConfig, RunConfig, load_config
+from rss_rl.config import Choice, PhaseConfig, RunConfig, flow_text, load_config
 from rss_rl.packaged import configs_root, find_config, packaged_configs
 
 app = typer.Typer(name="config", rich_markup_mode="markdown")
 _WIDTH = 96
-_WORDS_OF_YAML = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 _SHOW_EPILOG = """
 Examples:
@@ -110,7 +109,7 @@ def _section(section: BaseModel, depth: int) -> Iterator[str]:
             for number, item in enumerate(value):
                 yield from _item(item, depth + 1, commented=number == 0)
         else:
-            yield f"{indent}{name}: {_scalar(value)}"
+            yield f"{indent}{name}: {flow_text(value)}"
 
 
 def _item(section: BaseModel, depth: int, *, commented: bool) -> Iterator[str]:
@@ -126,24 +125,12 @@ def _is_comment(line: str) -> bool:
     return line.lstrip().startswith("#")
 
 
-def _scalar(value: Any) -> str:
-    """A value as JSON, which is YAML flow style, but without quotes where YAML needs none."""
-    if isinstance(value, str) and value and all(c.isalnum() or c in "-_/." for c in value):
-        plain = value[0].isalpha() and value.lower() not in _WORDS_OF_YAML
-        return value if plain or value[0] == "/" else json.dumps(value)
-    if isinstance(value, tuple):
-        return json.dumps(list(value))
-    if isinstance(value, float) and "e" in (text := repr(value)) and "." not in text:
-        return text.replace("e", ".0e")  # YAML reads 1e-08, without a point, as a string
-    return json.dumps(value)
-
-
 def _comment(field: FieldInfo, value: Any) -> str:
     parts = [field.description] if field.description else []
     if choices := _choices(field.annotation):
         parts.append(f"One of: {', '.join(choices)}.")
     if not field.is_required() and value != field.default and not isinstance(value, BaseModel):
-        parts.append(f"Default: {_scalar(field.default)}.")
+        parts.append(f"Default: {flow_text(field.default)}.")
     return " ".join(parts)
 
 

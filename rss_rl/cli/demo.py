@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -106,8 +105,9 @@ def demo(
     _check_replaceable(run_dir, data)
     _prepare(shown, data, seed, out)
     from rss_rl.api.training import train
+    from rss_rl.config import setting
 
-    fixed = [f"data={json.dumps(str(data))}", f"seed={seed}", *shown.settings]
+    fixed = [setting("data", str(data)), f"seed={seed}", *shown.settings]
     settings = [*fixed, *(overrides or [])]
     run = train(shown.config, settings, out=run_dir, overwrite=True, console=out)
     end_run(run, out, as_json=json_)

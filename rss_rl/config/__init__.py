@@ -27,5 +27,8 @@ from rss_rl.config.workers import LearnerConfig as LearnerConfig
 from rss_rl.config.workers import OptimizerConfig as OptimizerConfig
 from rss_rl.config.workers import SamplerConfig as SamplerConfig
 from rss_rl.config.yaml_files import flat_settings as flat_settings
+from rss_rl.config.yaml_files import flow_text as flow_text
 from rss_rl.config.yaml_files import parse_value as parse_value
 from rss_rl.config.yaml_files import read_tree as read_tree
+from rss_rl.config.yaml_files import setting as setting
+from rss_rl.config.yaml_files import yaml_text as yaml_text

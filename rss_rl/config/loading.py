@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +13,7 @@ from rss_rl.components import EVERYTHING, NOTHING, Trust, find_component
 from rss_rl.config.choice import Section
 from rss_rl.config.migration import SLOTS, Slot, migrate
 from rss_rl.config.sections import RunConfig
-from rss_rl.config.yaml_files import parse_value, read_tree
+from rss_rl.config.yaml_files import parse_value, read_tree, setting
 from rss_rl.errors import ConfigError, nearest
 
 _LONGEST_SHOWN = 200
@@ -24,7 +23,9 @@ _S = TypeVar("_S", bound=Section)
 
 
 def load_config(path: Path, overrides: Sequence[str] = (), trust: Trust = EVERYTHING) -> RunConfig:
-    """Read a YAML configuration and apply `key.subkey=value` overrides (values are YAML).
+    """Read a YAML configuration and apply `key.subkey=value` overrides.
+
+    Values are YAML; names of data, runs and folders are taken as they are, unless quoted.
 
     A file may begin with `extends: other.yaml`, relative to itself: its sections are merged into
     those of the other file, its lists and values replace them.
@@ -60,7 +61,15 @@ def trust_in_overrides(overrides: Sequence[str]) -> Trust:
         ConfigError: see `load_config`.
     """
     pairs = (override.partition("=") for override in overrides)
-    return Trust.of([parse_value(value, where=f"{key}={value}") for key, _, value in pairs])
+    return Trust.of([_value(key, value) for key, _, value in pairs])
+
+
+def _value(key: str, text: str) -> Any:
+    """The value of an override."""
+    named = key == "data" or key.rpartition(".")[2] in ("from_run", "pretrained")
+    if named and text[:1] not in ("", "'", '"') and text != "null":
+        return text
+    return parse_value(text, where=f"{key}={text}")
 
 
 def _apply(tree: dict[str, Any], override: str) -> None:
@@ -74,7 +83,7 @@ def _apply(tree: dict[str, Any], override: str) -> None:
             f"cannot read the override '{override}'",
             remedy="Write key=value, as in learner.policy.l2=0.0",
         )
-    value = parse_value(text, where=override)
+    value = _value(key, text)
     *parents, last = key.split(".")
     slot = _SLOTS.get(tuple(parents) if last == "name" else (*parents, last))
     if slot is not None and isinstance(value, str):
@@ -108,7 +117,7 @@ def options_that_fit(
         ConfigError: see `load_config`.
     """
     named = {k: v for k, v in {**for_all, **own}.items() if not _is_option(k)}
-    tree = with_overrides(read_tree(file), [f"{k}={json.dumps(v)}" for k, v in named.items()])
+    tree = with_overrides(read_tree(file), [setting(k, v) for k, v in named.items()])
     return {
         key: value
         for key, value in for_all.items()
@@ -176,7 +185,7 @@ def parse_section(
         ConfigError: with the first offending key.
     """
     try:
-        return kind.model_validate(_numbers(tree), context={"trust": trust})
+        return kind.model_validate(_bounded(tree), context={"trust": trust})
     except (RecursionError, OverflowError) as error:  # a tree from a JSON file has any depth
         raise ConfigError(f"too large or too deep: {error}", where=where) from None
     except ValidationError as error:
@@ -207,19 +216,14 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
-def _numbers(node: Any) -> Any:
-    """Texts such as 1e-3, which YAML does not read as numbers (it wants 1.0e-3), as floats."""
+def _bounded(node: Any) -> Any:
+    """The tree with tuples for lists, as frozen sections need; no integer beyond 64 bits."""
     if isinstance(node, Mapping):
-        return {key: _numbers(value) for key, value in node.items()}
+        return {key: _bounded(value) for key, value in node.items()}
     if isinstance(node, list | tuple):
-        return tuple(_numbers(value) for value in node)
+        return tuple(_bounded(value) for value in node)
     if isinstance(node, int) and abs(node) >= _BIGGEST:
         raise OverflowError(f"a number of {node.bit_length()} bits")
-    if isinstance(node, str) and node[:1] in "+-.0123456789" and "e" in node.lower():
-        try:
-            return float(node)
-        except ValueError:
-            return node
     return node
 
 

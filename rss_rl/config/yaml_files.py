@@ -6,6 +6,9 @@ they expand to: a few lines of them can expand to more values than fit into memo
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -96,6 +99,35 @@ def parse_value(text: str, *, where: str, what: str = "the value") -> Any:
         raise ConfigError(f"{what} is not usable: {error}", where=where) from error
 
 
+def yaml_text(tree: Any) -> str:
+    """Plain values as YAML that `parse_value` reads back exactly, keys in their order."""
+    text: str = yaml.dump(tree, Dumper=_Dumper, sort_keys=False)
+    return text
+
+
+def flow_text(value: Any) -> str:
+    """A plain value on one line of YAML that `parse_value` reads back exactly."""
+    text: str = yaml.dump(
+        value, Dumper=_Dumper, sort_keys=False, default_flow_style=True, width=sys.maxsize
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def setting(key: str, value: Any) -> str:
+    """`key=value`, which `with_overrides` reads back exactly.
+
+    Raises:
+        ConfigError: the value is not plain.
+    """
+    try:
+        return f"{key}={flow_text(os.fspath(value) if isinstance(value, os.PathLike) else value)}"
+    except yaml.YAMLError:
+        raise ConfigError(
+            f"{key}: a value cannot be of type {type(value).__name__}",
+            remedy="Give texts, numbers, booleans, None, and lists and mappings of these",
+        ) from None
+
+
 class _Loader(yaml.SafeLoader):
     """Plain values only; duplicate keys are an error."""
 
@@ -137,6 +169,18 @@ class _Loader(yaml.SafeLoader):
                 )
             seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what `_Loader` would not read as a text."""
+
+
+for _side in (_Loader, _Dumper):  # 1e-3 is a number, as in YAML 1.2 and everywhere else
+    _side.add_implicit_resolver(
+        "tag:yaml.org,2002:float",
+        re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
+        list("-+.0123456789"),
+    )
 
 
 def flat_settings(node: Any, prefix: str = "") -> list[tuple[str, Any]]:

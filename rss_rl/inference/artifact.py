@@ -27,10 +27,9 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 
 from rss_rl.components import NOTHING, Trust
-from rss_rl.config import RunConfig, parse_config, with_folders
+from rss_rl.config import RunConfig, parse_config, with_folders, yaml_text
 from rss_rl.data.manifest import MANIFEST_FILE, VOCABULARY_FILE
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.durable import (
@@ -177,7 +176,7 @@ def _fill(
         shutil.copyfile(inputs.folder / name, folder / name)
     shutil.copymode(folder / MANIFEST_FILE, folder / WEIGHTS_FILE)  # was readable only by its owner
     tree = config.model_dump(mode="json")
-    (folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
+    (folder / "config.yaml").write_text(yaml_text(tree), encoding="utf-8")
     report = run / REPORT_FILE
     scores = read_json(report, remedy="Finish the run") if report.is_file() else None
     text = card(config, inputs.manifest, run.resolve().name, step, scores)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import yaml
-
-from rss_rl.config import RunConfig
+from rss_rl.config import RunConfig, yaml_text
 from rss_rl.data.manifest import Manifest
 from rss_rl.results.output import markdown_table
 from rss_rl.version import VERSION
@@ -38,7 +36,7 @@ def card(
         "## Data",
         "\n".join(_data(manifest)),
         "## Configuration",
-        f"```yaml\n{yaml.safe_dump(config.model_dump(mode='json'), sort_keys=False)}```",
+        f"```yaml\n{yaml_text(config.model_dump(mode='json'))}```",
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -26,10 +26,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
-import yaml
-
 from rss_rl.components import NOTHING, Trust
-from rss_rl.config import RunConfig, parse_config
+from rss_rl.config import RunConfig, parse_config, yaml_text
 from rss_rl.durable import disk_errors, replace_file, replacing
 from rss_rl.errors import CheckpointError
 from rss_rl.json_files import canonical_json, read_json, without_non_finite
@@ -250,7 +248,7 @@ def _config_text(path: Path, config: Mapping[str, Any], settled: Mapping[str, st
 
 def _write_config(path: Path, config: Mapping[str, Any], text: str) -> None:
     replace_file(path / CONFIG_FILE, text)  # first, as it makes the directory a run
-    replace_file(path / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
+    replace_file(path / "config.yaml", yaml_text(dict(config)))
 
 
 def check_free(path: Path, *, overwrite: bool = False) -> None:
