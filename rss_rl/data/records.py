@@ -11,7 +11,6 @@ import gzip
 import json
 import os
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,10 +35,10 @@ _ENCODING_REMEDY = "Save the file as UTF-8"
 _LINES_REMEDY = "Write one JSON object a line"
 _QUOTES_REMEDY = 'Close its quotes, and write "" for a quote within quotes'
 _BLOCK_ROWS = 1024
+_LIKE_ROWS = 16
+"""This many lines within quotes that look like rows are rows."""
 _LONGEST_FIELD = 1 << 26
 """Characters of a delimited field; a longer one is an unclosed quote."""
-_LIKE_ROWS = 16
-"""This many quoted lines that look like rows are rows, and the quote before them is unclosed."""
 
 
 @dataclass(frozen=True)
@@ -249,95 +248,47 @@ def _header(path: Path, reader: Any) -> list[str]:
     return names
 
 
-class _Unclosed(Exception):
-    """The lines within a quoted field look like rows."""
-
-
-class _Lines:
-    """Lines of a stream; those of the current row, except the first, can be given back.
-
-    Args:
-        is_row: whether a line would be a row by itself. `_Unclosed` is raised when a row continues
-            after _LIKE_ROWS further lines that all would be rows.
-    """
-
-    def __init__(self, stream: Iterable[str], is_row: Callable[[str], bool]) -> None:
-        self._stream, self._waiting = iter(stream), deque[str]()
-        self._before, self.current = 0, list[str]()
-        self._is_row = is_row
-
-    def __iter__(self) -> _Lines:
-        return self
-
-    def __next__(self) -> str:
-        line = self._waiting.popleft() if self._waiting else next(self._stream)
-        # As the reader asks for another line, all lines so far are within the quotes.
-        if len(self.current) == 1 + _LIKE_ROWS and all(map(self._is_row, self.current[1:])):
-            self._waiting.appendleft(line)
-            raise _Unclosed
-        self.current.append(line)
-        return line
-
-    def begin_row(self) -> int:
-        """Drop the lines of the last row; returns the number of the next line."""
-        self._before += len(self.current)
-        self.current = []
-        return self._before + 1
-
-    def give_back(self) -> None:
-        self._waiting.extendleft(reversed(self.current[1:]))
-        del self.current[1:]
-
-
-def _fields_of(lines: Iterable[str], delimiter: str, quoted: bool = True) -> Iterator[list[str]]:
-    """The fields of each row."""
+def _fields_of(lines: Iterable[str], delimiter: str, quoted: bool = True) -> Any:
+    """A reader of the fields of each row."""
     # Python has one limit for the whole process, 131,072 characters by default.
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
     return csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
 
 
-def _malformed(error: Exception) -> str:
-    if isinstance(error, _Unclosed):
-        return (
-            f"malformed row: a quote that opens here is not closed, and the {_LIKE_ROWS} lines"
-            " after it look like rows"
-        )
-    if "field limit" in str(error):
-        limit = csv.field_size_limit()
-        return f"malformed row: a field has over {limit:,} characters; is its quote closed?"
-    return f"malformed row ({error})"
+def _holds_rows(value: str, columns: int, delimiter: str) -> bool:
+    """Whether a field of many lines holds other rows: a quote before them was left open."""
+    lines = value.split("\n")[1:-1] if columns > 1 else []
+    if len(lines) < _LIKE_ROWS:
+        return False
+    try:
+        return all(len(fields) == columns for fields in _fields_of(lines, delimiter))
+    except csv.Error:
+        return False
 
 
 def _read_delimited(path: Path, delimiter: str, quoted: bool) -> Iterator[Record | BadRow]:
     file = str(path)
     with _open_text(path) as stream:
-        names: list[str] = []
-
-        def is_row(line: str) -> bool:
-            try:
-                return 1 < len(names) == len(next(_fields_of([line], delimiter, quoted)))
-            except csv.Error:
-                return False
-
-        lines = _Lines(stream, is_row)
-        reader = _fields_of(lines, delimiter, quoted)
-        names += _header(path, reader)
+        reader = _fields_of(stream, delimiter, quoted)
+        names = _header(path, reader)
         while True:
-            row = lines.begin_row()
+            row = reader.line_num + 1
             try:
                 values = next(reader)
             except StopIteration:
                 return
-            except (csv.Error, _Unclosed) as error:
-                # An unclosed quote swallows the rows after it: read those again.
-                lines.give_back()
-                content = _shown(lines.current[0].rstrip("\r\n"))
-                yield BadRow(file, row, _malformed(error), _QUOTES_REMEDY, content)
+            except csv.Error as error:
+                # A quote that is not closed swallows the lines up to the next one.
+                end = f", which ends in line {reader.line_num}" if reader.line_num > row else ""
+                yield BadRow(file, row, f"malformed row{end} ({error})", _QUOTES_REMEDY)
                 continue
             text = delimiter.join(values)
             if _undecodable(text):
                 yield BadRow(file, row, "bytes that are not UTF-8", _ENCODING_REMEDY, _shown(text))
+            elif any(_holds_rows(value, len(names), delimiter) for value in values):
+                reason = f"a quote in this row is not closed before line {reader.line_num}"
+                yield BadRow(file, row, reason, _QUOTES_REMEDY, text[:1000])
             elif len(values) == len(names):
                 yield Record(file, row, dict(zip(names, values, strict=True)))
             elif values:

@@ -5,6 +5,7 @@ Legend: b requested rows, S sentence slots.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -162,48 +163,14 @@ def _check(block: Any, manifest: Manifest, info: SplitInfo) -> None:
         ids = tokens.values.to_numpy(zero_copy_only=True)
         if ids.min(initial=0) < 0 or ids.max(initial=0) >= manifest.vocabulary.size:
             raise ValueError("holds unknown token ids")
-    if info.annotations:
-        marked = block["annotations"].values.to_numpy(zero_copy_only=True)
-        if marked.min(initial=0) < 0:
-            raise ValueError("holds unknown annotators")
-    if info.questions:
-        numbers = block["question"].to_numpy(zero_copy_only=True)
-        if numbers.min(initial=0) < 0 or numbers.max(initial=0) >= info.rows:
-            raise ValueError("holds unknown questions")
-    _check_labels(block, manifest)
-
-
-def _check_labels(block: Any, manifest: Manifest) -> None:
+    if info.marks:
+        marks = block["marks"].values.to_numpy(zero_copy_only=True)
+        if marks.min(initial=0) < -1 or marks.max(initial=0) >= info.longest[0]:
+            raise ValueError("holds unknown marks")
     labels = block["label"].to_numpy(zero_copy_only=True)
-    if manifest.labels.kind == "score":
-        fine = bool(np.isfinite(labels).all())
-    elif manifest.labels.chooses:
-        last = _last_marks(block)
-        fine = bool(((labels >= 0) & (labels <= last)).all())
-    else:
-        fine = labels.min(initial=0) >= 0 and labels.max(initial=0) < len(manifest.labels.names)
-    if not fine:
+    classes = len(manifest.labels.names) or math.inf
+    if not np.isfinite(labels).all() or (
+        manifest.labels.kind != "score"
+        and (labels.min(initial=0) < 0 or labels.max(initial=0) >= classes)
+    ):
         raise ValueError("holds unknown labels")
-
-
-def _last_marks(block: Any) -> Array:
-    """The largest mark of each row, int64 [b], after checking that there are no gaps.
-
-    Raises:
-        ValueError: the marks are out of range, or have a gap.
-    """
-    offsets = block["marks"].offsets.to_numpy().astype(np.int64)  # [b + 1]
-    lengths = np.diff(offsets)
-    marks = block["marks"].values.to_numpy(zero_copy_only=True)[offsets[0] : offsets[-1]]
-    marks = marks.astype(np.int64)
-    rows = np.repeat(np.arange(len(lengths)), lengths)
-    if (marks < -1).any() or (marks >= lengths[rows]).any():
-        raise ValueError("holds unknown marks")
-    last = np.full(len(lengths), -1, dtype=np.int64)
-    np.maximum.at(last, rows, marks)
-    # Marks are below the length, so each (row, mark) pair fits into one number.
-    different = np.unique((rows * (int(lengths.max(initial=0)) + 1) + marks)[marks >= 0])
-    counts = np.bincount(different // (int(lengths.max(initial=0)) + 1), minlength=len(lengths))
-    if (counts != last + 1).any():
-        raise ValueError("holds marks with a gap")
-    return last

@@ -1,13 +1,11 @@
 """The Arrow files (shards) of a split: their schema, writing them, and reading one safely.
 
-A shard is an Arrow IPC file (Feather 2), which any Arrow reader opens. Reading here trusts nothing
-in it: its schema must be exactly that of the split, buffers must not be compressed (a compressed
-one itself says how much memory it takes) and must lie within the memory map.
+A shard is an Arrow IPC file (Feather 2), which any Arrow reader opens. Its schema must be exactly
+that of the split.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,6 @@ import pyarrow as pa
 from rss_rl.data.manifest import ShardInfo, shard_file
 from rss_rl.durable import file_sha256
 from rss_rl.types import LabelSpec
-
-_MAGIC = 8
-"""Bytes before the first message: `ARROW1` and padding."""
-_HEADER, _COMPRESSION = 2, 3
-"""Fields of the flatbuffers tables Message and RecordBatch (Message.fbs of the Arrow format)."""
 
 
 def shard_schema(sentences: int, labels: LabelSpec, known: Collection[str]) -> Any:
@@ -110,39 +103,9 @@ def read_blocks(path: Path, schema: Any) -> list[Any]:
         ValueError: it is not an Arrow file of this schema. OSError: it cannot be opened.
     """
     try:
-        buffer = pa.memory_map(str(path)).read_buffer()
-        footer = pa.ipc.open_file(pa.BufferReader(buffer))
-        if not footer.schema.equals(schema):
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        if not reader.schema.equals(schema):
             raise ValueError("has other columns than the manifest says")
-        messages = pa.ipc.MessageReader.open_stream(pa.BufferReader(buffer.slice(_MAGIC)))
-        blocks = []
-        pa.ipc.read_schema(messages.read_next_message())
-        for message in messages:
-            if message.type != "record batch" or _is_compressed(message.metadata.to_pybytes()):
-                raise ValueError("holds something other than plain record batches")
-            blocks.append(pa.ipc.read_record_batch(message, schema))
-    except (pa.ArrowException, struct.error, StopIteration) as error:
+        return [reader.get_batch(number) for number in range(reader.num_record_batches)]
+    except pa.ArrowException as error:
         raise ValueError(f"cannot be read ({error})") from error
-    if len(blocks) != footer.num_record_batches:
-        raise ValueError("does not hold the record batches that its footer lists")
-    return blocks
-
-
-def _is_compressed(metadata: bytes) -> bool:
-    """Whether a message's record batch has compressed buffers."""
-    (root,) = struct.unpack_from("<I", metadata, 0)
-    header = _field(metadata, root, _HEADER)
-    (offset,) = struct.unpack_from("<I", metadata, header)
-    return _field(metadata, header + offset, _COMPRESSION) != 0
-
-
-def _field(metadata: bytes, table: int, number: int) -> int:
-    """Offset of field `number` of a flatbuffers table; 0 if it has its default."""
-    (back,) = struct.unpack_from("<i", metadata, table)
-    vtable = table - back
-    (size,) = struct.unpack_from("<H", metadata, vtable)
-    position = 4 + 2 * number
-    if position >= size:
-        return 0
-    (offset,) = struct.unpack_from("<H", metadata, vtable + position)
-    return table + offset if offset else 0

@@ -18,17 +18,12 @@ Source: DeYoung et al., ERASER: A Benchmark to Evaluate Rationalized NLP Models,
 
 from __future__ import annotations
 
-import hashlib
-import json
-from array import array
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 from pydantic import Field
 
 from rss_rl.components import NoOptions, Options
@@ -75,7 +70,11 @@ def _read(split: str, path: Path, documents: Path, *, task: Task, whole: bool) -
                 where=str(path.parent),
                 remedy=f"Unpack {task.unpacked}.tar.gz of ERASER there, or name another --from",
             )
-    find = partial(_from_folder, documents) if documents.is_dir() else _Lines(documents).find
+    find = (
+        partial(_from_folder, documents)
+        if documents.is_dir()
+        else partial(_from_lines, _documents_of(documents))
+    )
     yield from examples(read_records(path), partial(_example, find=find, task=task, whole=whole))
 
 
@@ -165,59 +164,30 @@ def _from_folder(folder: Path, name: str) -> Sentences:
         raise _UnusableError(f"the document '{path}' cannot be read ({error})", _ALIKE) from error
 
 
-class _Lines:
-    """The documents of docs.jsonl; only their offsets are kept, as e-SNLI has a million of them.
+def _documents_of(path: Path) -> dict[str, str]:
+    """The documents of docs.jsonl by name.
 
     Raises:
         DataError: a line is not a document.
     """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        keys, places, start = array("Q"), array("Q"), 0
-        with path.open("rb") as lines:
-            for row, line in enumerate(lines, start=1):
-                if line.strip():
-                    keys.append(_key(self._parsed(line, f"row {row}")[0]))
-                    places.append(start)
-                start += len(line)
-        order = np.argsort(np.array(keys, np.uint64), kind="stable")
-        self._keys = np.array(keys, np.uint64)[order]  # [documents]
-        self._places = np.array(places, np.uint64)[order]
-
-    def find(self, name: str) -> Sentences:
-        """The document of that name."""
-        at = bisect_left(self._keys, _key(name))
-        if at < len(self._keys):
-            place = int(self._places[at])
-            with self._path.open("rb") as lines:
-                lines.seek(place)
-                found, text = self._parsed(lines.readline(), f"byte {place}")
-            if found == name:
-                return _sentences(text)
-        raise _UnusableError(f"there is no document '{name}' in {self._path}", _ALIKE)
-
-    def _parsed(self, line: bytes, place: str) -> tuple[str, str]:
-        try:
-            values = json.loads(line)
-            name, text = values["docid"], values["document"]
-        except (ValueError, RecursionError, KeyError, TypeError) as error:
-            raise self._no_document(place) from error
+    found = {}
+    for record in read_records(path, "jsonl"):
+        values = record.values if isinstance(record, Record) else {}
+        name, text = values.get("docid"), values.get("document")
         if not isinstance(name, str) or not isinstance(text, str):
-            raise self._no_document(place)
-        return name, text
-
-    def _no_document(self, place: str) -> DataError:
-        return DataError(
-            "is not a JSON object with the texts 'docid' and 'document'",
-            where=f"{self._path}, {place}",
-            remedy=_ALIKE,
-        )
+            raise DataError(
+                "is not a JSON object with the texts 'docid' and 'document'",
+                where=f"{path}, row {record.row}",
+                remedy=_ALIKE,
+            )
+        found[name] = text
+    return found
 
 
-def _key(name: object) -> int:
-    digest = hashlib.blake2b(str(name).encode("utf-8", "surrogatepass"), digest_size=8)
-    return int.from_bytes(digest.digest())
+def _from_lines(documents: Mapping[str, str], name: str) -> Sentences:
+    if name not in documents:
+        raise _UnusableError(f"there is no document '{name}' in {_LINES}", _ALIKE)
+    return _sentences(documents[name])
 
 
 def _bits(spans: Sequence[Mapping[str, Any]], words: list[str], document: str) -> list[bool]:
