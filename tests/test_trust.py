@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden import GOLDEN
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiny_runs import TinySource, tiny_tree
 from typer.testing import CliRunner
 
 import rss_rl
@@ -22,8 +22,9 @@ from rss_rl.cli.main import app
 from rss_rl.cli.submit import entrypoint
 from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import parse_config, plugins_named
+from rss_rl.data.prepare import prepare
 from rss_rl.errors import CheckpointError, ConfigError, RssError
-from rss_rl.inference.artifact import EXPORT_FILE, export_run, open_result
+from rss_rl.inference.artifact import _OWN_SUM, EXPORT_FILE, _own_sum, export_run, open_result
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.runs.tensor_file import read_tensors, write_tensors
 from rss_rl.training.run import train
@@ -45,18 +46,35 @@ def named(policy: dict[str, Any] | str) -> Change:
     return change
 
 
-def rewrite(path: Path, change: Change) -> Path:
+def rewrite(path: Path, change: Change, *, sealed: bool = True) -> Path:
+    """As a stranger would, who knows how an export's checksum is made."""
     record = json.loads(path.read_text())
     change(record)
+    if sealed and _OWN_SUM in record:
+        record[_OWN_SUM] = _own_sum(record)
     path.write_text(json.dumps(record))
     return path.parent
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was stopped, its export, and their data, which the run names by `data`."""
+    folder = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        prepare(TinySource(), Path("data"), dim=6)
+        tree = tiny_tree(Path("data"))
+        tree["evaluation"]["all_tokens"] = False
+        asked = iter([False] * 12 + [True])
+        list(train(parse_config(tree, where=""), Path("run"), stop=lambda: next(asked)))
+        export_run(Path("run"), Path("export"), which="latest")
+    return folder
+
+
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of what b9a4141 wrote: an export, a stopped run, their data."""
-    for name in ("exports", "runs/resan", "prepared/sentences"):
-        shutil.copytree(GOLDEN / name, tmp_path / name)
+def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of it."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     sys.modules.pop("stranger", None)
     yield tmp_path
@@ -72,14 +90,14 @@ def run_command(*words: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("policy", [SHELL, {"name": "os:system"}, STRANGER], ids=str)
 def test_an_export_cannot_name_code(place: Path, policy: dict[str, Any] | str) -> None:
-    folder = rewrite(place / "exports" / "resan" / EXPORT_FILE, named(policy))
+    folder = rewrite(place / "export" / EXPORT_FILE, named(policy))
     with pytest.raises(ConfigError, match=r"export\.json: policy\.name: .*--trust-plugins"):
         rss_rl.load(folder)
     assert "stranger" not in sys.modules  # refused before it was imported
 
 
 def test_what_is_trusted_must_still_be_a_component(place: Path) -> None:
-    path = place / "exports" / "resan" / EXPORT_FILE
+    path = place / "export" / EXPORT_FILE
     model = rss_rl.load(rewrite(path, named(STRANGER)), trust_plugins=True)
     assert sys.modules["stranger"].calls == ["built"]
     assert model.predict(["the fox did chase the owl ."])
@@ -101,7 +119,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: words[0])
 def test_a_run_cannot_name_code(place: Path, command: tuple[str, ...]) -> None:
-    run = str(rewrite(place / "runs" / "resan" / "config.json", named(STRANGER)))
+    run = str(rewrite(place / "run" / "config.json", named(STRANGER)))
     (place / "rows.csv").write_text("t\nthe fox\n")
     first, *rest = command
     code, said = run_command(first, run, *rest)
@@ -115,7 +133,7 @@ def test_a_run_cannot_name_code(place: Path, command: tuple[str, ...]) -> None:
 
 
 def test_ones_own_run_resumes_when_its_plugin_is_named_again(place: Path) -> None:
-    run = str(rewrite(place / "runs" / "resan" / "config.json", named(STRANGER)))
+    run = str(rewrite(place / "run" / "config.json", named(STRANGER)))
     assert run_command("train", "--resume", run)[0] == 2
     assert run_command("train", "--resume", run, "policy=stranger:OTHER")[0] == 2
     assert "stranger" not in sys.modules
@@ -129,7 +147,7 @@ def test_ones_own_run_resumes_when_its_plugin_is_named_again(place: Path) -> Non
 
 
 def test_a_storage_cannot_name_code(place: Path) -> None:
-    run = place / "runs" / "resan"
+    run = place / "run"
     config = parse_config(json.loads((run / "config.json").read_text())["config"], where="")
     asked = iter([False, True])
     list(train(config, place / "one", storage=str(place / "kept"), stop=lambda: next(asked)))
@@ -149,14 +167,14 @@ def test_a_file_in_a_run_an_export_or_a_job_is_anybodys(
     own = place / "own.yaml"
     own.write_text("seed: 1\n")
     assert _trust_in(own) == EVERYTHING
-    assert _trust_in(place / "runs" / "resan" / "config.yaml") == NOTHING
-    assert _trust_in(place / "exports" / "resan" / "config.yaml") == NOTHING
+    assert _trust_in(place / "run" / "config.yaml") == NOTHING
+    assert _trust_in(place / "export" / "config.yaml") == NOTHING
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
     assert _trust_in(own) == NOTHING
 
 
 def test_a_job_is_told_to_trust_what_its_user_named(place: Path) -> None:
-    tree = json.loads((place / "runs" / "resan" / "config.json").read_text())["config"]
+    tree = json.loads((place / "run" / "config.json").read_text())["config"]
     plain = parse_config(tree, where="")
     tree["policy"]["name"] = STRANGER
     config = parse_config(tree, where="", trust=EVERYTHING)
@@ -167,20 +185,20 @@ def test_a_job_is_told_to_trust_what_its_user_named(place: Path) -> None:
 
 
 def test_a_new_exports_record_is_under_a_checksum(place: Path) -> None:
-    out = export_run(place / "runs" / "resan", place / "new", which="latest")
+    out = export_run(place / "run", place / "new", which="latest")
     rss_rl.load(out)
 
     def other_step(record: dict[str, Any]) -> None:
         record["step"] += 1
 
-    rewrite(out / EXPORT_FILE, other_step)
+    rewrite(out / EXPORT_FILE, other_step, sealed=False)
     with pytest.raises(CheckpointError, match=r"export\.json: is not the record"):
         rss_rl.load(out)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_weights_that_are_not_finite_are_refused(place: Path, value: float) -> None:
-    folder = place / "exports" / "resan"
+    folder = place / "export"
     tensors = read_tensors(folder / "weights.safetensors", "")
     name = next(name for name in tensors if name.startswith("policy/"))
     tensors[name].flat[0] = value
@@ -220,11 +238,11 @@ def mutated(node: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 
 FILES = {
-    "exports/resan/export.json": lambda place: open_result(place / "exports" / "resan"),
-    "exports/resan/manifest.json": lambda place: open_result(place / "exports" / "resan"),
-    "runs/resan/config.json": lambda place: open_models(place / "runs" / "resan", "latest"),
-    "runs/resan/inputs/manifest.json": lambda place: open_models(place / "runs" / "resan"),
-    "runs/resan/checkpoints": lambda place: load_checkpoint(place / "runs" / "resan"),
+    "export/export.json": lambda place: open_result(place / "export"),
+    "export/manifest.json": lambda place: open_result(place / "export"),
+    "run/config.json": lambda place: open_models(place / "run", "latest"),
+    "run/inputs/manifest.json": lambda place: open_models(place / "run"),
+    "run/checkpoints": lambda place: load_checkpoint(place / "run"),
 }
 
 
@@ -241,7 +259,7 @@ def test_mutated_files_end_in_an_error_of_ours_or_in_success(
     path = place / name
     if path.is_dir():
         path = max(path.glob("step-*/state.json"))
-    original = (GOLDEN / path.relative_to(place)).read_text()
+    original = path.read_text()
     tree = json.loads(original)
     for _ in range(data.draw(st.integers(1, 2))):
         here = data.draw(st.sampled_from(list(places(tree))))
