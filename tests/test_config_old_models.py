@@ -29,16 +29,13 @@ DEFAULTS: dict[str, Any] = {
     "keep_unselected": False,
     "reader": "sequential",
     "reader_hidden": 128,
-    "score_bins": None,
-    "score_loss": "divergence",
-    "sentence_block_length": 4,
     "unselected_context": "real",
 }
 """What every resolved configuration of b9a4141 had of its own."""
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "resan": {"keep_unselected": True, "unselected_context": "dependents"},
-    "biblosan": {"block_length": 7, "sentence_block_length": 3, "local": False, "across": True},
+    "biblosan": {"block_length": 7, "local": False, "across": True},
     "multi-head": {"heads": 4},
     "cnn": {"windows": [2, 3], "filters": 5},
     "hierarchical-cnn": {"layers": 2, "window": 3},
@@ -52,7 +49,6 @@ CHANGED = DEFAULTS | {
     "cnn_window": 3,
     "cnn_windows": [2, 3],
     "keep_unselected": True,
-    "sentence_block_length": 3,
     "unselected_context": "dependents",
 }
 
@@ -79,10 +75,6 @@ def test_without_a_name_the_keys_are_those_of_the_default_encoder() -> None:
     [
         ({}, None),
         ({"highway": False}, ("sentences", {"highway": False})),
-        (
-            {"score_loss": "squared", "score_bins": 9},
-            ("sentences", {"score_loss": "squared", "score_bins": 9}),
-        ),
         ({"reader": "stanford"}, ("cloze", {"attention": "stanford"})),
         (
             {"cloze_output": "entities", "cloze_entities": 9, "reader_hidden": 5},

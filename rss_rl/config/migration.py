@@ -86,7 +86,7 @@ _RETIRED: Mapping[str, frozenset[str]] = {
         "baseline", "baseline_momentum", "correction", "ratio_max", "ratio_clip",
     }),
     "model": frozenset({
-        "attention_heads", "block_global", "block_length", "block_local",
+        "attention_error", "attention_heads", "block_global", "block_length", "block_local",
         "cloze_entities", "cloze_output", "cnn_filters", "cnn_layers", "cnn_window", "cnn_windows",
         "highway", "keep_unselected", "reader", "reader_hidden", "score_bins", "score_loss",
         "sentence_block_length", "unselected_context",

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.layers import Dense, Highway, glorot_linear
 from rss_rl.ops.attention import KernelBackend
-from rss_rl.ops.losses import expected_score, score_divergence, squared_error
+from rss_rl.ops.losses import expected_score, score_divergence
 
 OfSentences = Callable[[Sequence[Tensor]], Tensor]
 """Maps sentence vectors, S x [M, D], to features of them, or as a head to logits [M, C]."""
@@ -88,20 +88,14 @@ class ClassTask:
 
 
 class ScoreTask:
-    """A real score in [low, high] as the mean over evenly spaced bins.
+    """A real score in [low, high] as the mean over evenly spaced bins."""
 
-    Args:
-        loss: `divergence`, the KL divergence to the two bins next to the score (the papers), or
-            `squared`, half the squared error (the default of the released code).
-    """
-
-    def __init__(self, low: float, high: float, loss: str) -> None:
+    def __init__(self, low: float, high: float) -> None:
         self._low, self._high = low, high
-        self._loss = {"divergence": score_divergence, "squared": squared_error}[loss]
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Loss of each example, [M]."""
-        return self._loss(logits, labels.to(logits.dtype), self._low, self._high)
+        """KL divergence of each example to the two bins next to its score, [M]."""
+        return score_divergence(logits, labels.to(logits.dtype), self._low, self._high)
 
     def predict(self, logits: Tensor) -> Tensor:
         """Expected score, [M]."""

@@ -7,7 +7,6 @@ sentence slot s, L kept tokens of the fullest sentence, R of all sentences.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from pydantic import Field
@@ -158,18 +157,11 @@ class _SentencesOptions(Options):
     highway: bool = Field(
         default=True, description="Highway layer in the head of pairs with class labels."
     )
-    score_loss: Literal["divergence", "squared"] = Field(
-        default="divergence",
-        description="Loss of scores: KL divergence to bins, or half squared error.",
-    )
-    score_bins: int | None = Field(
-        default=None, ge=2, description="Bins of scores; null: one for each integer score."
-    )
 
 
 def _build(setup: ClassifierSetup, options: _SentencesOptions) -> SentencesClassifier:
     encoder = setup.encoder(setup.embedding.size)
-    task, outputs = _task(setup.labels, options)
+    task, outputs = _task(setup.labels)
     size, pair, classes = encoder.output_size, setup.sentences == 2, setup.labels.kind == "classes"
     if not pair:
         features, inputs = None, size
@@ -190,14 +182,13 @@ def _build(setup: ClassifierSetup, options: _SentencesOptions) -> SentencesClass
     return SentencesClassifier(setup.embedding, encoder, head, task)
 
 
-def _task(labels: LabelSpec, options: _SentencesOptions) -> tuple[Task, int]:
+def _task(labels: LabelSpec) -> tuple[Task, int]:
     """The task that the logits are for, and their number."""
     if labels.kind == "classes":
         return ClassTask(), len(labels.names)
     whole = float(labels.low).is_integer() and float(labels.high).is_integer()
-    default = int(labels.high - labels.low) + 1 if whole and labels.high - labels.low <= 20 else 11
-    task = ScoreTask(labels.low, labels.high, options.score_loss)
-    return task, options.score_bins or default
+    bins = int(labels.high - labels.low) + 1 if whole and labels.high - labels.low <= 20 else 11
+    return ScoreTask(labels.low, labels.high), bins
 
 
 SENTENCES = Component(

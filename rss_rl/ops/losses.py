@@ -43,11 +43,6 @@ def score_divergence(logits: Tensor, scores: Tensor, low: float, high: float) ->
     return (torch.xlogy(target, target) - target * torch.log_softmax(logits, -1)).sum(-1)
 
 
-def squared_error(logits: Tensor, scores: Tensor, low: float, high: float) -> Tensor:
-    """(expected score - score)^2 / 2 of each example, [M]."""
-    return 0.5 * (expected_score(logits, low, high) - scores).square()
-
-
 def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """-sum_c q_c log p_c of each example, [M]; classes with q_c = 0 add nothing, even at p_c = 0.
 

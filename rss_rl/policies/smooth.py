@@ -6,9 +6,8 @@ over the tokens j of the text, or of the sentence that i is in,
 
 with m the mean height of the sentence: many bumps overlap at each token, so without it a common
 change of all heights would move the logits several times as far, and no target share would settle.
-Heights are scores of an RSS module for each role; a role has one width, or a module that scores
-widths. Bits are independent given the logits, which change slowly along the text, as people mark
-phrases, not words.
+Heights are scores of an RSS module for each role, and a role has one learnt width. Bits are
+independent given the logits, which change slowly along the text, as people mark phrases, not words.
 
 Legend: K samples, B sentences, N tokens, R = 1 or 2 roles with modules of their own.
 Sources: Brinner and Zarriess, Findings of ACL 2023 (MaRC) and EMNLP 2024 (RTP).
@@ -19,7 +18,7 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor, nn
 
 from rss_rl.components import Component
@@ -34,31 +33,22 @@ from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.rss import BitsOptions
 from rss_rl.types import ROLES
 
-_LEAST_WIDTH = 0.5
+_LEAST_WIDTH, _LARGEST_WIDTH = 0.5, 16.0
+"""Of a bump, in tokens."""
 
 
 class SmoothOptions(BitsOptions):
     """Options of smooth masks."""
 
     width: float = Field(
-        default=1.5, gt=_LEAST_WIDTH, description="Initial width of every bump, in tokens."
-    )
-    largest_width: float = Field(default=16.0, gt=0, description="Largest width, in tokens.")
-    widths: Literal["role", "word"] = Field(
-        default="role",
-        description="One learnt width per role, or one per word by a module of its own.",
+        default=1.5,
+        gt=_LEAST_WIDTH,
+        lt=_LARGEST_WIDTH,
+        description="Initial width of every bump, in tokens.",
     )
     within: Literal["text", "sentence"] = Field(
         default="text", description="What a bump reaches over: its whole text, or its sentence."
     )
-
-    @model_validator(mode="after")
-    def _begins_within(self) -> SmoothOptions:
-        if not self.width < self.largest_width:
-            raise ValueError(
-                f"width={self.width:g} is not below largest_width={self.largest_width:g}"
-            )
-        return self
 
 
 class SmoothPolicy(nn.Module):
@@ -86,11 +76,10 @@ class SmoothPolicy(nn.Module):
         # Derived from the vocabulary: a checkpoint need not store it.
         stops = stop_ids(setup.words if self.reads_ends else ())
         self.register_buffer("stops", stops, persistent=False)
-        self._temperature, self._largest = options.temperature, options.largest_width
+        self._temperature = options.temperature
         self.bits_per_token = options.roles
         self.heights = options.modules(setup)
-        self.widths = options.modules(setup) if options.widths == "word" else None
-        start = (options.width - _LEAST_WIDTH) / (self._largest - _LEAST_WIDTH)
+        start = (options.width - _LEAST_WIDTH) / (_LARGEST_WIDTH - _LEAST_WIDTH)
         shape = options.roles, 1
         self.bias = nn.Parameter(torch.full(shape, log_odds(options.initial_probability)))
         self.width = nn.Parameter(torch.full(shape, log_odds(start)))
@@ -110,12 +99,10 @@ class SmoothPolicy(nn.Module):
             embedded = embedded[..., :-1]
         heights = self.heights(embedded, valid)  # [B, R, N]
         mean = masked_mean(heights.transpose(1, 2), valid)[..., None]  # [B, R, 1]
-        score = self.width.expand_as(heights)
-        if self.widths is not None:
-            score = score + self.widths(embedded, valid)
-        widths = _LEAST_WIDTH + (self._largest - _LEAST_WIDTH) * torch.sigmoid(score)
+        chosen = torch.sigmoid(self.width).expand_as(heights)
+        widths = _LEAST_WIDTH + (_LARGEST_WIDTH - _LEAST_WIDTH) * chosen
         centred = (heights - mean) * valid[:, None]
-        return self.bias + mean + bumps(centred, widths, self._largest, sentence)
+        return self.bias + mean + bumps(centred, widths, _LARGEST_WIDTH, sentence)
 
     def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
         """See `RelaxedPolicy`."""
@@ -127,7 +114,7 @@ class SmoothPolicy(nn.Module):
 SMOOTH = Component(
     kind="policy",
     name="smooth",
-    help="Independent bits whose logits are sums of bumps, with height and width for each token.",
+    help="Independent bits whose logits are sums of bumps, with a height for each token.",
     build=SmoothPolicy,
     options=SmoothOptions,
     capabilities=frozenset({"learns", "log_probs", "logits", "gates", "gates_first", "share"}),

@@ -55,7 +55,10 @@ def update(
     """Statistics, gradient and weights of one update of the policy of seed 0."""
     policy = small.policy()
     config = LearnerConfig(policy=OptimizerConfig(clip_norm=None))
-    estimator = small.estimator(correction=correction, baseline="none", **settings)
+    if correction == "clipped-token":
+        estimator = small.estimator("ppo-clip", baseline="none", **settings)
+    else:
+        estimator = small.estimator(correction=correction, baseline="none", **settings)
     tensors, drawn, rewards = batch()
     learner = PolicyGradientLearner(policy, embedding(), config, None, estimator=estimator)
     stats = learner.update(tensors, RewardBatch(drawn, rewards, None, behaviour), number=0)

@@ -89,7 +89,6 @@ def test_parameter_count_leaves_out_what_it_is_told() -> None:
         (LabelSpec("score", low=0.0, high=1.0), {}, 2),
         (LabelSpec("score", low=0.0, high=0.5), {}, 11),
         (LabelSpec("score", low=0.0, high=100.0), {}, 11),
-        (LabelSpec("score", low=1.0, high=5.0), {"score_bins": 9}, 9),
         (SNLI, {}, 3),
     ],
 )

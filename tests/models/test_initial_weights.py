@@ -28,10 +28,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "cnn": {"cnn_windows": [2, 3], "cnn_filters": 3},
     "hierarchical-cnn": {"cnn_layers": 2, "cnn_window": 3},
     "multi-head": {"attention_heads": 2},
-    "biblosan": {"block_length": 2, "sentence_block_length": 3},
+    "biblosan": {"block_length": 2},
     "resan w/o highway": {"encoder": "resan", "highway": False},
     "resan keep": {"encoder": "resan", "head_hidden": 3, "keep_unselected": True},
-    "resan bins": {"encoder": "resan", "score_bins": 7, "score_loss": "squared"},
     "biblosan w-o local": {"encoder": "biblosan", "block_length": 2, "block_local": False},
     "biblosan w-o global": {"encoder": "biblosan", "block_length": 2, "block_global": False},
 }
@@ -92,7 +91,6 @@ DIGESTS = {
     "sequential-pointer/candidate": "c6e07258f24d5148",
     "resan w/o highway/pair": "be0e05da3da9fd11",
     "resan keep/pair": "dedd380709b0f903",
-    "resan bins/score": "dccbf587d487bcc2",
     "biblosan w-o local/pair": "ae419393bccd4008",
     "biblosan w-o global/pair": "d07ddad23f354f0d",
 }

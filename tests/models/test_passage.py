@@ -25,7 +25,7 @@ from rss_rl.models.dropout import keyed_dropout
 ENCODERS = VECTOR_ENCODERS
 VARIANTS: dict[str, dict[str, Any]] = {
     **{name: {"encoder": name} for name in ENCODERS},
-    "biblosan": {"encoder": "biblosan", "block_length": 4, "sentence_block_length": 2},
+    "biblosan": {"encoder": "biblosan", "block_length": 4},
     "resan, paper's": {"keep_unselected": True},
 }
 every_variant = pytest.mark.parametrize("variant", VARIANTS)

@@ -25,7 +25,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "rss, even shares": {"options": {"even": True}},
     "hardkuma shared": {"name": "hardkuma", "shared": True, "options": {"low": -0.3, "high": 1.2}},
     "top-k share": {"name": "top-k", "shared": True, "options": {"share": 0.4}},
-    "smooth by word": {"name": "smooth", "shared": True, "options": {"widths": "word"}},
     "smooth within sentences": {"name": "smooth", "within": "sentence"},
 }
 

@@ -16,9 +16,8 @@ from rss_rl.policies.smooth import SMOOTH, SmoothPolicy
 from rss_rl.testing import VOCABULARY
 
 
-@pytest.mark.parametrize("widths", ["role", "word"])
-def test_logits(widths: str) -> None:
-    policy = small.policy(name="smooth", options={"widths": widths})
+def test_logits() -> None:
+    policy = small.policy(name="smooth")
     inner = policy.inner
     assert isinstance(inner, SmoothPolicy)
     vectors, valid = small.embedded(7, 3)
@@ -26,8 +25,7 @@ def test_logits(widths: str) -> None:
     for row, tokens in enumerate((7, 3)):
         alone = vectors[row : row + 1, :tokens], valid[row : row + 1, :tokens]
         heights = inner.heights(*alone)
-        score = inner.width + (0 if inner.widths is None else inner.widths(*alone))
-        wide = 0.5 + 15.5 * torch.sigmoid(score).expand_as(heights)
+        wide = 0.5 + 15.5 * torch.sigmoid(inner.width).expand_as(heights)
         mean = heights.mean(-1, keepdim=True)
         wanted = inner.bias + mean + bumps(heights - mean, wide, 16.0)
         torch.testing.assert_close(found[row, :, :tokens], wanted[0])

@@ -35,6 +35,8 @@ def with_policy(config: RunConfig, settings: dict[str, Any]) -> RunConfig:
 
 
 def reinforce(correction: str) -> EstimatorConfig:
+    if correction == "clipped-token":
+        return EstimatorConfig(name="ppo-clip")
     return EstimatorConfig(name="reinforce", options={"correction": correction})
 
 

@@ -14,6 +14,9 @@ from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.mblosa import BlockContext, BlockSettings
 from rss_rl.ops.blocks import block_length
 
+_SENTENCES = 4
+"""Sentences of a block, in tasks on passages."""
+
 
 class _BiBloSANOptions(Options):
     block_length: int | None = Field(
@@ -21,9 +24,6 @@ class _BiBloSANOptions(Options):
         ge=1,
         description="Tokens of a block; null: by the paper's rule, from the lengths of the training"
         " sentences and the batch size.",
-    )
-    sentence_block_length: int = Field(
-        default=4, ge=1, description="Sentences of a block, in tasks on passages."
     )
     local: bool = Field(default=True, description="Tokens have the context within their block.")
     across: bool = Field(default=True, description="Tokens have the context of other blocks.")
@@ -68,7 +68,7 @@ def _build(setup: EncoderSetup, options: _BiBloSANOptions) -> PooledEncoder:
 
 
 def _context(setup: EncoderSetup, options: _BiBloSANOptions) -> BlockContext:
-    return _blocks(setup, options, options.sentence_block_length)
+    return _blocks(setup, options, _SENTENCES)
 
 
 BIBLOSAN = EncoderComponent(

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from rss_rl.components import Component
-from rss_rl.ops.importance import Correction, clipped_token, truncated_sum, truncated_token
+from rss_rl.ops.importance import Correction, truncated_sum, truncated_token
 from rss_rl.policies.estimators.log_probs import (
     BaselineOptions,
     ScoreFunction,
@@ -20,7 +20,6 @@ _CORRECTIONS: Mapping[str, tuple[Correction | None, bool]] = {
     "none": (None, False),
     "truncated-sum": (truncated_sum, False),
     "truncated-token": (truncated_token, True),
-    "clipped-token": (clipped_token, True),
 }
 """Each with whether it weights bits."""
 
@@ -28,25 +27,20 @@ _CORRECTIONS: Mapping[str, tuple[Correction | None, bool]] = {
 class ReinforceOptions(BaselineOptions):
     """Options of the baseline and of the off-policy correction."""
 
-    correction: Literal["none", "truncated-sum", "truncated-token", "clipped-token"] = Field(
+    correction: Literal["none", "truncated-sum", "truncated-token"] = Field(
         default="truncated-sum",
         description="Importance ratios of selections that an older policy drew: truncated, of the"
-        " whole selection (V-trace) or of each bit; clipped, of each bit (PPO). The default had the"
-        " least error of the gradient at nearly every lag in tests/benchmarks/importance.py.",
+        " whole selection (V-trace) or of each bit. The default had the least error of the gradient"
+        " at nearly every lag.",
     )
     ratio_max: float = Field(
         default=2.0, ge=1, description="Largest importance ratio of a truncated correction."
-    )
-    ratio_clip: float = Field(
-        default=0.2, gt=0, lt=1, description="epsilon of the clipped correction."
     )
 
 
 def _build(setup: EstimatorSetup, options: ReinforceOptions) -> ScoreFunction:
     correction, bitwise = _CORRECTIONS[options.correction]
-    clips = options.correction == "clipped-token"
-    limit = options.ratio_clip if clips else options.ratio_max
-    return ScoreFunction.of(options, correction, limit, bitwise)
+    return ScoreFunction.of(options, correction, options.ratio_max, bitwise)
 
 
 REINFORCE = Component(
