@@ -136,9 +136,10 @@ def fit(
             task = Choice("task", guess_task(files["rows"], label), "from the labels")
         how["task"] = task.value
         folder = path.with_name(f"{_name(data)}-data-{key}")
-        there = (folder / MANIFEST_FILE).is_file()
+        there = _is_of(folder, files)
         if not there:
             with busy(shown, "preparing the data"):
+                how["force"] = how.get("force") or folder.exists()
                 prepare(
                     files["rows"], out=folder, dev=files.get("dev"), test=files.get("test"), **how
                 )
@@ -336,6 +337,17 @@ def _key(files: Mapping[str, Sequence[Path]], how: Mapping[str, Any]) -> str:
     others = {key: value for key, value in how.items() if key != "vectors"}
     content = json.dumps([SCHEMA_VERSION, sums, named, others], sort_keys=True, default=str)
     return hashlib.sha256(content.encode()).hexdigest()[:8]
+
+
+def _is_of(folder: Path, files: Mapping[str, Sequence[Path]]) -> bool:
+    """Whether a folder holds data that were prepared from these files as they are now.
+
+    The files may have changed between the hash that names the folder and their reading.
+    """
+    if not (folder / MANIFEST_FILE).is_file():
+        return False
+    now = {source_file(path) for paths in files.values() for path in paths}
+    return set(Manifest.load(folder).sources) == now
 
 
 def _vectors(

@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from rss_rl.data.manifest import (
     LongText,
     Manifest,
     ShardInfo,
+    SourceFile,
     SplitInfo,
     TokenizerInfo,
     VectorInfo,
@@ -100,6 +101,7 @@ def prepare(
         check_vectors(path, skip_bad_rows=skip_bad_rows)
     read = [path for paths in source.splits().values() for path in paths]
     _check_apart(out, [*read, *map(file_on_disk, vectors)])
+    sources = tuple(source_file(path) for path in dict.fromkeys(read))
     with _built_aside(out, force) as folder:
         stage = Stage(
             source,
@@ -112,6 +114,7 @@ def prepare(
             limit,
         )
         staged = _stage(stage)
+        _check_unchanged(sources, dict.fromkeys(read))
         vocabulary, counts = _vocabulary(staged)
         words = _save_vocabulary(folder / records.VOCABULARY_FILE, vocabulary)
         info = write_vectors(
@@ -123,7 +126,7 @@ def prepare(
             shards[split] = _write_split(stage, split, part, vocabulary, int(shard_mb * 1e6))
             progress(f"writing {split}", part.rows, part.rows)
             part.path.unlink()
-        manifest = _manifest(stage, staged, shards, words, info, seed)
+        manifest = _manifest(stage, sources, staged, shards, words, info, seed)
         manifest.save(folder)
     return manifest
 
@@ -146,6 +149,17 @@ def _check_apart(out: Path, files: Sequence[Path]) -> None:
             )
 
 
+def _check_unchanged(before: Iterable[SourceFile], files: Iterable[Path]) -> None:
+    """Raise if a source is no longer what it was before it was read."""
+    for known, path in zip(before, files, strict=True):
+        if source_file(path) != known:
+            raise DataError(
+                "changed while it was read",
+                where=str(path),
+                remedy="Prepare it again when it is complete",
+            )
+
+
 @contextmanager
 def _built_aside(out: Path, force: bool) -> Iterator[Path]:
     """A new directory beside `out`, which it replaces unless the block raises."""
@@ -159,6 +173,7 @@ def _built_aside(out: Path, force: bool) -> Iterator[Path]:
             folder = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
             yield folder
             folder.chmod(0o777 & ~_umask())
+            _check_free(out, target, force)  # another process may have been faster
             swap_in(folder, target)
     finally:
         if folder is not None:
@@ -250,6 +265,7 @@ def _write_split(
 
 def _manifest(
     stage: Stage,
+    sources: tuple[SourceFile, ...],
     staged: dict[str, StagedSplit],
     shards: dict[str, tuple[ShardInfo, ...]],
     vocabulary: VocabularyInfo,
@@ -257,7 +273,6 @@ def _manifest(
     seed: int,
 ) -> Manifest:
     source = stage.source
-    files = dict.fromkeys(path for paths in source.splits().values() for path in paths)
     return Manifest(
         schema_version=records.SCHEMA_VERSION,
         name=source.name,
@@ -282,7 +297,7 @@ def _manifest(
             )
             for split, part in staged.items()
         },
-        sources=tuple(source_file(path) for path in files),
+        sources=sources,
         tokenizer=TokenizerInfo(name=TOKENIZER_NAME, lower=stage.tokenizer.lower),
         vocabulary=vocabulary,
         vectors=vectors,

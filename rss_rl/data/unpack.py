@@ -53,66 +53,51 @@ def unpack(archive: Path, rule: Unpack, folder: Path) -> list[str]:
         staging = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=folder))
     try:
         with _damage(archive):
-            taken = _Taken(archive, rule, staging)
-            members = _zip(archive) if archive.suffix == ".zip" else _tar(archive, rule)
-            for name, is_file, content in members:
-                taken.member(name, is_file, content)
-        taken.check_complete()
+            names = _take(archive, rule, staging)
         with disk_refuses(folder):
-            for name in taken.names:
+            for name in names:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (staging / name).replace(folder / name)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    return taken.names
+    return names
 
 
 _Member = tuple[str, bool, "IO[bytes] | None"]
 """A name, whether it is a regular file, and its bytes (None for a folder)."""
 
 
-class _Taken:
-    """The files unpacked so far, and their limits."""
-
-    def __init__(self, archive: Path, rule: Unpack, staging: Path) -> None:
-        self._archive, self._rule, self._staging = archive, rule, staging
-        self._room = rule.limit_mb * 10**6
-        self._missing = set(rule.members)
-        self.names: list[str] = []
-
-    def member(self, name: str, is_file: bool, content: IO[bytes] | None) -> None:
-        """Check a member, and unpack it if it matches a pattern."""
+def _take(archive: Path, rule: Unpack, staging: Path) -> list[str]:
+    """Check every member and write those that match a pattern into `staging`; their names there."""
+    room, missing = rule.limit_mb * 10**6, set(rule.members)
+    names: list[str] = []
+    members = _zip(archive) if archive.suffix == ".zip" else _tar(archive, rule)
+    for name, is_file, content in members:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or re.search(r"[\\:\0]", name):
-            raise _refused(self._archive, f"holds the name {name!r}, which leads out of it")
-        matching = {pattern for pattern in self._rule.members if path.match(pattern)}
+            raise _refused(archive, f"holds the name {name!r}, which leads out of it")
+        matching = {pattern for pattern in rule.members if path.match(pattern)}
         if content is None or not matching:
-            return
+            continue
         if not is_file:
-            raise _refused(self._archive, f"holds {name!r} as a link or device")
-        target = str(PurePosixPath(*path.parts[-self._rule.keep :]))
-        if (self._staging / target).exists() or len(self.names) >= self._rule.most:
-            raise _refused(self._archive, f"holds {target} twice, or too many files")
-        self._missing -= matching
-        self._write(content, self._staging / target)
-        self.names.append(target)
-
-    def _write(self, content: IO[bytes], target: Path) -> None:
+            raise _refused(archive, f"holds {name!r} as a link or device")
+        target = staging / PurePosixPath(*path.parts[-rule.keep :])
+        if target.exists() or len(names) >= rule.most:
+            raise _refused(archive, f"holds {target.name} twice, or too many files")
+        missing -= matching
+        names.append(str(target.relative_to(staging)))
         with disk_refuses(target):
             target.parent.mkdir(parents=True, exist_ok=True)
-            file = target.open("wb")
-        with file:
-            while chunk := content.read(_CHUNK):
-                self._room -= len(chunk)
-                if self._room < 0:
-                    raise _too_large(self._archive, self._rule)
-                with disk_refuses(target):
-                    file.write(chunk)
-
-    def check_complete(self) -> None:
-        """Check that every pattern was found."""
-        if self._missing:
-            raise _refused(self._archive, f"has no {', '.join(sorted(self._missing))}")
+            target.touch()
+        while chunk := content.read(_CHUNK):
+            room -= len(chunk)
+            if room < 0:
+                raise _too_large(archive, rule)
+            with disk_refuses(target), target.open("ab") as file:
+                file.write(chunk)
+    if missing:
+        raise _refused(archive, f"has no {', '.join(sorted(missing))}")
+    return names
 
 
 def _zip(archive: Path) -> Iterator[_Member]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,6 +122,33 @@ def test_what_is_read_is_never_in_the_directory_that_is_replaced(tmp_path: Path)
         with pytest.raises(DataError, match="lies in the directory that would be replaced"):
             prepare(given["source"], out, dim=2, vectors=vectors, force=True)
     assert (out / "rows.csv").exists()
+
+
+@dataclass
+class Disturbed(Counted):
+    """Something happens while it is read."""
+
+    happens: Callable[[], object] = lambda: None
+
+    def read(self, split: str) -> Iterator[RawExample | BadRow]:
+        yield from super().read(split)
+        self.happens()
+
+
+def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    table = tmp_path / "rows.csv"
+    table.write_text("a")
+    source = Disturbed((table,), happens=lambda: table.write_text("b"))
+    with pytest.raises(DataError, match=r"rows\.csv: changed while it was read"):
+        prepare(source, tmp_path / "out", dim=2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_of_two_that_prepare_into_one_folder_the_later_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(DataError, match="exists already"):
+        prepare(Disturbed(happens=lambda: prepare(Counted(rows=9), out, dim=2)), out, dim=2)
+    assert open_prepared(out).manifest.splits["train"].rows == 9
 
 
 SCORES = ("--text", "t", "--label", "l", "--task", "score")
