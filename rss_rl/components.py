@@ -255,8 +255,6 @@ class Component:
     source        the paper, if there is one
     measures      of a metric: the numbers it may report, the main one first; others are shown by
                   name, and larger is better
-    was           by option, its key in configurations of earlier versions, such as
-                  {"windows": "model.cnn_windows"}; default: the same name in the slot's section
 
     Raises:
         ConfigError: the declaration is invalid.
@@ -270,7 +268,6 @@ class Component:
     capabilities: frozenset[str] | Callable[[Any], frozenset[str]] = frozenset()
     source: str = ""
     measures: tuple[Measure, ...] = ()
-    was: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):

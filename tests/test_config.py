@@ -95,7 +95,7 @@ def test_unknown_key_in_a_phase_names_its_place() -> None:
         ("seed", -1, ["seed", "greater than or equal to 0"]),
         ("batch_size", 2.5, ["batch_size", "integer", "2.5"]),
         ("model__hidden", 0, ["model.hidden", "greater than or equal to 1"]),
-        ("model__highway", "yes", ["model.classifier", "option highway", "boolean"]),
+        ("evaluation__all_tokens", "yes", ["evaluation.all_tokens", "bool"]),
         (
             "model__encoder",
             "lstm",

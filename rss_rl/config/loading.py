@@ -9,16 +9,22 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from rss_rl.components import EVERYTHING, NOTHING, Trust, find_component
+from rss_rl.components import DEFAULTS, EVERYTHING, NOTHING, Kind, Trust, find_component
 from rss_rl.config.choice import Section
-from rss_rl.config.migration import SLOTS, Slot, migrate
 from rss_rl.config.sections import RunConfig
 from rss_rl.config.yaml_files import parse_value, read_tree, setting
 from rss_rl.errors import ConfigError, nearest
 
 _LONGEST_SHOWN = 200
 _BIGGEST = 2**63
-_SLOTS = {slot.path: slot for slot in SLOTS}
+_SLOTS: Mapping[tuple[str, ...], Kind] = {
+    ("policy",): "policy",
+    ("learner", "estimator"): "estimator",
+    ("model", "encoder"): "encoder",
+    ("model", "classifier"): "classifier",
+    ("reward", "model"): "reward_model",
+}
+"""Where a configuration names a component."""
 _S = TypeVar("_S", bound=Section)
 
 
@@ -85,9 +91,10 @@ def _apply(tree: dict[str, Any], override: str) -> None:
         )
     value = _value(key, text)
     *parents, last = key.split(".")
-    slot = _SLOTS.get(tuple(parents) if last == "name" else (*parents, last))
-    if slot is not None and isinstance(value, str):
-        parents, last = list(slot.path), "name"
+    slot = tuple(parents) if last == "name" else (*parents, last)
+    names = slot in _SLOTS and isinstance(value, str)
+    if names:
+        parents, last = list(slot), "name"
     node: Any = tree
     for depth, part in enumerate(parents, start=1):
         member = _member(node, part, override)
@@ -98,8 +105,8 @@ def _apply(tree: dict[str, Any], override: str) -> None:
         node = node[member]
         if not isinstance(node, dict | list):
             raise ConfigError(f"'{part}' is a value, not a section", where=override)
-    if slot is not None and isinstance(value, str) and node.get("options"):
-        node["options"] = _shared_options(slot, value, node["options"])
+    if names and node.get("options"):
+        node["options"] = _shared_options(_SLOTS[slot], value, node["options"])
     node[_member(node, last, override)] = value
 
 
@@ -132,14 +139,21 @@ def _is_option(key: str) -> bool:
 
 def _has_option(tree: Mapping[str, Any], key: str) -> bool:
     *path, _, option = key.split(".")
-    component = _SLOTS[tuple(path)].component(tree, EVERYTHING)
-    return component is None or option in component.options.model_fields
+    kind = _SLOTS[tuple(path)]
+    node: Any = tree
+    for part in path:
+        node = node.get(part) or {}
+    name = node if isinstance(node, str) else node.get("name", DEFAULTS.get(kind))
+    try:
+        return name is None or option in find_component(kind, name).options.model_fields
+    except ConfigError:  # validation reports it
+        return True
 
 
-def _shared_options(slot: Slot, name: str, options: Any) -> Any:
+def _shared_options(kind: Kind, name: str, options: Any) -> Any:
     """Those of `options` that the component called `name` has as well."""
     try:
-        known = find_component(slot.kind, name).options.model_fields
+        known = find_component(kind, name).options.model_fields
     except ConfigError:  # validation reports it
         return {}
     return {key: value for key, value in options.items() if key in known}
@@ -160,7 +174,7 @@ def _member(node: dict[str, Any] | list[Any], part: str, override: str) -> Any:
 
 
 def parse_config(tree: Mapping[str, Any], *, where: str, trust: Trust = NOTHING) -> RunConfig:
-    """Validate a configuration tree, of this version or of b9a4141.
+    """Validate a configuration tree.
 
     Args:
         trust: which components it may name as package.module:OBJECT; none by default, as a file
@@ -169,11 +183,7 @@ def parse_config(tree: Mapping[str, Any], *, where: str, trust: Trust = NOTHING)
     Raises:
         ConfigError: with the first offending key.
     """
-    try:
-        present = migrate(tree, where=where, trust=trust)
-    except (RecursionError, AttributeError, TypeError):  # validation reports what is wrong
-        present = dict(tree)
-    return parse_section(RunConfig, present, where=where, trust=trust)
+    return parse_section(RunConfig, tree, where=where, trust=trust)
 
 
 def parse_section(

@@ -294,7 +294,7 @@ class RunConfig(Section):
         description="Texts of a training batch: of similar lengths, which leaves little padding, or"
         " of mixed lengths, so that what a batch keeps tells what all texts keep, which is what"
         " reward.target_share is held by. auto: mixed where a target share is set; similar where"
-        " not, and where an earlier version began the run.",
+        " not.",
     )
     model: ModelConfig = Field(default_factory=ModelConfig)
     policy: PolicyConfig = Field(default_factory=PolicyConfig)

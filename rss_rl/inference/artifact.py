@@ -56,8 +56,6 @@ from rss_rl.training.trained_models import open_models
 from rss_rl.version import VERSION
 
 SCHEMA_VERSION = 2
-_SUMLESS = 1
-"""Schema version of exports whose record has no checksum of itself."""
 EXPORT_FILE, WEIGHTS_FILE = "export.json", "weights.safetensors"
 _FIXED = "vectors/fixed"
 _TUNED = "classifier/embedding.trainable"
@@ -277,13 +275,13 @@ def _export_record(path: Path) -> dict[str, Any]:
     record = read_json(path / EXPORT_FILE, remedy=_AGAIN)
     version, sums = record.get("schema_version"), record.get("sha256")
     where = str(path / EXPORT_FILE)
-    if version not in (_SUMLESS, SCHEMA_VERSION) or not isinstance(sums, dict):
+    if version != SCHEMA_VERSION or not isinstance(sums, dict):
         raise CheckpointError(
-            f"schema version {version!r:.50}, this program reads {_SUMLESS} to {SCHEMA_VERSION}",
+            f"schema version {version!r:.50}, this program reads {SCHEMA_VERSION}",
             where=where,
             remedy="Use the version of rss-rl that wrote it",
         )
-    if (version != _SUMLESS or _OWN_SUM in record) and record.get(_OWN_SUM) != _own_sum(record):
+    if record.get(_OWN_SUM) != _own_sum(record):
         raise CheckpointError(
             "is not the record that was exported (its SHA-256 differs)", where=where, remedy=_AGAIN
         )

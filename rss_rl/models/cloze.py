@@ -289,10 +289,4 @@ CLOZE = Component(
     options=_ClozeOptions,
     capabilities=frozenset({"candidate"}),
     source="Brarda et al., 2017; Chen et al., ACL 2016; Kadlec et al., ACL 2016",
-    was={
-        "attention": "model.reader",
-        "hidden": "model.reader_hidden",
-        "output": "model.cloze_output",
-        "entities": "model.cloze_entities",
-    },
 )

@@ -47,5 +47,4 @@ BERNOULLI = Component(
     build=BernoulliPolicy,
     options=BernoulliOptions,
     capabilities=frozenset({"log_probs", "logits", "random"}),
-    was={"probability": "policy.initial_probability"},
 )

@@ -116,7 +116,7 @@ class RunDirectory:
             path / CONFIG_FILE, remedy="Name the directory of a run, as given to 'rss-rl train'"
         )
         version, config = record.get("schema_version"), record.get("config")
-        settled = record.get("settled", {})  # runs of earlier versions have none
+        settled = record.get("settled", {})
         if (
             version != SCHEMA_VERSION
             or not isinstance(config, dict)

@@ -79,5 +79,4 @@ BIBLOSAN = EncoderComponent(
     options=_BiBloSANOptions,
     capabilities=frozenset({"kept_only", "kernels", "feature_attention"}),
     source="Shen et al., Bi-BloSAN, ICLR 2018",
-    was={"local": "model.block_local", "across": "model.block_global"},
 )

@@ -146,7 +146,6 @@ CNN = EncoderComponent(  # without context: its windows end in one maximum for t
     options=_WindowsOptions,
     capabilities=frozenset({"kept_only"}),
     source="Kim, EMNLP 2014",
-    was={"windows": "model.cnn_windows", "filters": "model.cnn_filters"},
 )
 
 HIERARCHICAL_CNN = EncoderComponent(
@@ -157,5 +156,4 @@ HIERARCHICAL_CNN = EncoderComponent(
     options=_LayersOptions,
     capabilities=frozenset({"kept_only", "kernels"}),
     source="Gehring et al., ICML 2017",
-    was={"layers": "model.cnn_layers", "window": "model.cnn_window"},
 )

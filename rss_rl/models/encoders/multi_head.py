@@ -110,5 +110,4 @@ MULTI_HEAD = EncoderComponent(
     options=_MultiHeadOptions,
     capabilities=frozenset({"kept_only", "kernels"}),
     source="Vaswani et al., NeurIPS 2017",
-    was={"heads": "model.attention_heads"},
 )
