@@ -97,9 +97,9 @@ def _name(name: str, lower: torch.dtype) -> str:
     return f"{name}_bfloat16" if lower == torch.bfloat16 else name
 
 
-def _activation(name: str, *, least: int = 0) -> int:
+def _activation(name: str) -> int:
     number = ACTIVATIONS.get(name, -1)
-    if number < least:
+    if number < 0:
         raise ValueError(f"no kernel computes the activation '{name}'")
     return number
 
@@ -264,9 +264,7 @@ def attention_backward(*given: Any) -> None:
 class _Pooling(ctypes.Structure):
     """`Problem` of pooling.cpp."""
 
-    _fields_ = _fields(
-        "scores values starts own_scores own_values own", "sequences shared features threads"
-    )
+    _fields_ = _fields("scores values starts", "sequences features threads")
 
 
 def _pooling(scores: Tensor, values: Tensor, starts: Tensor) -> _Pooling:
@@ -275,7 +273,7 @@ def _pooling(scores: Tensor, values: Tensor, starts: Tensor) -> _Pooling:
     return _Pooling(
         *(address(tensor, kind, (rows, features)) for tensor in (scores, values)),
         _starts(starts, rows),
-        *(None, None, None, sequences, sequences, features, threads_for(scores.numel())),
+        *(sequences, features, threads_for(scores.numel())),
     )
 
 
@@ -304,42 +302,6 @@ def pooling_forward(
     shape = problem.sequences, problem.features
     made = (address(tensor, scores.dtype, shape) for tensor in (pooled, largest, inverse))
     run_kernel("pooling_forward", scores.dtype, problem, *made)
-
-
-@_operator(
-    "shared_pooling_forward(Tensor scores, Tensor values, Tensor own_scores, Tensor own_values,"
-    " Tensor own, Tensor starts, Tensor(a!) pooled)"
-)
-def shared_pooling_forward(
-    scores: Tensor,
-    values: Tensor,
-    own_scores: Tensor,
-    own_values: Tensor,
-    own: Tensor,
-    starts: Tensor,
-    pooled: Tensor,
-) -> None:
-    """`pooling_forward` of K copies of the tokens, some with scores and values of their own.
-
-    Args:
-        scores, values: [R, D]. own_scores, own_values: [U, D].
-        own: each token's row in these, int64 [K R]; negative if it has none.
-        starts: int64 [M + 1]. pooled: [K M, D].
-    """
-    kind, (rows, features), count = pooled.dtype, scores.shape, len(own_scores)
-    sequences = starts.numel() - 1
-    times = len(pooled) // max(1, sequences)
-    given = _Pooling(
-        *(address(tensor, kind, (rows, features)) for tensor in (scores, values)),
-        _starts(starts, rows),
-        *(address(tensor, kind, (count, features)) for tensor in (own_scores, own_values)),
-        address(own, torch.int64, (times * rows,)),
-        *(times * sequences, sequences, features, threads_for(own.numel() * features)),
-    )
-    if own.numel() and int(own.max()) >= count:
-        raise ValueError(f"a token has row {int(own.max())} of {count}")
-    made = address(pooled, kind, (times * sequences, features))
-    run_kernel("pooling_forward", kind, given, made, None, None)
 
 
 @_operator(
@@ -532,130 +494,4 @@ def dropout(values: Tensor, keys: Tensor, lowest: int, scale: float, out: Tensor
         address(keys, torch.int64, (rows,)),
         *(address(tensor, tensor.dtype, (rows, features)) for tensor in (values, out)),
         *(rows, features, lowest, scale, threads_for(values.numel())),
-    )
-
-
-class _Selectors(ctypes.Structure):
-    """`Selectors` of selectors.cpp."""
-
-    _fields_ = _fields("tokens valid starts", "sentences width features selectors hidden threads")
-
-
-class _Products(ctypes.Structure):
-    """`Products` of selectors.cpp."""
-
-    _fields_ = _fields("by_row by_sentence bias weight last")
-
-
-def _sentences(valid: Tensor, starts: Tensor, rows: int) -> tuple[ctypes.c_void_p, ...]:
-    """Pointers to `valid`, bool [B, N], and to the sentences' first rows, int64 [B + 1]."""
-    counts, first = valid.sum(1), _starts(starts, rows)
-    if not torch.equal(starts.diff(), counts):
-        raise ValueError("starts are not those of the sentences' real tokens")
-    return address(valid, torch.bool, valid.shape), first
-
-
-@_operator(
-    "selector_rows(Tensor tokens, Tensor valid, Tensor starts, Tensor(a!) rows, Tensor(b!) means)"
-)
-def selector_rows(
-    tokens: Tensor, valid: Tensor, starts: Tensor, rows: Tensor, means: Tensor
-) -> None:
-    """Rows of the real tokens, x [T, E] or [x, x * mean] [T, 2 E], and their sentences' means.
-
-    Args:
-        tokens: x [B, N, E]. valid: bool [B, N]. starts: int64 [B + 1]. means: [B, E].
-    """
-    kind, lower = _kinds(tokens, rows)
-    sentences, width, features = tokens.shape
-    marks, first = _sentences(valid, starts, len(rows))
-    words = address(tokens, kind, (*valid.shape, features))
-    sizes = sentences, width, features, 0, 0, threads_for(2 * tokens.numel())
-    pairs = int(rows.shape[1] != features)
-    run_kernel(
-        _name("selector_rows", lower),
-        kind,
-        _Selectors(words, marks, first, *sizes),
-        pairs,
-        address(rows, lower, (len(rows), (1 + pairs) * features)),
-        address(means, kind, (sentences, features)),
-    )
-
-
-_MADE = (
-    "Tensor valid, Tensor starts, Tensor by_row, Tensor by_sentence, Tensor bias, Tensor weight,"
-    " Tensor last, str activation"
-)
-
-
-def _selectors(
-    valid: Tensor,
-    starts: Tensor,
-    by_row: Tensor,
-    by_sentence: Tensor,
-    bias: Tensor,
-    weight: Tensor,
-    last: Tensor,
-    activation: str,
-) -> tuple[_Selectors, _Products, int]:
-    """The kernel's arguments, the last of them the activation's number."""
-    kind, lower = _kinds(bias, by_row)
-    (sentences, width), (rows, columns), count = valid.shape, by_row.shape, last.numel()
-    if not count or columns % count:
-        raise ValueError(f"{columns} hidden features of {count} selectors")
-    number = _activation(activation, least=ACTIVATIONS["relu"])
-    threads = threads_for(2 * valid.numel() * columns)
-    sizes = sentences, width, 0, count, columns // count, threads
-    given = _Selectors(None, *_sentences(valid, starts, rows), *sizes)
-    products = _Products(
-        address(by_row, lower, (rows, columns)),
-        address(by_sentence, lower, (sentences, columns)),
-        address(bias, kind, (columns,)),
-        address(weight, kind, (1, columns)),
-        address(last, kind, (count,)),
-    )
-    return given, products, number
-
-
-@_operator(f"selector_logits({_MADE}, Tensor(a!) logits)")
-def selector_logits(*given: Any) -> None:
-    """w . activation(rows + means + b) + c, [B, K, N]; 0 on padding. K selectors, H hidden.
-
-    Args:
-        valid, starts: see `selector_rows`. by_row, by_sentence: products of rows [T, K H] and of
-            means [B, K H]. bias, weight, last: b [K H], w [1, K H] and c [K].
-        activation: relu or elu.
-    """
-    *made, logits = given
-    sentences, products, activation = _selectors(*made)
-    kind, lower = logits.dtype, made[2].dtype
-    shape = sentences.sentences, sentences.selectors, sentences.width
-    out = address(logits, made[4].dtype, shape)
-    run_kernel(_name("selector_logits", lower), kind, sentences, products, activation, out)
-
-
-@_operator(
-    f"selector_back({_MADE}, Tensor gradient, Tensor(a!) flow, Tensor(b!) flow_sums,"
-    " Tensor(c!) weight_sums, Tensor(d!) last_sums)"
-)
-def selector_back(*given: Any) -> None:
-    """Gradient of the products' sum, [T, K H]; sums over each sentence of it and of w's gradient,
-    [B, K H], and of c's, [B, K].
-
-    Args:
-        gradient: of the logits, [B, K, N]; padding is not read. The arguments before it are those
-            of `selector_logits`.
-    """
-    *made, gradient, flow, flow_sums, weight_sums, last_sums = given
-    sentences, products, activation = _selectors(*made)
-    (_, _, by_row, by_sentence, bias, _, last, _) = made
-    kind, lower, count = bias.dtype, by_row.dtype, last.numel()
-    shape = sentences.sentences, count, sentences.width
-    run_kernel(
-        _name("selector_back", lower),
-        kind,
-        *(sentences, products, activation, address(gradient, kind, shape)),
-        address(flow, lower, by_row.shape),
-        *(address(tensor, kind, by_sentence.shape) for tensor in (flow_sums, weight_sums)),
-        address(last_sums, kind, (sentences.sentences, count)),
     )

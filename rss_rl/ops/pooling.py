@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.masking import masked_softmax
 from rss_rl.ops.native import OutOfRange, one_kind
-from rss_rl.ops.operators import pooling_backward, pooling_forward, shared_pooling_forward
+from rss_rl.ops.operators import pooling_backward, pooling_forward
 from rss_rl.ops.packing import Packed
 
 
@@ -106,17 +106,6 @@ def packed_shared_pooling(
     """
     _check_rows(len(cells), *rows)
     _check_rows(len(tokens), *common)
-    every = (*rows, *common)
-    learns = torch.is_grad_enabled() and any(t.requires_grad for t in every)
-    if backend == "compiled" and one_kind(every) and not learns:
-        own = torch.full((times * len(tokens),), -1, dtype=torch.int64)
-        own[cells] = torch.arange(len(cells))
-        given = (tensor.contiguous() for tensor in (*common, *rows))
-        starts = tokens.starts.contiguous()
-        pooled = rows[0].new_empty(times * (len(starts) - 1), rows[0].shape[1])
-        with suppress(OutOfRange):
-            shared_pooling_forward(*given, own, starts, pooled)
-            return pooled
     scores, values = (
         base.repeat(times, 1).index_copy(0, cells, part)
         for base, part in zip(common, rows, strict=True)

@@ -32,7 +32,6 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from rss_rl.ops.attention import KernelBackend
 from rss_rl.types import ROLES
 
 
@@ -43,13 +42,11 @@ class PolicySetup:
     inputs      E, input features of a token: the size of the embeddings, or more
     activation  `relu` or `elu`, that of the classifier
     words       word of each token id, 0 = padding; empty where there is no vocabulary
-    backend     `compiled` where the run computes with kernels, see `model.attention`
     """
 
     inputs: int
     activation: str
     words: Sequence[str] = ()
-    backend: KernelBackend = "eager"
 
 
 class Sampled(NamedTuple):

@@ -7,7 +7,7 @@ Source: Shen et al., Reinforced Self-Attention Network (IJCAI 2018), section 3.1
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal, cast
 
 import torch
@@ -21,11 +21,9 @@ from rss_rl.models.encoders.pooled import NoContext
 from rss_rl.models.encoders.protocol import TokenEncoder
 from rss_rl.models.encoders.recurrent import RecurrentContext
 from rss_rl.models.layers import Source2Token, activation_function, glorot_linear
-from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.bernoulli import even_logits, log_odds
 from rss_rl.ops.masking import masked_mean
 from rss_rl.ops.relaxed import straight_through
-from rss_rl.ops.selectors import Selector, has_selectors, selector_logits
 from rss_rl.policies.independent_bits import IndependentBits
 from rss_rl.policies.memo import once
 from rss_rl.policies.protocol import PolicySetup
@@ -87,24 +85,9 @@ class RSSModule(nn.Module):
         """Whether it reads only tokens and their mean, so that such modules can be fused."""
         return self.reads_pool and self.pool is None and isinstance(self.context, NoContext)
 
-    @property
-    def selector(self) -> Selector:
-        """Its weights, for `selector_logits`."""
-        hidden, score = self.hidden, self.score
-        return Selector(hidden.weight, hidden.bias, score.weight, score.bias)
-
 
 class RSSModules(nn.ModuleList):
-    """RSS modules of one size, activation and context; what they have in common is computed once.
-
-    Args:
-        backend: compiled = by kernels, if there is no context layer and kernels support the tokens,
-            which must not require a gradient.
-    """
-
-    def __init__(self, modules: Iterable[RSSModule], backend: KernelBackend = "eager") -> None:
-        super().__init__(modules)
-        self._backend: KernelBackend = backend
+    """RSS modules of one size, activation and context, computed at once where they can be."""
 
     def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """[B, N, E] and bool [B, N] to logits [B, R, N], R modules."""
@@ -114,9 +97,6 @@ class RSSModules(nn.ModuleList):
         modules = cast(list[RSSModule], list(self))
         if not all(module.reads_mean_alone for module in modules):
             return torch.stack([module(embedded, valid) for module in modules], 1)
-        selectors = [module.selector for module in modules]
-        if has_selectors(embedded, selectors, self._backend):
-            return selector_logits(embedded, valid, selectors, modules[0].activation)
         return _logits(modules, embedded, masked_mean(embedded, valid))
 
 
@@ -202,8 +182,7 @@ class SelectorOptions(Options):
         """Fresh modules for a setup, `by_role` of them for each role."""
         sizes = setup.inputs, self.hidden, setup.activation, initial_probability
         count = by_role * self.roles
-        modules = (RSSModule(*sizes, self.context, self.pool) for _ in range(count))
-        return RSSModules(modules, setup.backend)
+        return RSSModules(RSSModule(*sizes, self.context, self.pool) for _ in range(count))
 
     @property
     def roles(self) -> int:

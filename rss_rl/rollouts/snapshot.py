@@ -26,7 +26,6 @@ from torch import nn
 from rss_rl.config import Reads, RunConfig
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import Prepared, open_prepared
-from rss_rl.models.attention_choice import outer_backend
 from rss_rl.models.build import build_classifier
 from rss_rl.models.embedding import RowAverage, WordEmbedding
 from rss_rl.models.encoders.protocol import TrainingLengths
@@ -530,8 +529,7 @@ def build_models(
         context = None if name is None else ContextReader(name, words, *how)
         states = None if context is None else context.size
         size = input_size(config.policy.reads, classifier.embedding.size, states)
-        backend = outer_backend(config.model)
-        policy = build_policy(config.policy, size, config.model.activation, words, backend)
+        policy = build_policy(config.policy, size, config.model.activation, words)
     return Models(classifier, policy, config.policy.reads, context)
 
 

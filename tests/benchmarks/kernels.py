@@ -31,15 +31,10 @@ from torch import Tensor
 from rss_rl.models import dropout as dropout_module
 from rss_rl.models.layers import activation_function
 from rss_rl.ops.attention import packed_attention
-from rss_rl.ops.native import OutOfRange
 from rss_rl.ops.pooling import packed_pooling
 
 Patches = Sequence[tuple[str, Any]]
 """Dotted names, and what stands there instead."""
-
-
-def _refused(*_: Any, **__: Any) -> Any:
-    raise OutOfRange
 
 
 def _maps(
@@ -84,9 +79,7 @@ KERNELS: dict[str, Patches] = {
     "linear maps": [_APART, (f"{_LAYERS}.linear_maps", _maps)],
     "gates": [_APART, (f"{_DIRECTION}.gate_mix", _mix)],
     "pooling": [(f"{_LAYERS}.packed_pooling", _pooling)],
-    "pooling of several selections": [("rss_rl.ops.pooling.shared_pooling_forward", _refused)],
     "dropout": [("rss_rl.models.dropout.Drop", _Dropout)],
-    "selectors": [("rss_rl.policies.rss.has_selectors", lambda *_: False)],
 }
 """In place of one that works with others, those go, too: the step of both directions is made of
 attention, linear maps and gates."""

@@ -22,7 +22,6 @@ from rss_rl.ops.linear_maps import gate_mix, linear_maps
 from rss_rl.ops.masking import kept_indices
 from rss_rl.ops.packing import Packed
 from rss_rl.ops.pooling import feature_wise_pooling, packed_pooling
-from rss_rl.ops.selectors import Selector, selector_logits
 
 pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))
 
@@ -160,19 +159,6 @@ def test_linear_maps_take_no_keys_of_another_type() -> None:
     refused(
         lambda: linear_maps(values, [weight], [None], drop=Drop(torch.arange(6).int(), 1 << 15))
     )
-
-
-def test_selectors_have_an_activation() -> None:
-    tokens, valid = normal(2, N, D), torch.ones(2, N, dtype=torch.bool)
-    shapes = (5, 3 * D), (5,), (1, 5), (1,)
-    selector = Selector(*(normal(*shape) for shape in shapes))
-    whole = selector_logits(tokens, valid, [selector], "relu")
-    refused(lambda: selector_logits(tokens, valid, [selector], "none"))
-    stretched = Selector(normal(5, 6 * D)[:, ::2], *selector[1:])
-    plain = Selector(stretched.hidden.contiguous(), *selector[1:])
-    found, wanted = (selector_logits(tokens, valid, [one], "relu") for one in (stretched, plain))
-    assert torch.equal(found, wanted)
-    assert not torch.equal(found, whole)
 
 
 def test_attention_takes_one_type_and_positions_as_they_are() -> None:

@@ -17,11 +17,10 @@ from rss_rl.ops.compilers import missing_compiler
 from rss_rl.ops.linear_maps import gate_mix, linear_maps
 from rss_rl.ops.packing import Packed
 from rss_rl.ops.pooling import feature_wise_pooling, packed_pooling
-from rss_rl.ops.selectors import Selector, selector_logits
 
 pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))
 
-R, D, H = 7, 5, 4
+R, D = 7, 5
 STARTS = torch.tensor([0, 3, 3, 7])
 POSITIONS = torch.tensor([0, 1, 2, 0, 1, 2, 3])
 
@@ -40,12 +39,6 @@ def attending() -> tuple[Any, ...]:
     return (*(normal(R, D, seed=k) for k in range(2)), normal(D), normal(R, D), *sides, "others", C)
 
 
-def selecting() -> tuple[Any, ...]:
-    valid = torch.tensor([[1, 1, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1]], dtype=torch.bool)
-    made = normal(R, 2 * H), normal(3, 2 * H), normal(2 * H), normal(1, 2 * H), normal(2)
-    return valid, STARTS, *made, "elu"
-
-
 POOLED = normal(R, D), normal(R, D, seed=1), STARTS
 SIDES = (*(normal(R, D, seed=k) for k in range(4)), normal(D))
 CALLS: dict[str, tuple[Any, ...]] = {
@@ -55,10 +48,6 @@ CALLS: dict[str, tuple[Any, ...]] = {
         *(*room(R, D, count=3), *room(3, D)),
     ),
     "pooling_forward": (*POOLED, *room(3, D, count=3)),
-    "shared_pooling_forward": (
-        *(*POOLED[:2], normal(2, D), normal(2, D)),
-        *(torch.tensor([-1, 0, 1, -1, -1, -1, -1] * 2), STARTS, *room(6, D)),
-    ),
     "pooling_backward": (
         *(*POOLED, normal(3, D), normal(3, D) + 9, normal(3, D), normal(3, D)),
         *room(R, D, count=2),
@@ -68,12 +57,6 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "mix": (*SIDES, *room(R, D)),
     "mix_back": (*SIDES, normal(R, D), *room(R, D, count=3), *room(1, D)),
     "dropout": (normal(R, D), torch.arange(R), 0, 2.0, *room(R, D)),
-    "selector_rows": (normal(3, 4, D), selecting()[0], STARTS, *room(R, 2 * D), *room(3, D)),
-    "selector_logits": (*selecting(), *room(3, 2, 4)),
-    "selector_back": (
-        *(*selecting(), normal(3, 2, 4)),
-        *(*room(R, 2 * H), *room(3, 2 * H, count=2), *room(3, 2)),
-    ),
 }
 
 
@@ -128,12 +111,6 @@ COMPILED: dict[str, Callable[..., Tensor]] = {
     ),
     "linear maps": lambda x, w: linear_maps(x, [w, w.T], [None, w[0]], activation="elu")[1],
     "gate": lambda x, w: gate_mix([(x, x @ w, x + 1, x + 2), (x + 3, x + 4, x + 5, x + 6)]),
-    "selectors": lambda x, w: selector_logits(
-        x.detach().view(2, 3, D),
-        torch.ones(2, 3, dtype=torch.bool),
-        [Selector(torch.cat([w] * 3, 1), w[0], w[1:2], w[0, :1])],
-        "relu",
-    ),
 }
 
 
@@ -145,8 +122,7 @@ COMPILED: dict[str, Callable[..., Tensor]] = {
 def test_torch_compile_traces_through(name: str) -> None:
     """In one graph, both ways; but for the order in which gradients add up, to the last bit."""
     work, found = COMPILED[name], []
-    whole = name != "selectors"  # which have as many rows as there are tokens
-    for run in (work, torch.compile(work, backend="aot_eager", fullgraph=whole)):
+    for run in (work, torch.compile(work, backend="aot_eager", fullgraph=True)):
         x, w = normal(6, D).requires_grad_(), normal(D, D, seed=1).requires_grad_()
         out = run(x, w)
         flows = torch.autograd.grad(out.square().sum(), [x, w], allow_unused=True)

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from rss_rl.components import Component, component_names, find_component
 from rss_rl.errors import ConfigError, PolicyError
-from rss_rl.ops.compilers import missing_compiler
 from rss_rl.policies.adapters import adapt
 from rss_rl.policies.protocol import Evaluated, PolicySetup, Sampled
 from rss_rl.policies.rss import RSSOptions, RSSPolicy
@@ -35,12 +34,9 @@ def test_built_in_components_keep_the_contract(name: str) -> None:
     check_policy(find_component("policy", name), small.EMBEDDING, options)
 
 
-@pytest.mark.parametrize("backend", ["eager", "compiled"])
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS)
-def test_their_options_keep_the_contract(settings: dict[str, Any], backend: Any) -> None:
-    if backend == "compiled" and missing_compiler() is not None:
-        pytest.skip(str(missing_compiler()))
-    check_policy(small.policy(double=False, backend=backend, **settings), small.EMBEDDING)
+def test_their_options_keep_the_contract(settings: dict[str, Any]) -> None:
+    check_policy(small.policy(double=False, **settings), small.EMBEDDING)
 
 
 def test_one_bit_for_roles_that_differ_is_found() -> None:

@@ -13,7 +13,6 @@ from rss_rl.components import find_component
 from rss_rl.config import EstimatorConfig, PolicyConfig, Reads
 from rss_rl.models.build import build_classifier
 from rss_rl.models.sentences import SentencesClassifier
-from rss_rl.ops.attention import KernelBackend
 from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.build import build_policy
 from rss_rl.policies.estimators.build import build_estimator
@@ -87,13 +86,11 @@ def estimator(name: str = "reinforce", **options: Any) -> Any:
     return build_estimator(EstimatorConfig(name=name, options=options), 4)
 
 
-def policy(
-    *, seed: int = 0, double: bool = True, backend: KernelBackend = "eager", **settings: Any
-) -> PolicyModule:
+def policy(*, seed: int = 0, double: bool = True, **settings: Any) -> PolicyModule:
     """A random selection policy that reads embeddings of size EMBEDDING, or what is beside them."""
     config = policy_config(**settings)
     size = input_size(config.reads, EMBEDDING)
-    module = build_policy(config, size, "elu", VOCABULARY, backend)
+    module = build_policy(config, size, "elu", VOCABULARY)
     randomise(module, seed)
     return module.double() if double else module
 

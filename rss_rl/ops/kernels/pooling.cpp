@@ -13,24 +13,12 @@ namespace {
 
 using namespace rss;
 
-// In the forward pass only, the B sequences of `starts`, with T tokens, may stand for K copies that share
-// tokens: M = K B. Cell k T + t is token t of copy k: row own[k T + t] of own_scores and own_values or, if
-// that is negative, the shared row t.
 template <typename T>
 struct Problem {
   const T* scores;             // [T, D]
   const T* values;             // [T, D]
-  const std::int64_t* starts;  // [B + 1], row of each sequence's first token, and T
-  const T* own_scores;
-  const T* own_values;
-  const std::int64_t* own;  // [K T]; null where no sequence has rows of its own
-  std::int64_t sequences, shared, features, threads;
-};
-
-// A token: its row, and whether that is one of `own_scores`.
-struct Place {
-  std::int64_t row;
-  bool own;
+  const std::int64_t* starts;  // [M + 1], row of each sequence's first token, and T
+  std::int64_t sequences, features, threads;
 };
 
 template <typename T>
@@ -38,18 +26,12 @@ struct Memory {
   explicit Memory(const Problem<T>& problem) : given(problem) {}
 
   void enter(std::int64_t number) {
-    const std::int64_t* start = given.starts + number % given.shared;
-    const std::int64_t before = number / given.shared * given.starts[given.shared];
-    places.clear();
-    for (std::int64_t token = start[0]; token < start[1]; ++token) {
-      const std::int64_t cell = before + token;
-      const bool own = given.own != nullptr && given.own[cell] >= 0;
-      places.push_back({own ? given.own[cell] : token, own});
-    }
+    first = given.starts[number];
+    end = given.starts[number + 1];
   }
 
   const Problem<T>& given;
-  std::vector<Place> places;  // of the tokens of `sequence`
+  std::int64_t first = 0, end = 0;  // rows of `sequence`
   std::int64_t sequence = -1;
   bool in_range = true;  // all scores are finite
 };
@@ -71,27 +53,24 @@ void forward_block(const Problem<T>& given, std::int64_t sequence, const Block<T
   for (int part = 0; part < kParts; ++part) {
     most[part] = Vector{} + std::numeric_limits<T>::lowest();
   }
-  for (const Place& place : memory.places) {
-    const T* scores = place.own ? given.own_scores : given.scores;
+  for (std::int64_t row = memory.first; row < memory.end; ++row) {
     for (int part = 0; part < kParts; ++part) {
-      const Vector score = range.check(block.load(scores, place.row, part));
+      const Vector score = range.check(block.load(given.scores, row, part));
       most[part] = score > most[part] ? score : most[part];
     }
   }
-  for (const Place& place : memory.places) {
-    const T* scores = place.own ? given.own_scores : given.scores;
-    const T* values = place.own ? given.own_values : given.values;
+  for (std::int64_t row = memory.first; row < memory.end; ++row) {
     for (int part = 0; part < kParts; ++part) {
-      const Vector weight = weigh(block.load(scores, place.row, part) - most[part]);
+      const Vector weight = weigh(block.load(given.scores, row, part) - most[part]);
       total[part] += weight;
-      sum[part] += weight * block.load(values, place.row, part);
+      sum[part] += weight * block.load(given.values, row, part);
     }
   }
   for (int part = 0; part < kParts; ++part) {
     const Vector share = total[part] > 0 ? T(1) / total[part] : Vector{};
     block.store(pooled, sequence, part, sum[part] * share);
-    if (largest != nullptr) block.store(largest, sequence, part, most[part]);
-    if (inverse != nullptr) block.store(inverse, sequence, part, share);
+    block.store(largest, sequence, part, most[part]);
+    block.store(inverse, sequence, part, share);
   }
   memory.in_range &= range.holds();
 }
@@ -107,8 +86,7 @@ void backward_block(const Problem<T>& given, std::int64_t sequence, const Block<
     most[part] = block.load(largest, sequence, part);
     flow[part] = block.load(gradient, sequence, part) * block.load(inverse, sequence, part);
   }
-  for (const Place& place : memory.places) {
-    const std::int64_t row = place.row;
+  for (std::int64_t row = memory.first; row < memory.end; ++row) {
     for (int part = 0; part < kParts; ++part) {
       const Vector moved = weigh(block.load(given.scores, row, part) - most[part]) * flow[part];
       block.store(by_value, row, part, moved);
@@ -137,8 +115,7 @@ int backward(const Problem<T>& given, const T* pooled, const T* largest, const T
 
 }  // namespace
 
-// All return an Outcome. Tensors are contiguous. `largest` and `inverse` may be null if there is no
-// backward pass.
+// All return an Outcome. Tensors are contiguous.
 extern "C" {
 
 #define RSS_EXPORT(T)                                                                         \
