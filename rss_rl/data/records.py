@@ -19,10 +19,12 @@ from typing import IO, Any, Literal, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rss_rl.data.checks import is_storable
 from rss_rl.data.sources import BadRow, RawExample, Row, Text
 from rss_rl.errors import DataError, nearest
+from rss_rl.json_files import first_fault
 
 _KINDS = {
     ".csv": "csv",
@@ -62,8 +64,26 @@ class Record:
 
 
 def examples(rows: Iterable[Record | BadRow], made: Callable[[Record], Row]) -> Iterator[Row]:
-    """What `made` makes of each record; rows that are bad already stay."""
-    return (row if isinstance(row, BadRow) else made(row) for row in rows)
+    """What `made` makes of each record; rows that are bad already stay.
+
+    A record that `made` cannot validate (see `RowModel`) is a bad row.
+    """
+    for row in rows:
+        try:
+            yield row if isinstance(row, BadRow) else made(row)
+        except ValidationError as error:
+            assert isinstance(row, Record)
+            yield row.bad(first_fault(error), AS_GIVEN)
+
+
+AS_GIVEN = "Use the files as their authors give them"
+"""Remedy for a row of a published dataset that is not as it was published."""
+
+
+class RowModel(BaseModel):
+    """The fields of a published row that are read; types are not converted."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
 
 
 def file_kind(path: Path) -> str:

@@ -69,9 +69,8 @@ class TestMovies:
             ([span(1, 3), span(4, 5, docid="two")], {}, "lie in 2 documents: one, two"),
             ([], {"docids": ["one", "two"]}, "lie in 2 documents"),
             ([], {"annotation_id": "."}, "'.' is not the name of a file"),
-            ([], {"evidences": None}, "'evidences' is not a list"),
-            (["text"], {}, "lacks docid, start_token or end_token"),
-            ([{"docid": "one", "start_token": True, "end_token": 2}], {}, "lacks docid"),
+            ([], {"evidences": None}, "evidences: Input should be a valid list"),
+            ([{"docid": "one", "start_token": True, "end_token": 2}], {}, "0.start_token: Input"),
         ],
     )
     def test_a_row_that_cannot_be_used(

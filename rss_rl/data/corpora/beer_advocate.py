@@ -15,17 +15,16 @@ EMNLP 2016 (files).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter
 
 from rss_rl.components import Options
 from rss_rl.data.corpora.folders import source_files, source_folder
-from rss_rl.data.records import Record, examples, read_lines, read_records
+from rss_rl.data.records import AS_GIVEN, Record, RowModel, examples, read_lines, read_records
 from rss_rl.data.sources import ReaderSource, Row, SourceComponent, SourceRequest, Words
 from rss_rl.types import LabelSpec
 
@@ -34,7 +33,6 @@ _SCORES = 5
 _CLASSES = ("negative", "positive")
 _NEGATIVE, _POSITIVE = 0.4, 0.6
 _ANNOTATIONS = "annotations.json"
-_REMEDY = "Use the files as their authors give them"
 
 
 def _read(split: str, path: Path, *, aspect: int, classes: bool) -> Iterator[Row]:
@@ -44,44 +42,47 @@ def _read(split: str, path: Path, *, aspect: int, classes: bool) -> Iterator[Row
     return examples(rows, partial(made, aspect=aspect, classes=classes))
 
 
+class _Scores(RowModel):
+    """The five scores of a review, by aspect."""
+
+    y: Annotated[list[FiniteFloat], Field(min_length=_SCORES, max_length=_SCORES)]
+
+
+class _Marked(_Scores):
+    """A review of the test split."""
+
+    x: list[str]
+
+
+_RANGES = TypeAdapter(list[tuple[NonNegativeInt, NonNegativeInt]])
+
+
 def _plain(record: Record, aspect: int, classes: bool) -> Row:
-    scores, tab, text = record.values["line"].partition("\t")
-    return _example(record, scores.split() if tab else [], text.split(), None, aspect, classes)
+    scores, _, text = record.values["line"].partition("\t")
+    found = _Scores.model_validate({"y": scores.split() if text else []}, strict=False)
+    return _example(record, found, text.split(), None, aspect, classes)
 
 
 def _annotated(record: Record, aspect: int, classes: bool) -> Row:
-    values = record.values
-    words, ranges = values.get("x"), values.get(str(aspect))
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        return record.bad("'x' is not a list of words", _REMEDY)
-    bits = [False] * len(words)
-    for span in ranges if isinstance(ranges, list) else [None]:
-        start, end = span if isinstance(span, list) and len(span) == 2 else (-1, -1)
-        typed = type(start) is int and type(end) is int
-        if not (typed and 0 <= start <= end <= len(words)):
-            return record.bad(
-                f"'{aspect}' holds {span!r:.60}, not a range [start, end] of {len(words)} words",
-                "Correct it, or take the row out",
-            )
+    found = _Marked.model_validate(record.values)
+    bits = [False] * len(found.x)
+    for start, end in _RANGES.validate_python(record.values.get(str(aspect))):
+        if not start <= end <= len(bits):
+            what = f"'{aspect}' holds {[start, end]}, not a range [start, end] of {len(bits)} words"
+            return record.bad(what, AS_GIVEN)
         bits[start:end] = [True] * (end - start)
-    return _example(record, values.get("y"), words, tuple(bits), aspect, classes)
+    return _example(record, found, found.x, tuple(bits), aspect, classes)
 
 
 def _example(
     record: Record,
-    scores: Any,
+    found: _Scores,
     words: list[str],
     bits: tuple[bool, ...] | None,
     aspect: int,
     classes: bool,
 ) -> Row:
-    try:
-        score = [float(score) for score in scores][aspect]
-        usable = len(scores) == _SCORES and math.isfinite(score)
-    except (TypeError, ValueError, IndexError):
-        usable = False
-    if not usable:
-        return record.bad(f"the row does not have {_SCORES} scores", _REMEDY)
+    score = found.y[aspect]
     if classes and _NEGATIVE < score < _POSITIVE:
         return record.bad("neither negative nor positive", by_convention=True)
     return record.example(

@@ -28,7 +28,7 @@ from pydantic import Field
 
 from rss_rl.components import NoOptions, Options
 from rss_rl.data.corpora.folders import source_folder
-from rss_rl.data.records import Record, examples, read_records
+from rss_rl.data.records import Record, RowModel, examples, read_records
 from rss_rl.data.sources import ReaderSource, Row, SourceComponent, SourceRequest, Words
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
@@ -79,53 +79,47 @@ def _read(split: str, path: Path, documents: Path, *, task: Task, whole: bool) -
 
 
 def _example(record: Record, find: _Find, task: Task, whole: bool) -> Row:
-    values = record.values
-    row = str(values.get("annotation_id", ""))
+    given = _Row.model_validate(record.values)
+    spans = [span for group in given.evidences for span in group]
     try:
-        spans = _spans(values)
-        names = _documents(values, row, spans, task.texts)
+        names = _documents(given, spans, task.texts)
         texts, rationale = [], []
         for name in names:
             sentences = find(name)
             words = list(chain.from_iterable(sentences))
-            bits = _bits([span for span in spans if span["docid"] == name], words, name)
+            bits = _bits([span for span in spans if span.docid == name], words, name)
             texts.append(Words(words))
             rationale.append(tuple(_widened(bits, sentences) if whole else bits))
         if task.texts == "query":
-            texts.append(Words(_tokens(str(values.get("query") or ""))))
+            texts.append(Words(_tokens(given.query or "")))
             rationale.append((False,) * len(texts[-1]))
     except _UnusableError as error:
         return record.bad(*error.args)
-    label = str(values.get("classification", ""))
-    label = task.classes.get(label, label)
-    return record.example(row or names[0], tuple(texts), label, rationale=tuple(rationale))
+    label = task.classes.get(given.classification, given.classification)
+    row = given.annotation_id or names[0]
+    return record.example(row, tuple(texts), label, rationale=tuple(rationale))
 
 
-def _spans(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The spans of all groups."""
-    groups = values.get("evidences")
-    if not isinstance(groups, list) or not all(isinstance(group, list) for group in groups):
-        raise _UnusableError("'evidences' is not a list of lists of spans", _ALIKE)
-    spans = [span for group in groups for span in group]
-    for span in spans:
-        ends = [span.get(f"{end}_token") for end in ("start", "end")] if _is_span(span) else [""]
-        if not all(type(end) is int for end in ends):
-            raise _UnusableError(
-                f"the span {span!r} lacks docid, start_token or end_token as numbers of tokens",
-                _ALIKE,
-            )
-    return spans
+class _Span(RowModel):
+    """Marked tokens of a document."""
+
+    docid: str
+    start_token: int
+    end_token: int
+    text: Any = None
 
 
-def _is_span(span: Any) -> bool:
-    return isinstance(span, dict) and isinstance(span.get("docid"), str)
+class _Row(RowModel):
+    annotation_id: str = ""
+    classification: str = ""
+    query: str | None = ""
+    docids: list[str] | None = None
+    evidences: list[list[_Span]]
 
 
-def _documents(
-    values: Mapping[str, Any], row: str, spans: Sequence[Mapping[str, Any]], texts: Texts
-) -> tuple[str, ...]:
+def _documents(given: _Row, spans: Sequence[_Span], texts: Texts) -> tuple[str, ...]:
     """The names of the documents that a row is about."""
-    found = {span["docid"] for span in spans}
+    found, row = {span.docid for span in spans}, given.annotation_id
     if texts == "pair":
         names = (f"{row}_premise", f"{row}_hypothesis")
         if other := sorted(found - set(names)):
@@ -133,9 +127,9 @@ def _documents(
                 f"a span is in '{other[0]}', which is neither {names[0]} nor {names[1]}", _ALIKE
             )
         return names
-    found = found or set(values.get("docids") or ()) or {row}
+    found = found or set(given.docids or ()) or {row}
     if len(found) > 1:
-        listed = ", ".join(sorted(map(str, found)))
+        listed = ", ".join(sorted(found))
         raise _UnusableError(
             f"its spans lie in {len(found)} documents: {listed}", "Give each document a row"
         )
@@ -190,10 +184,10 @@ def _from_lines(documents: Mapping[str, str], name: str) -> Sentences:
     return _sentences(documents[name])
 
 
-def _bits(spans: Sequence[Mapping[str, Any]], words: list[str], document: str) -> list[bool]:
+def _bits(spans: Sequence[_Span], words: list[str], document: str) -> list[bool]:
     bits = [False] * len(words)
     for span in spans:
-        start, end, text = span["start_token"], span["end_token"], span.get("text")
+        start, end, text = span.start_token, span.end_token, span.text
         if start == end and not text:
             continue
         where = f"the span of tokens {start} to {end}"

@@ -16,10 +16,13 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
 
 from rss_rl.components import NoOptions
 from rss_rl.data.corpora.folders import source_files, source_folder
+from rss_rl.data.records import AS_GIVEN, RowModel
 from rss_rl.data.sources import (
     BadRow,
     RawExample,
@@ -30,6 +33,7 @@ from rss_rl.data.sources import (
     Words,
 )
 from rss_rl.errors import DataError
+from rss_rl.json_files import first_fault
 from rss_rl.types import LabelSpec
 
 _POSTS, _DIVISIONS = "dataset.json", "post_id_divisions.json"
@@ -51,7 +55,7 @@ def _read(split: str, posts: Path, divisions: Path) -> Iterator[Row]:
     rows = {name: row for row, name in enumerate(known, start=1)}
     for place, name in enumerate(wanted, start=1):
         if name not in rows:
-            yield BadRow(str(divisions), place, f"{_POSTS} has no post {name!r:.80}", _REMEDY)
+            yield BadRow(str(divisions), place, f"{_POSTS} has no post {name!r:.80}", AS_GIVEN)
         else:
             yield _example(str(posts), rows[name], name, known[name])
 
@@ -66,36 +70,44 @@ def _object(path: Path) -> Mapping[str, Any]:
     return tree
 
 
-def _example(file: str, row: int, name: str, post: Any) -> Row:
-    words, labels, maps = (_field(post, key) for key in ("post_tokens", "annotators", "rationales"))
-    votes = Counter(str(who.get("label")) if isinstance(who, dict) else "" for who in labels)
-    typed = all(isinstance(word, str) for word in words) and set(votes) <= set(_CLASSES)
-    if not (words and votes and typed):
-        reason = f"post '{name}' lacks post_tokens as texts, or a known label of each annotator"
-        return BadRow(file, row, reason, _REMEDY, json.dumps(post)[:1000])
-    for bits in maps:
-        typed = isinstance(bits, list) and all(isinstance(bit, int) for bit in bits)
-        if not (typed and len(bits) == len(words) and set(bits) <= {0, 1}):
-            reason = f"a map of post '{name}' does not have a 0 or 1 for each of {len(words)} words"
-            return BadRow(file, row, reason, "Correct the map, or take the post out")
-    label, most = votes.most_common(1)[0]
-    if 2 * most <= len(labels):
+class _Vote(RowModel):
+    label: Literal["hatespeech", "offensive", "normal"]
+
+
+class _Post(RowModel):
+    """A post, what each annotator called it, and the words that each of them marked."""
+
+    post_tokens: Annotated[list[str], Field(min_length=1)]
+    annotators: Annotated[list[_Vote], Field(min_length=1)]
+    rationales: list[list[Literal[0, 1]]]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if any(len(bits) != len(self.post_tokens) for bits in self.rationales):
+            raise ValueError("a map does not have a 0 or 1 for each word")
+        return self
+
+
+def _example(file: str, row: int, name: str, values: Any) -> Row:
+    try:
+        post = _Post.model_validate(values)
+    except ValidationError as error:
+        reason = f"post '{name}': {first_fault(error)}"
+        return BadRow(file, row, reason, AS_GIVEN, json.dumps(values)[:1000])
+    label, most = Counter(vote.label for vote in post.annotators).most_common(1)[0]
+    if 2 * most <= len(post.annotators):
         return BadRow(file, row, "no majority label", by_convention=True)
-    marked = tuple(sum(bits[i] << k for k, bits in enumerate(maps)) for i in range(len(words)))
+    people = list(zip(*post.rationales, strict=True)) or [()] * len(post.post_tokens)
+    marked = tuple(sum(bit << k for k, bit in enumerate(who)) for who in people)
     return RawExample(
         id=name,
-        texts=(Words(words),),
+        texts=(Words(post.post_tokens),),
         label=_CLASSES[label],
         rationale=(tuple(bits > 0 for bits in marked),),
         file=file,
         row=row,
         annotations=marked,
     )
-
-
-def _field(post: Any, key: str) -> list[Any]:
-    found = post.get(key) if isinstance(post, dict) else None
-    return found if isinstance(found, list) else []
 
 
 def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rss_rl.components import NoOptions
 from rss_rl.data.corpora.folders import source_folder
-from rss_rl.data.records import Record, examples, read_records
+from rss_rl.data.records import Record, RowModel, examples, read_records
 from rss_rl.data.sources import ReaderSource, Row, SourceComponent, SourceRequest
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
@@ -24,22 +24,22 @@ _LABELS = LabelSpec("classes", names=("entailment", "neutral", "contradiction"))
 _NO_GOLD = "-"
 
 
+class _Pair(RowModel):
+    gold_label: str
+    sentence1: str
+    sentence2: str
+
+
 def _read(split: str, path: Path) -> Iterator[Row]:
     return examples(read_records(path, "jsonl"), _example)
 
 
 def _example(record: Record) -> Row:
-    values = record.values
-    fields = [values.get(key) for key in ("gold_label", "sentence1", "sentence2")]
-    if not all(isinstance(field, str) for field in fields):
-        return record.bad(
-            "malformed row: gold_label, sentence1 and sentence2 are not all texts",
-            "Use the .jsonl files of SNLI",
-        )
-    label, first, second = (str(field) for field in fields)
-    if label == _NO_GOLD:
+    pair = _Pair.model_validate(record.values)
+    if pair.gold_label == _NO_GOLD:
         return record.bad("no gold label", by_convention=True)
-    return record.example(str(values.get("pairID", record.row)), (first, second), label)
+    id_ = str(record.values.get("pairID", record.row))
+    return record.example(id_, (pair.sentence1, pair.sentence2), pair.gold_label)
 
 
 def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:

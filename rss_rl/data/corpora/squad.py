@@ -19,14 +19,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, ValidationError
 
 from rss_rl.components import Options
 from rss_rl.data.corpora.cuts import DEV_SHARE, cut_groups
 from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.corpora.passages import Passage, cut_passage
+from rss_rl.data.records import RowModel
 from rss_rl.data.sources import (
     BadRow,
     RawExample,
@@ -36,6 +37,7 @@ from rss_rl.data.sources import (
     SourceRequest,
 )
 from rss_rl.errors import DataError
+from rss_rl.json_files import first_fault
 from rss_rl.types import LabelSpec
 
 _TRAIN, _DEV = "train-v1.1.json", "dev-v1.1.json"
@@ -79,13 +81,16 @@ def _examples(
             reason = f"a passage of {len(passage.words)} words"
             yield BadRow(str(path), number, reason, by_convention=True)
             continue
-        sentence, fault = _sentence(passage, text, question)
-        if fault:
+        try:
+            asked = _Question.model_validate(question)
+            sentence = _sentence(passage, text, asked)
+        except ValueError as error:
+            fault = first_fault(error) if isinstance(error, ValidationError) else str(error)
             yield BadRow(str(path), number, fault, _REMEDY, json.dumps(question)[:1000])
             continue
         yield RawExample(
             id=str(question.get("id", number)),
-            texts=(passage.words, question["question"]),
+            texts=(passage.words, asked.question),
             label=sentence,
             marks=passage.marks,
             file=str(path),
@@ -93,25 +98,29 @@ def _examples(
         )
 
 
-def _sentence(passage: Passage, text: str, question: Any) -> tuple[int, str]:
-    """Number of the sentence that answers a question, and its fault ("" for none)."""
-    answers = question.get("answers") if isinstance(question, dict) else None
-    if not isinstance(answers, list) or not isinstance(question.get("question"), str):
-        return 0, "it lacks a question or answers"
+class _Answer(RowModel):
+    answer_start: NonNegativeInt
+    text: str
+
+
+class _Question(RowModel):
+    question: str
+    answers: Annotated[list[_Answer], Field(min_length=1)]
+
+
+def _sentence(passage: Passage, text: str, question: _Question) -> int:
+    """Number of the sentence that answers a question.
+
+    Raises:
+        ValueError: an answer is not where it says.
+    """
     found: Counter[int] = Counter()
-    for answer in answers:
-        place, words = (
-            (answer.get("answer_start"), answer.get("text")) if isinstance(answer, dict) else (0, 0)
-        )
-        if not isinstance(place, int) or not isinstance(words, str) or place < 0:
-            return 0, "an answer lacks its text or place"
-        if not words.strip() or not text.startswith(words, place):
-            return 0, f"the answer is not at character {place} of the passage"
-        place += len(words) - len(words.lstrip())
-        found[passage.sentence_at(place)] += 1
-    if not found:
-        return 0, "it has no answer"
-    return found.most_common(1)[0][0], ""
+    for answer in question.answers:
+        if not answer.text.strip() or not text.startswith(answer.text, answer.answer_start):
+            raise ValueError(f"the answer is not at character {answer.answer_start} of the passage")
+        spaces = len(answer.text) - len(answer.text.lstrip())
+        found[passage.sentence_at(answer.answer_start + spaces)] += 1
+    return found.most_common(1)[0][0]
 
 
 def _articles(path: Path) -> list[tuple[str, list[Any]]]:
