@@ -113,7 +113,7 @@ COMMANDS = [
     ("export", "--which", "latest"),
     ("predict", "--input", "rows.csv", "--output", "o.csv", "--text", "t", "--which", "latest"),
     ("explain", "the fox", "--which", "latest"),
-    ("compare",),
+    ("report",),
 ]
 
 

@@ -7,23 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from rss_rl.api.terminal import plain_table, say
-from rss_rl.results.score_cells import score_cells
-
-Scores = Mapping[str, Mapping[str, float | None]]
-
-
-def scores_table(splits: Mapping[str, Scores]) -> Table:
-    """A row for each split and selection mode; a column for each measure that occurs."""
-    rows = [(split, *pair) for split, modes in splits.items() for pair in modes.items()]
-    return plain_table(*score_cells("split", rows), left=2)
+from rss_rl.results.score_cells import mode_cells, modes_frame, modes_note
 
 
 def print_report(out: Console, run: Path, report: Mapping[str, Any]) -> None:
     """Print the final report of a run, and commands to continue with."""
-    out.print(scores_table(report["splits"]))
+    for split, modes in report["splits"].items():
+        out.print(plain_table(*mode_cells(modes_frame(modes), split), left=1), "")
+    say(out, modes_note(mode for modes in report["splits"].values() for mode in modes), "dim")
     say(
         out,
         f"{report['parameters']:,} parameters without embeddings; {report['steps']:,} updates, "

@@ -1,8 +1,8 @@
-"""`rss-rl evaluate` and `rss-rl report`: the scores of a run."""
+"""`rss-rl evaluate`: scores of checkpoints."""
 
 from __future__ import annotations
 
-__all__ = ["EVALUATE_EPILOG", "REPORT_EPILOG", "evaluate", "report"]
+__all__ = ["EPILOG", "evaluate"]
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rss_rl.api.terminal import counted, plain_table, say
+from rss_rl.api.terminal import counted, plain_table
 from rss_rl.cli import options
 from rss_rl.cli.options import checkpoint, console, option, trust
 from rss_rl.errors import ConfigError
@@ -20,7 +20,7 @@ from rss_rl.errors import ConfigError
 if TYPE_CHECKING:
     from rss_rl.training.evaluation import Mode
 
-EVALUATE_EPILOG = """
+EPILOG = """
 Examples:
 
 `rss-rl evaluate runs/demo` scores the test split as the final report does.
@@ -48,17 +48,6 @@ AUPRC and the rows `at budgets` and `at people's count` are defined as in Brinne
 (EMNLP 2024). `at budgets` is the mean over the best 5, 10, ..., 95% of a text's words. `at people's
 count` takes as many of the best words as people marked. IOU F1 at budgets uses the best overlaps,
 without a threshold; compr. and suff. at budgets are for the right class.
-"""
-REPORT_EPILOG = """
-Examples:
-
-`rss-rl report runs/demo`
-
-`rss-rl report runs/sick-seed*` prints mean (standard deviation) over the runs.
-
-`rss-rl report runs/sick-seed* --html report.html` writes a page to open, send or print.
-
-`rss-rl report runs/demo --json` prints `runs/demo/report.json`.
 """
 
 
@@ -145,19 +134,16 @@ def evaluate(
 def _print(
     found: Mapping[str, Mapping[str, Mapping[str, float]]], *, marks: bool, markdown: bool
 ) -> None:
-    """Print a row for each run and selection, with a column for each measure."""
+    """Print a table for each run: a row for each measure, a column for each selection."""
     from rss_rl.results.output import markdown_table
-    from rss_rl.results.score_cells import agreement_cells, score_cells
+    from rss_rl.results.score_cells import agreement_cells, mode_cells, modes_frame
 
-    rows = [(run, name, scores) for run, own in found.items() for name, scores in own.items()]
-    header, body = (agreement_cells if marks else score_cells)("run", rows)
-    if markdown:
-        typer.echo(markdown_table(header, body))
-    elif marks:  # a column per selection and a row per measure: terminals are narrow
-        (_, *names), *lines = zip(header, *body, strict=True)
-        console().print(plain_table(["", *names], lines, left=1))
-    else:
-        console().print(plain_table(header, body, left=2))
+    for run, own in found.items():
+        header, body = agreement_cells(own, run) if marks else mode_cells(modes_frame(own), run)
+        if markdown:
+            typer.echo(f"{markdown_table(header, body)}\n")
+        else:
+            console().print(plain_table(header, body, left=1), "")
 
 
 def _file_names(files: Sequence[Path]) -> dict[str, Path]:
@@ -167,66 +153,3 @@ def _file_names(files: Sequence[Path]) -> dict[str, Path]:
     if len(named) < len(files):
         raise ConfigError("a file of scores is given twice", where="--scores", remedy="Drop one")
     return named
-
-
-def report(
-    runs: options.RunPaths,
-    html: Annotated[
-        Path | None,
-        option(
-            "--html FILE",
-            "Write an HTML page: scores, curves, marked texts, words, agreement with "
-            "people, settings and data. Here, runs may differ in more than the seed.",
-        ),
-    ] = None,
-    split: Annotated[str, option("--split", "Split that the page of --html shows.")] = "test",
-    trust_plugins: options.TrustPlugins = False,
-    json_: options.Json = False,
-    markdown: options.Markdown = False,
-) -> None:
-    """Print the final report of a run again, or the mean (sd) over runs with different seeds."""
-    if html is not None:
-        if json_ or markdown:
-            raise ConfigError("several output formats are given", remedy="Give one of them")
-        from rss_rl.pages.report import write_report_page
-
-        with console(stderr=True).status("reading") as status:
-            trusted = trust(trust_plugins)
-            write_report_page(runs, html, split, trust=trusted, progress=status.update)
-        typer.echo(f"wrote {html}")
-        return
-    from rss_rl.api.scores import print_report
-    from rss_rl.results.sentences import kept_warning
-    from rss_rl.runs.run_directory import RunDirectory
-
-    opened = [RunDirectory.open(run) for run in runs]
-    records = [each.read_report() for each in opened]
-    if len(runs) > 1 or markdown:
-        _print_summary(records, json_, markdown)
-        return
-    (run,), (record,) = runs, records
-    if json_:
-        typer.echo(json.dumps(record, indent=2))
-    else:
-        print_report(console(), run, record)
-        asked = opened[0].config.get("reward", {}).get("target_share")
-        if warning := kept_warning(record, asked):
-            say(console(), f"Warning: {warning}", "yellow")
-
-
-def _print_summary(records: list[dict[str, Any]], json_: bool, markdown: bool) -> None:
-    from rss_rl.results.output import markdown_table
-    from rss_rl.results.score_cells import summary_cells
-    from rss_rl.results.summary import summarise
-
-    rows = summarise(records)
-    if json_:
-        tree: dict[str, Any] = {}
-        for split, mode, scores in rows:
-            named = {name: spread._asdict() for name, spread in scores.items()}
-            tree.setdefault(split, {})[mode] = named
-        typer.echo(json.dumps({"runs": len(records), "splits": tree}, indent=2))
-    elif markdown:
-        typer.echo(markdown_table(*summary_cells("split", rows)))
-    else:
-        console().print(plain_table(*summary_cells("split", rows), left=2))

@@ -10,7 +10,6 @@ import typer
 
 import rss_rl
 from rss_rl.cli import (
-    compare,
     components,
     demo,
     doctor,
@@ -19,6 +18,7 @@ from rss_rl.cli import (
     export,
     fit,
     predict,
+    report,
     select,
     serve,
     status,
@@ -87,15 +87,14 @@ for name, purpose, example in (
 app.command(epilog=fit.EPILOG)(fit.fit)
 app.command(epilog=train.EPILOG)(train.train)
 app.command(epilog=status.EPILOG)(status.status)
-app.command(epilog=evaluate.EVALUATE_EPILOG)(evaluate.evaluate)
+app.command(epilog=evaluate.EPILOG)(evaluate.evaluate)
 app.command(epilog=select.EPILOG)(select.select)
 app.command(epilog=explain.EPILOG)(explain.explain)
 app.command(epilog=serve.EPILOG)(serve.serve)
 app.command(epilog=predict.EPILOG)(predict.predict)
 app.command(epilog=export.EPILOG)(export.export)
-app.command(epilog=evaluate.REPORT_EPILOG)(evaluate.report)
+app.command(epilog=report.EPILOG)(report.report)
 app.command(epilog=table.TABLE_EPILOG)(table.table)
-app.command(epilog=compare.EPILOG)(compare.compare)
 app.command(epilog=table.FRONTIER_EPILOG)(table.frontier)
 app.command(epilog=tune.EPILOG)(tune.tune)
 app.command(epilog=components.EPILOG)(components.components)

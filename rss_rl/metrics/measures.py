@@ -28,9 +28,17 @@ OWN = (
         largest=math.inf,
         brief=True,
     ),
-    Measure("kept", "kept", "heads or dependents", unit=_SHARE, percent=True, brief=True),
-    Measure("heads_kept", "heads", "heads", unit=_SHARE, percent=True),
-    Measure("dependents_kept", "dependents", "dependents", unit=_SHARE, percent=True),
+    Measure(
+        "kept", "kept", "words kept, as heads or dependents", unit=_SHARE, percent=True, brief=True
+    ),
+    Measure("heads_kept", "heads", "heads: words that attend to others", unit=_SHARE, percent=True),
+    Measure(
+        "dependents_kept",
+        "dependents",
+        "dependents: words that are attended to",
+        unit=_SHARE,
+        percent=True,
+    ),
 )
 """The evaluation's own measures."""
 

@@ -1,378 +1,340 @@
-"""SVG charts for pages: lines with bands, points with whiskers, in the page's colours.
-
-Every chart has a title, labelled axes and a description for screen readers.
-"""
+"""The charts of a report, drawn by matplotlib as SVG in the page's colours, light or dark."""
 
 from __future__ import annotations
 
+import io
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
-from xml.etree import ElementTree as ET
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import matplotlib as mpl
 import numpy as np
+import pandas as pd
 from markupsafe import Markup
-from matplotlib.ticker import MaxNLocator
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.text import Annotation
+from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
+from matplotlib.transforms import Bbox
 
-from rss_rl.types import Array
+from rss_rl.metrics.measures import find_measure
+from rss_rl.results.curves import read_curves
+from rss_rl.results.reading import Reading
+from rss_rl.runs.run_directory import ALL_TOKENS
 
-COLOURS = 4
-"""Number of colours in the style sheet; series numbers wrap around."""
-
-_LEFT, _RIGHT, _TOP, _BOTTOM = 66.0, 24.0, 34.0, 44.0
-_TICKS = 5
-_LETTER = 7.0
-"""Mean width of a letter in a label, in chart units."""
-_ROW = 11.0
-"""Height of a line of labels."""
-_DOT = 3.5
-"""Radius of a point's mark."""
-_Box = tuple[float, float, float, float]
-
-
-@dataclass(frozen=True)
-class Line:
-    """Points joined in order; `band` has a low and a high value for each.
-
-    series  number of its colour, from 0. dashed: for a comparison
-    gaps    indices of points that are not joined to the previous one
-    """
-
-    label: str
-    points: Sequence[tuple[float, float]]
-    series: int = 0
-    dashed: bool = False
-    band: Sequence[tuple[float, float]] = ()
-    gaps: Sequence[int] = ()
-
-    def parts(self) -> list[slice]:
-        """Slices of points that are joined."""
-        return list(itertools.starmap(slice, itertools.pairwise([0, *self.gaps, None])))
-
-
-@dataclass(frozen=True)
-class Point:
-    """A mark, its label, and the half lengths of its whiskers; 0 for none.
-
-    named  write the label next to it if there is room; it is always the tooltip
-    """
-
-    x: float
-    y: float
-    label: str = ""
-    series: int = 0
-    x_spread: float = 0.0
-    y_spread: float = 0.0
-    named: bool = True
+_TEXT, _SOFT, _LINE = "#010101", "#020202", "#030303"
+_SERIES = ("#0a0101", "#0a0102", "#0a0103", "#0a0104")
+_PAGE = {_TEXT: "text", _SOFT: "soft", _LINE: "line"} | {
+    colour: f"series-{number}" for number, colour in enumerate(_SERIES, 1)
+}
+"""Stand-ins that matplotlib draws with, and the variables of the style sheet that replace them."""
+COLOURS = len(_SERIES)
+_STYLE: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "report",
+    "text.parse_math": False,
+    "font.size": 10.5,
+    "text.color": _TEXT,
+    "axes.edgecolor": _LINE,
+    "axes.labelcolor": _SOFT,
+    "axes.titlecolor": _TEXT,
+    "axes.titlesize": 12,
+    "axes.titleweight": "semibold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": _LINE,
+    "grid.linewidth": 0.6,
+    "xtick.color": _SOFT,
+    "ytick.color": _SOFT,
+    "lines.linewidth": 1.6,
+}
+_CURVE, _WIDE = (5.2, 3.0), (10.6, 4.4)  # inches
+_POINTS = 80
+_LABELLED, _FEWEST, _MOST_WORDS = 14, 5, 400
+"""Words named at each end; fewest occurrences of a word drawn; most words drawn."""
 
 
-@dataclass(frozen=True)
-class Level:
-    """A reference line: a target value on y, or the beginning of something on x."""
-
-    at: float
-    label: str
-    axis: Literal["x", "y"] = "y"
-
-
-@dataclass(frozen=True)
-class Chart:
-    """The contents of a chart.
-
-    x_format, y_format  format specifications of ticks
-    logarithmic         x axis. shares: limit y, its ticks and bands to [0, 1]
-    """
+class _Curves(NamedTuple):
+    """What a chart of curves shows; `tags` with what each is called in the legend."""
 
     title: str
-    x_label: str
-    y_label: str
-    lines: Sequence[Line] = ()
-    points: Sequence[Point] = ()
-    levels: Sequence[Level] = ()
-    x_format: str = ",.0f"
-    y_format: str = ".3g"
-    logarithmic: bool = False
-    shares: bool = False
-    width: float = 520.0
-    height: float = 300.0
-
-    def values(self, axis: int) -> list[float]:
-        """All values shown along x (0) or y (1)."""
-        found = [point[axis] for line in self.lines for point in line.points]
-        if axis == 1:
-            found += [end for line in self.lines for pair in line.band for end in pair]
-        for point in self.points:
-            middle = (point.x, point.y)[axis]
-            reach = (point.x_spread, point.y_spread)[axis]
-            found += [middle - reach, middle + reach]
-        return found + [level.at for level in self.levels if level.axis == "xy"[axis]]
+    unit: str
+    percent: bool
+    tags: Mapping[str, str]
 
 
-class _Scale:
-    """Maps values to positions along an axis, which ends at ticks, or at the values (`tight`).
+class _Line(NamedTuple):
+    """Mean and standard deviation over runs by update, and the number of colour and dash.
 
-    whole  ticks are integers
+    gap  updates between two points that are not joined: a phase did not log the tag
     """
 
-    def __init__(
-        self,
-        values: Sequence[float],
-        start: float,
-        end: float,
-        *,
-        logarithmic: bool = False,
-        shares: bool = False,
-        tight: bool = False,
-        whole: bool = False,
-    ) -> None:
-        self._log = logarithmic
-        if shares:
-            values = [min(1.0, max(0.0, value)) for value in values]
-        low, high = min(values), max(values)
-        if logarithmic:
-            low, high = math.floor(math.log10(low)), math.ceil(math.log10(high * 1.0001))
-            self.ticks = [10.0**power for power in range(int(low), int(high) + 1)]
-        else:
-            span = 0.0 if high > low else abs(high) or 1.0
-            locator = MaxNLocator(_TICKS, integer=whole)
-            ticks = locator.tick_values(low - span / 2, high + span / 2)
-            # Rounded, as a tick of 1 may be slightly above it.
-            self.ticks = [float(t) for t in ticks if not shares or 0 <= round(t, 9) <= 1]
-            if tight and high > low:
-                self.ticks = [tick for tick in self.ticks if low <= tick <= high]
-            else:
-                low, high = self.ticks[0], self.ticks[-1]
-        self._low, self._span = low, high - low
-        self._start, self._length = start, end - start
-
-    def __call__(self, value: float) -> float:
-        place = math.log10(value) if self._log else value
-        share = min(1.0, max(0.0, (place - self._low) / self._span))
-        return round(self._start + self._length * share, 2)
+    label: str
+    mean: pd.Series
+    deviation: pd.Series
+    colour: int
+    dash: int
+    gap: float
 
 
-def draw(chart: Chart) -> Markup:
-    """The chart as an SVG element; empty without lines and points."""
-    if not chart.lines and not chart.points:
-        return Markup()
-    svg = ET.Element("svg", viewBox=f"0 0 {chart.width:g} {chart.height:g}", role="img")
-    svg.set("class", "chart")
-    svg.set("aria-label", _description(chart))
-    drawn = ET.SubElement(svg, "g", {"aria-hidden": "true"})  # else each mark is read aloud
-    right, bottom = chart.width - _RIGHT, chart.height - _BOTTOM
-    x = _Scale(
-        chart.values(0),
-        _LEFT,
-        right,
-        logarithmic=chart.logarithmic,
-        tight=not chart.points,
-        whole=chart.x_format.endswith(".0f"),
-    )
-    y = _Scale(chart.values(1), bottom, _TOP, shares=chart.shares)
-    _text(drawn, chart.title, _LEFT, 16, "title")
-    for tick, written in zip(y.ticks, _written(y.ticks, chart.y_format), strict=True):
-        _line(drawn, (_LEFT, y(tick)), (right, y(tick)), "grid")
-        _text(drawn, written, _LEFT - 6, y(tick) + 4, "tick end")
-    for tick, written in zip(x.ticks, _written(x.ticks, chart.x_format), strict=True):
-        _line(drawn, (x(tick), bottom), (x(tick), bottom + 4), "grid")
-        _text(drawn, written, x(tick), bottom + 17, "tick middle")
-    _text(drawn, chart.x_label, (_LEFT + right) / 2, chart.height - 8, "tick middle")
-    up = _text(drawn, chart.y_label, 0, 0, "tick middle")
-    up.set("transform", f"translate(13 {(_TOP + bottom) / 2:g}) rotate(-90)")
-    taken = _levels(drawn, chart, x, y)
-    for line in chart.lines:
-        _draw_line(drawn, line, x, y)
-    for point in chart.points:
-        _draw_point(drawn, point, x, y)
-    _labels(drawn, chart, x, y, taken)
-    return Markup(ET.tostring(svg, encoding="unicode"))
+def curve_charts(frame: pd.DataFrame, metric: str | None) -> list[Markup]:
+    """Learning curves of the first groups, as many as there are colours.
 
+    Args:
+        frame: of runs on the same data, with groups. metric: the measure of the first chart.
 
-def _written(ticks: Sequence[float], form: str) -> list[str]:
-    """Ticks as text; percentages get as many decimals as they need."""
-    texts = [format(tick, form) for tick in ticks]
-    for places in range(1, 5) if form.endswith("%") else ():
-        labelled = (float(text.rstrip("%")) / 100 for text in texts)
-        if all(abs(value - tick) < 1e-9 for value, tick in zip(labelled, ticks, strict=True)):
-            break
-        texts = [f"{tick:.{places}%}" for tick in ticks]
-    return texts
-
-
-def _description(chart: Chart) -> str:
-    """The chart in words, with the first and last value of each line."""
-    parts = [f"{chart.title}: {chart.y_label} by {chart.x_label}"]
-    for line in chart.lines:
-        first, last = (format(line.points[at][1], chart.y_format) for at in (0, -1))
-        parts.append(f"{line.label} from {first} to {last}")
-    parts += [
-        f"{p.label} {format(p.y, chart.y_format)}" for p in chart.points if p.label and p.named
-    ]
-    return "; ".join(parts)
-
-
-def _levels(svg: ET.Element, chart: Chart, x: _Scale, y: _Scale) -> list[_Box]:
-    """Draw the levels; returns the boxes of their labels."""
-    right, bottom = chart.width - _RIGHT, chart.height - _BOTTOM
-    taken = []
-    for number, level in enumerate(chart.levels):
-        kind, width = "tick", _LETTER * len(level.label)
-        if level.axis == "y":
-            _line(svg, (_LEFT, y(level.at)), (right, y(level.at)), "level")
-            left, base = _LEFT + 4, y(level.at) - 4
-        else:
-            _line(svg, (x(level.at), _TOP), (x(level.at), bottom), "level")
-            # Alternate the height of labels, as neighbours may be close.
-            left, base = x(level.at) + 3, _TOP + 9 + _ROW * (number % 2)
-            if left + width > right:
-                kind, left = "tick end", x(level.at) - 3 - width
-        _text(svg, level.label, left + width if kind == "tick end" else left, base, kind)
-        taken.append(_box(level.label, left, base))
-    return taken
-
-
-def _draw_line(svg: ET.Element, line: Line, x: _Scale, y: _Scale) -> None:
-    kind = f"series-{line.series % COLOURS + 1}"
-    dashed = " dashed" if line.dashed else ""
-    for part in line.parts():
-        points, band = line.points[part], line.band[part]
-        if band:
-            low = [(x(px), y(pair[0])) for (px, _), pair in zip(points, band, strict=True)]
-            high = [(x(px), y(pair[1])) for (px, _), pair in zip(points, band, strict=True)]
-            _add(svg, "polygon", f"band {kind}", points=_places([*low, *high[::-1]]))
-        places = [(x(px), y(py)) for px, py in points]
-        _add(svg, "polyline", f"line {kind}{dashed}", line.label, points=_places(places))
-        if len(places) == 1:
-            _dot(svg, places[0], kind, line.label)
-
-
-def _draw_point(svg: ET.Element, point: Point, x: _Scale, y: _Scale) -> None:
-    kind = f"series-{point.series % COLOURS + 1}"
-    for across, up in ((point.x_spread, 0.0), (0.0, point.y_spread)):
-        if across or up:
-            ends = [(x(point.x + s * across), y(point.y + s * up)) for s in (-1, 1)]
-            _line(svg, ends[0], ends[1], f"whisker {kind}")
-    _dot(svg, (x(point.x), y(point.y)), kind, point.label)
-
-
-def _labels(svg: ET.Element, chart: Chart, x: _Scale, y: _Scale, taken: Sequence[_Box]) -> None:
-    """Label lines at their ends and points next to them, where there is free space.
-
-    A point without free space is labelled only by its tooltip.
+    Raises:
+        CheckpointError: the metrics of a run are damaged.
     """
-    boxes = list(taken)
-    dots = np.array([(x(point.x), y(point.y)) for point in chart.points]).reshape(-1, 2)
-    lines = [
-        _along([(x(px), y(py)) for px, py in line.points[part]])
-        for line in chart.lines
-        for part in line.parts()
-    ]
-    for text, places, kind, of_line in _wanted(chart, x, y):
-        inside = [found for found in places if _fits(_box(text, *found), chart)]
-        free = [f for f in inside if not any(_overlap(_box(text, *f), other) for other in boxes)]
-        drawn = np.concatenate([dots, *lines]) if of_line else dots
-        clear = [f for f in free if not _covers(_box(text, *f), drawn)]
-        if not clear and not of_line:
+    runs = frame.drop_duplicates("run")
+    groups = [own for _, own in runs.groupby("group", sort=False)][:COLOURS]
+    logged = {int(own["group"].iloc[0]): [_logged(Path(r)) for r in own["run"]] for own in groups}
+    first = runs.iloc[0]
+    charts = []
+    for shown in _wanted(metric):
+        if not (lines := list(_lines(logged, shown.tags))):
             continue
-        left, base = (clear or free or inside or places)[0]
-        boxes.append(_box(text, left, base))
-        _text(svg, text, left, base, f"label {kind}")
+        axes = _chart(shown.title, _CURVE, "updates", shown.unit)
+        for line in lines:
+            _draw(axes, line)
+        asked = first["reward.target_share"]
+        if shown.unit == "share kept" and not pd.isna(asked):
+            axes.axhline(asked, color=_SOFT, linestyle=":", label=f"asked for: {100 * asked:.3g}%")
+        axes.set_xlim(left=0)
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        if shown.percent:
+            _in_percent(axes.yaxis)
+        if axes.get_legend_handles_labels()[1]:
+            axes.legend(frameon=False, fontsize=10, labelcolor=_TEXT)
+        _phases(axes, first, logged[int(first["group"])][0])
+        said = (_said(line, shown.percent) for line in lines)
+        charts.append(_svg(axes, "; ".join(said)))
+    return charts
 
 
-def _before(text: str, end: tuple[float, float], side: int) -> Iterator[tuple[float, float]]:
-    """Candidate positions of a line's label: left of its end, first on `side` (-1 is above)."""
-    left = end[0] - _LETTER * len(text) - 6
-    for direction in (side, -side):
-        for row in range(8):
-            yield left, end[1] - 6 + direction * _ROW * row
+def _wanted(metric: str | None) -> Iterator[_Curves]:
+    if metric is not None:
+        measure = find_measure(metric)
+        title = f"{measure.label[:1].upper()}{measure.label[1:]} on dev"
+        tags = {f"dev/thresholded/{metric}": "kept words", f"dev/all/{metric}": "all words"}
+        yield _Curves(title, measure.label, measure.percent, tags)
+    kept = {"dev/thresholded/kept": "dev", "selection/thresholded_kept": "training batches"}
+    yield _Curves("Share of words kept", "share kept", True, kept)
+    yield _Curves("Price of a word, λ", "λ, nats", False, {"reward/lambda": ""})
+    yield _Curves("Reward of the training batches", "reward, nats", False, {"reward/total": ""})
+    loss = {"train/loss": "training", "dev/thresholded/loss": "dev"}
+    yield _Curves("Loss of the classifier", "loss", False, loss)
 
 
-def _beside(text: str, place: tuple[float, float]) -> Iterator[tuple[float, float]]:
-    """Candidate positions of a point's label, nearest first."""
-    width = _LETTER * len(text)
-    for row in range(4):  # farther away, the label's point would be unclear
-        for up in (-_ROW * row, _ROW * row):
-            yield place[0] + 8, place[1] + 4 + up
-            yield place[0] - width - 8, place[1] + 4 + up
+def _logged(run: Path) -> pd.DataFrame:
+    """Curves of a run; those of all words from the comparison, if there is one."""
+    curves = read_curves(run)
+    if not (run / ALL_TOKENS / "metrics").is_dir():
+        return curves
+    whole = read_curves(run / ALL_TOKENS).filter(like="dev/all/")
+    return curves.drop(columns=whole.columns, errors="ignore").join(whole, how="outer")
 
 
-def _box(text: str, left: float, base: float) -> _Box:
-    """Bounding box of a text: left, top, right, bottom."""
-    return left, base - 9, left + _LETTER * len(text), base + 2
+def _lines(
+    logged: Mapping[int, Sequence[pd.DataFrame]], tags: Mapping[str, str]
+) -> Iterator[_Line]:
+    """A line for each group and tag that all of the group's runs have logged.
 
-
-def _along(places: Sequence[tuple[float, float]]) -> Array:
-    """Points on a line, so dense that no label fits between two; shape (n, 2)."""
-    ends = np.asarray(places)
-    along = np.hypot(*np.diff(ends, axis=0).T).cumsum() if len(ends) > 1 else np.zeros(0)
-    length = np.concatenate([[0.0], along])
-    at = np.union1d(length, np.arange(0.0, length[-1], _ROW / 2))
-    return np.stack([np.interp(at, length, ends[:, axis]) for axis in (0, 1)], axis=1)
-
-
-def _covers(box: _Box, places: Array) -> bool:
-    """Whether any of the places, shape (n, 2), is in or at the edge of the box."""
-    left, top, right, bottom = box
-    across, down = places.T
-    inside = (across > left - _DOT) & (across < right + _DOT)
-    return bool((inside & (down > top - _DOT) & (down < bottom + _DOT)).any())
-
-
-def _fits(box: _Box, chart: Chart) -> bool:
-    """Whether a label is within the axes; on the right it may reach the edge of the chart."""
-    inside = box[0] >= _LEFT and box[2] <= chart.width
-    return inside and box[1] >= _TOP - _ROW and box[3] <= chart.height - _BOTTOM + 6
-
-
-def _wanted(
-    chart: Chart, x: _Scale, y: _Scale
-) -> Iterator[tuple[str, list[tuple[float, float]], str, bool]]:
-    """Text, candidate positions and colour of each label, and whether it belongs to a line.
-
-    Lines of one colour may end close together: a label therefore begins with the style of its line,
-    and is placed on the side away from the other ends.
+    Colours tell groups apart, or the tags of a single group.
     """
-    ends = [(x(px), y(py)) for px, py in (line.points[-1] for line in chart.lines)]
-    for line, (right, height) in zip(chart.lines, ends, strict=True):
-        if line.label:
-            text = f"{'- -' if line.dashed else '—'} {line.label}"
-            above = height <= float(np.median([end[1] for end in ends]))
-            places = _before(text, (min(right, chart.width - _RIGHT), height), -1 if above else 1)
-            yield text, list(places), f"series-{line.series % COLOURS + 1}", True
-    for point in chart.points:
-        if point.label and point.named:
-            places = _beside(point.label, (x(point.x), y(point.y)))
-            yield point.label, list(places), f"series-{point.series % COLOURS + 1}", False
+    several = len(logged) > 1
+    for series, (group, runs) in enumerate(logged.items()):
+        for number, (tag, what) in enumerate(tags.items()):
+            curves = [run[tag].dropna() for run in runs if tag in run]
+            if len(curves) < len(runs):
+                continue
+            stretch = math.ceil(max(map(len, curves)) / _POINTS)
+            means = pd.concat([_smooth(own, stretch) for own in curves], axis=1).dropna()
+            if len(means):
+                label = ", ".join([f"group {group}"] * several + [what] * bool(what))
+                colour, dash = (series, number) if several else (number, 0)
+                gap = math.inf if tag.startswith("dev/") else 3 * stretch
+                yield _Line(label, means.mean(axis=1), means.std(axis=1), colour, dash, gap)
 
 
-def _overlap(one: _Box, other: _Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+def _smooth(curve: pd.Series, stretch: int) -> pd.Series:
+    """Means over stretches of updates, each at the stretch's last update."""
+    ends = np.ceil(curve.index / stretch) * stretch
+    return curve.groupby(np.minimum(ends, curve.index.max())).mean()
 
 
-def _places(places: Sequence[tuple[float, float]]) -> str:
-    return " ".join(f"{px:g},{py:g}" for px, py in np.asarray(places).round(1))
+def _draw(axes: Axes, line: _Line) -> None:
+    colour, dash = _SERIES[line.colour], ("-", "--")[line.dash]
+    steps, mean, off = line.mean.index.to_numpy(), line.mean.to_numpy(), line.deviation.to_numpy()
+    cuts = [0, *(np.flatnonzero(np.diff(steps) > line.gap) + 1), len(steps)]
+    for start, end in itertools.pairwise(cuts):
+        part = slice(start, end)
+        label = None if start else line.label or None
+        marker = "." if end - start == 1 else ""
+        axes.plot(steps[part], mean[part], dash, color=colour, label=label, marker=marker)
+        if not np.isnan(off).all():
+            ends = mean[part] - off[part], mean[part] + off[part]
+            axes.fill_between(steps[part], *ends, color=colour, alpha=0.18, linewidth=0)
 
 
-def _line(svg: ET.Element, start: tuple[float, float], end: tuple[float, float], kind: str) -> None:
-    names = zip(("x1", "y1", "x2", "y2"), (*start, *end), strict=True)
-    _add(svg, "line", kind, **{name: f"{value:g}" for name, value in names})
+def _said(line: _Line, percent: bool) -> str:
+    """A line in words."""
+    form = "{:.1%}" if percent else "{:.3g}"
+    first, last = (form.format(line.mean.iloc[place]) for place in (0, -1))
+    return f"{line.label} from {first} to {last}".strip()
 
 
-def _dot(svg: ET.Element, place: tuple[float, float], kind: str, title: str) -> None:
-    _add(svg, "circle", kind, title, cx=f"{place[0]:g}", cy=f"{place[1]:g}", r=f"{_DOT}")
+def _phases(axes: Axes, settings: Mapping[str, Any], curves: pd.DataFrame) -> None:
+    """Mark where the phases of a run begin."""
+    if "phase/index" not in curves:
+        return
+    indices = curves["phase/index"].dropna()
+    labels = []
+    for step, index in indices[indices.diff() != 0].items():
+        axes.axvline(step - 1, color=_SOFT, linewidth=0.7, linestyle=":")
+        name = settings[f"phases.{int(index)}.name"]
+        labels.append(_label(axes, name, (step - 1, 1), ("data", "axes fraction"), _SOFT))
+    _keep_apart(axes, labels)
 
 
-def _text(svg: ET.Element, text: str, x: float, y: float, kind: str) -> ET.Element:
-    made = _add(svg, "text", kind, x=f"{x:g}", y=f"{y:g}")
-    made.text = text
-    return made
+def words_chart(reading: Reading) -> Markup:
+    """Words by number of occurrences and share kept."""
+    words = reading.words[reading.words["count"] >= _FEWEST]
+    frequent = words.sort_values("count", ascending=False, kind="stable")
+    drawn = _both(words[:_LABELLED], frequent[:_MOST_WORDS])
+    axes = _chart("Words by frequency and share kept", _WIDE, "occurrences", "share kept")
+    axes.set_xscale("log")
+    axes.scatter(drawn["count"], drawn["share"], s=18, color=_SERIES[0], alpha=0.75, gid="words")
+    axes.axhline(reading.share, color=_SOFT, linestyle=":")
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    _in_percent(axes.yaxis)
+    named = _both(words[:_LABELLED], frequent[:_LABELLED])
+    places = zip(named.index, named["count"], named["share"], strict=True)
+    _keep_apart(axes, [_label(axes, word, (count, share)) for word, count, share in places])
+    columns = zip(drawn.index, drawn["kept"], drawn["count"], strict=True)
+    tips = [f"{word}: kept {kept:,} of {count:,} times" for word, kept, count in columns]
+    return _svg(axes, f"{len(drawn)} words; {reading.share:.1%} of all words are kept", tips)
 
 
-def _add(svg: ET.Element, tag: str, kind: str, title: str = "", **attributes: str) -> ET.Element:
-    """Add an element; `kind` is its class in the style sheet, `title` its tooltip."""
-    made = ET.SubElement(svg, tag, attributes | {"class": kind})
-    if title:
-        ET.SubElement(made, "title").text = title
-    return made
+def _both(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    joined = pd.concat([first, second])
+    return joined[~joined.index.duplicated()]
+
+
+def frontier_chart(means: pd.DataFrame, split: str, metric: str | None) -> Markup:
+    """Share kept and score of each group; empty with fewer than two groups that select.
+
+    Args:
+        means: see `rss_rl.results.frame.grouped`.
+    """
+    shown = means[(means["split"] == split) & (means["mode"] == "thresholded")]
+    if metric is None or shown[metric].notna().sum() < 2:
+        return Markup()
+    measure = find_measure(metric)
+    axes = _chart("What fewer words cost", _WIDE, "share of words kept", measure.label)
+    labels, said = [], []
+    for number, (policy, found) in enumerate(shown.groupby("policy.name", sort=False)):
+        own = found.sort_values("kept")
+        axes.errorbar(
+            own["kept"],
+            own[metric],
+            xerr=own["kept_sd"].fillna(0),
+            yerr=own[f"{metric}_sd"].fillna(0),
+            color=_SERIES[number % COLOURS],
+            marker="o",
+            markersize=5,
+            label=policy,
+        )
+        for group, kept, value in zip(own["group"], own["kept"], own[metric], strict=True):
+            labels.append(_label(axes, str(group), (kept, value)))
+            said.append(f"group {group} ({policy}) {value:.3g} at {kept:.1%} kept")
+    for axis, percent in ((axes.xaxis, True), (axes.yaxis, measure.percent)):
+        if percent:
+            _in_percent(axis)
+    axes.legend(frameon=False, fontsize=10, labelcolor=_TEXT)
+    _keep_apart(axes, labels)
+    return _svg(axes, "; ".join(said))
+
+
+def _chart(title: str, size: tuple[float, float], x: str, y: str) -> Axes:
+    """An empty chart; `size` in inches."""
+    with mpl.rc_context(_STYLE):
+        figure = Figure(size, layout="constrained")
+        FigureCanvasSVG(figure)
+        axes: Axes = figure.subplots()
+    axes.set_title(title, loc="left", pad=16)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    return axes
+
+
+def _in_percent(axis: Axis) -> None:
+    """Show the ticks of an axis of shares in percent, within 0 and 1."""
+    axis.set_major_formatter(PercentFormatter(1))
+    low, high = axis.get_view_interval()
+    axis.set_view_interval(max(low, -0.005), min(high, 1.005), ignore=True)
+
+
+def _label(
+    axes: Axes,
+    text: str,
+    place: tuple[float, float],
+    within: Any = "data",
+    colour: str = _TEXT,
+) -> Annotation:
+    style: Any = {"xytext": (3, 3), "textcoords": "offset points", "fontsize": 9.5, "color": colour}
+    return axes.annotate(text, place, xycoords=within, parse_math=False, **style)
+
+
+def _keep_apart(axes: Axes, labels: Sequence[Annotation]) -> None:
+    """Remove labels that cover earlier ones or leave the figure."""
+    figure = _figure(axes)
+    taken: list[Bbox] = []
+    figure.draw_without_rendering()
+    for label in labels:
+        box = label.get_window_extent()
+        if box.x1 > figure.bbox.x1 or any(box.overlaps(other) for other in taken):
+            label.remove()
+        else:
+            taken.append(box)
+
+
+def _figure(axes: Axes) -> Figure:
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    return figure
+
+
+def _svg(axes: Axes, description: str, tips: Sequence[str] = ()) -> Markup:
+    """The chart as an SVG element.
+
+    Args:
+        description: for screen readers. tips: a tooltip for each point of the group `words`.
+    """
+    out = io.StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with mpl.rc_context(_STYLE):
+        _figure(axes).savefig(out, format="svg", transparent=True, metadata=nothing)
+    text = out.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)
+    if tips:
+        before, words, after = re.split(
+            r'(<g id="words">.*?</g>)', text, maxsplit=1, flags=re.DOTALL
+        )
+        titles = (f"><title>{escape(tip)}</title></use>" for tip in tips)
+        words = re.sub(r"(<use [^>]*)/>", lambda found: found[1] + next(titles), words)
+        text = before + words + after
+    text = re.sub(r' id="[A-Za-z]\w*_\d+"', "", text)  # the same in every chart
+    for colour, name in _PAGE.items():
+        text = text.replace(colour, f"var(--{name})")
+    label = escape(f"{axes.get_title(loc='left')}: {description}")
+    return Markup(text.replace("<svg", f'<svg class="chart" role="img" aria-label="{label}"', 1))

@@ -1,17 +1,20 @@
 """The report of runs: a self-contained, printable HTML file that loads and sends nothing.
 
-Runs that differ only in the seed form a group. Scores and curves cover all groups, with bands over
-several seeds; texts, words and agreement with people are those of the first group.
+Runs that differ only in the seed form a group. The page has a part for each data that runs were
+trained on: scores and curves of all groups on these data, with bands over several seeds; texts,
+words and agreement with people are those of its first run or group.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from rss_rl.components import NOTHING, Trust
 from rss_rl.data.catalogue import catalogue
@@ -20,26 +23,34 @@ from rss_rl.data.store import open_prepared
 from rss_rl.durable import disk_errors, replace_file
 from rss_rl.errors import CheckpointError, ConfigError, DataError, StorageError
 from rss_rl.metrics.measures import (
+    all_measures,
     find_measure,
     format_measure,
     leading_measures,
     task_measures,
 )
 from rss_rl.pages.assets import filled
-from rss_rl.pages.charts import COLOURS
-from rss_rl.pages.report_charts import curve_charts, frontier_chart, words_chart
+from rss_rl.pages.charts import COLOURS, curve_charts, frontier_chart, words_chart
 from rss_rl.pages.report_texts import marked_text
 from rss_rl.results.agreement import score_run_agreement
-from rss_rl.results.comparing import Group, Run, group_runs, main_score, read_run, setting_rows
-from rss_rl.results.reading import Reading, read_split, words_by_share
+from rss_rl.results.frame import grouped, runs_frame, score_names, with_groups
+from rss_rl.results.reading import Reading, read_split
 from rss_rl.results.score import score_run
-from rss_rl.results.score_cells import AGREEMENT_LABELS, format_agreement, summary_cells
+from rss_rl.results.score_cells import (
+    AGREEMENT_LABELS,
+    MODES,
+    differing_settings,
+    format_agreement,
+    modes_note,
+    score_cell,
+    setting_texts,
+    shown_scores,
+)
 from rss_rl.results.sentences import kept_warning, score_sentences
-from rss_rl.results.summary import Spread, spread, spread_text, summarise
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.version import VERSION
 
-_MODES = {
+_READS = {
     "thresholded": "the words it keeps",
     "random": "as many random words",
     "all": "all words, trained on them",
@@ -52,38 +63,32 @@ _MEASURES = (
 _WORDS = 20
 _FREQUENT = 5
 """Fewest occurrences of a word in the list of those kept least."""
+_TRAINED_ON = {"all": "all words", "sampled": "selections", "uniform_share": "random words"}
 
 
 @dataclass(frozen=True)
-class Facts:
-    """The contents of a report.
+class Part:
+    """What is known of runs on the same data.
 
-    whole       metrics of the split by run, with the classifier trained on selections reading all
-                words; for runs without the all-tokens comparison
-    reading     of the first run. agreement: for each run of the first group by selection, or why
-                there is none
+    frame      see `runs_frame` and `with_groups`. Mode `whole` has the scores of the split with
+               the classifier trained on selections reading all words, if no other model did
+    reading    of the first run
+    agreement  a line for each run of the first group and selection; empty if it is not measured
     """
 
-    groups: tuple[Group, ...]
-    split: str
-    whole: Mapping[Path, Mapping[str, float]]
+    frame: pd.DataFrame
     reading: Reading
-    agreement: Sequence[Mapping[str, Mapping[str, float]]] | str
+    agreement: pd.DataFrame
     manifest: Manifest
 
-    @property
-    def runs(self) -> list[Run]:
-        """The runs of all groups."""
-        return [run for group in self.groups for run in group.runs]
 
-
-def gather_facts(
+def gather_parts(
     runs: Sequence[Path],
     split: str = "test",
     *,
     trust: Trust = NOTHING,
     progress: Callable[[str], None] = lambda doing: None,
-) -> Facts:
+) -> list[Part]:
     """Read the logs and scores of runs, and their selections on a split.
 
     Args:
@@ -93,39 +98,48 @@ def gather_facts(
     Raises:
         CheckpointError: a run is not finished. RssError: any other expected failure.
     """
-    read = [read_run(run, trust) for run in runs]
-    groups = group_runs(read)
-    for run in read:
-        if run.report is None:
-            RunDirectory.open(run.path).read_report()  # raises
-    first = groups[0]
-    whole: dict[Path, Mapping[str, float]] = {}
-    for run in read:
-        if _selects(run.config) and "all" not in (run.report or {})["splits"].get(split, {}):
-            progress(f"scoring {run.path} with all words")
-            whole[run.path] = score_run(run.path, split, ["all"], trust=trust)[1]["all"]
-    progress(f"reading {split} with {first.runs[0].path}")
-    reading = read_split(first.runs[0].path, split, trust=trust)
-    agreement = _agreement(first, split, trust, progress)
-    data = open_prepared(str(first.runs[0].config["data"]))
-    return Facts(tuple(groups), split, whole, reading, agreement, data.manifest)
+    frame = with_groups(runs_frame(runs, trust))
+    for run in frame.loc[~frame["finished"], "run"]:
+        RunDirectory.open(Path(run)).read_report()  # raises
+    parts = []
+    for _, own in frame.groupby("data_sha256", sort=False):
+        first = own.iloc[0]
+        progress(f"reading {split} with {first['run']}")
+        reading = read_split(Path(first["run"]), split, trust=trust)
+        agreement = _agreement(own[own["group"] == first["group"]], split, trust, progress)
+        whole = _whole(own, split, trust, progress)
+        manifest = open_prepared(str(first["data"])).manifest
+        parts.append(Part(pd.concat([own, whole]), reading, agreement, manifest))
+    return parts
 
 
-def _selects(config: Mapping[str, Any]) -> bool:
-    return bool(config["phases"][-1]["selection"] == "sampled")
+def _whole(
+    frame: pd.DataFrame, split: str, trust: Trust, progress: Callable[[str], None]
+) -> pd.DataFrame:
+    """Lines of mode `whole` for runs that select and have no comparison with all words."""
+    read = frame[frame["split"] == split]
+    compared = read.loc[read["mode"] == "all", "run"]
+    lines = read[(read["mode"] == "thresholded") & ~read["run"].isin(compared)].copy()
+    lines["mode"] = "whole"
+    for place, run in lines["run"].items():
+        progress(f"scoring {run} with all words")
+        _, scores = score_run(Path(run), split, ["all"], trust=trust)
+        lines.loc[place, score_names(frame)] = pd.Series(scores["all"])
+    return lines
 
 
 def _agreement(
-    group: Group, split: str, trust: Trust, progress: Callable[[str], None]
-) -> list[dict[str, dict[str, float]]] | str:
-    found = []
-    for run in group.runs:
-        progress(f"comparing {run.path} with the words that people marked")
+    group: pd.DataFrame, split: str, trust: Trust, progress: Callable[[str], None]
+) -> pd.DataFrame:
+    lines = []
+    for run in group["run"].unique():
+        progress(f"comparing {run} with the words that people marked")
         try:
-            found.append(score_run_agreement(run.path, split, trust=trust))
-        except (ConfigError, DataError) as error:
-            return error.what
-    return found
+            found = score_run_agreement(Path(run), split, trust=trust)
+        except (ConfigError, DataError):
+            return pd.DataFrame()
+        lines += [{"selection": name, **scores} for name, scores in found.items()]
+    return pd.DataFrame(lines)
 
 
 def write_report_page(
@@ -136,118 +150,119 @@ def write_report_page(
     trust: Trust = NOTHING,
     progress: Callable[[str], None] = lambda doing: None,
 ) -> Path:
-    """Gather the facts of runs and write their page; arguments as `gather_facts`.
+    """Gather what is known of runs and write their page; arguments as `gather_parts`.
 
     Raises:
-        StorageError: `out` cannot be written. RssError: see `gather_facts`.
+        StorageError: `out` cannot be written. RssError: see `gather_parts`.
     """
-    text = report_page(gather_facts(runs, split, trust=trust, progress=progress))
+    text = report_page(gather_parts(runs, split, trust=trust, progress=progress), split)
     with disk_errors(out, "cannot be written", "Give another file", StorageError):
         out.parent.mkdir(parents=True, exist_ok=True)
         replace_file(out, text)
     return out
 
 
-def report_page(facts: Facts) -> str:
+def report_page(parts: Sequence[Part], split: str = "test") -> str:
     """The page as HTML."""
-    metric = _measure(facts)
-    reading, by_share = facts.reading, words_by_share(facts.reading)
-    names = [run.path.resolve().name for run in facts.runs]
+    runs = [Path(run).resolve().name for part in parts for run in part.frame["run"].unique()]
+    first = Path(parts[0].frame["run"].iloc[0])
     return filled(
         "report.html",
-        title=names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more",
+        title=runs[0] if len(runs) == 1 else f"{runs[0]} and {len(runs) - 1} more",
         version=VERSION,
         written=f"{datetime.now():%d %B %Y, %H:%M}",
-        warnings=list(_warnings(facts)),
-        summary=_summary(facts, metric),
-        asked=list(_asked(facts)),
-        bars=[] if metric is None else list(_bars(facts, metric)),
-        metric=metric and find_measure(metric).label,
-        several=any(len(group.runs) > 1 for group in facts.groups),
-        tables=[(group, *_score_table(group)) for group in facts.groups],
-        groups=facts.groups,
-        curves=curve_charts(facts.groups, metric),
+        split=split,
+        parts=[_shown(part, split) for part in parts],
         drawn=COLOURS,
-        frontier=frontier_chart(facts.groups, facts.split, metric),
-        reading=reading,
-        split=facts.split,
-        texts=[
-            ("Right, with the highest confidence", reading.right),
-            ("Wrong, with the highest confidence", reading.wrong),
-            ("Lowest confidence", reading.unsure),
-        ],
         marked_text=marked_text,
-        words_chart=words_chart(reading),
-        most=by_share[:_WORDS],
-        least=[word for word in by_share[::-1] if word.count >= _FREQUENT][:_WORDS],
-        agreement=_agreement_table(facts.agreement),
-        settings=setting_rows(facts.groups, str),
-        data=list(_data(facts.manifest)),
-        files=[*facts.manifest.sources, *facts.manifest.vectors.files],
-        made=list(_versions(facts.groups[0].runs[0].path)),
+        made=list(_versions(first)),
     )
 
 
-def _measure(facts: Facts) -> str | None:
+def _shown(part: Part, split: str) -> dict[str, Any]:
+    """What the template shows of a part."""
+    frame, means = part.frame, grouped(part.frame)
+    first, metric = frame.iloc[0], _measure(part.frame, split)
+    words = part.reading.words
+    names = shown_scores(means)
+    groups = list(means["group"].unique())
+    return {
+        "name": part.manifest.name,
+        "groups": [
+            (group, [Path(run).name for run in frame.loc[frame["group"] == group, "run"].unique()])
+            for group in groups
+        ],
+        "several": means["runs"].max() > 1,
+        "warnings": list(_warnings(frame)),
+        "summary": _summary(means, metric, split),
+        "asked": list(_asked(frame, part.manifest)),
+        "metric": None if metric is None else find_measure(metric).label,
+        "bars": [] if metric is None else list(_bars(means, metric, split)),
+        "measures": [find_measure(name) for name in names],
+        "scores": [
+            (group, [_score_line(line, names) for line in own.to_dict("records")])
+            for group, own in means.groupby("group")
+        ],
+        "modes": modes_note(means["mode"]),
+        "roles": "heads_kept" in names,
+        "curves": curve_charts(frame, metric),
+        "phases": list(_phases(first)),
+        "frontier": frontier_chart(means, split, metric),
+        "reading": part.reading,
+        "texts": [
+            ("Right, with the highest confidence", part.reading.right),
+            ("Wrong, with the highest confidence", part.reading.wrong),
+            ("Lowest confidence", part.reading.unsure),
+        ],
+        "words_chart": words_chart(part.reading),
+        "words": [
+            ("Kept most often, relative to their occurrences", words[:_WORDS]),
+            ("Kept least often", words[words["count"] >= _FREQUENT][::-1][:_WORDS]),
+        ],
+        "agreement": list(_agreement_table(part.agreement)),
+        "data": list(_data(part.manifest)),
+        "files": [*part.manifest.sources, *part.manifest.vectors.files],
+        "settings": setting_texts(frame),
+        "differing": differing_settings(frame),
+    }
+
+
+def _measure(frame: pd.DataFrame, split: str) -> str | None:
     """The measure that all runs are judged by, one of the task if possible; None without any."""
-    chosen = main_score(facts.groups, facts.split)
-    if chosen is None:
-        return None
-    metric, modes = chosen
-    names = (metric, *leading_measures()) if metric in task_measures() else leading_measures()
-    scores = [
-        (run.report or {})["splits"][facts.split][modes[group.name]]
-        for group in facts.groups
-        for run in group.runs
-    ]
-    return next((n for n in names if all(own.get(n) is not None for own in scores)), metric)
+    lines = frame[(frame["split"] == split) & frame["mode"].isin(["thresholded", "all"])]
+    judged = lines.sort_values("mode", ascending=False).drop_duplicates("run")
+    measured = [name for name in score_names(frame) if judged[name].notna().all()]
+    best = frame["evaluation.best_metric"].iloc[0]
+    tasks = [best] if best in task_measures() else []
+    wanted = (*tasks, *leading_measures(), best, *all_measures())
+    return next((name for name in wanted if len(judged) and name in measured), None)
 
 
-def _modes(facts: Facts, group: Group, metric: str) -> Iterator[tuple[str, Spread]]:
-    """Each mode of reading the split, with the spread of the metric over the group's runs."""
-    for mode in _MODES:
-        found = []
-        for run in group.runs:
-            assert run.report is not None
-            scores = run.report["splits"].get(facts.split, {}).get(mode)
-            if mode == "whole":
-                scores = facts.whole.get(run.path)
-            if scores is not None and scores.get(metric) is not None:
-                found.append(float(scores[metric]))
-        if len(found) == len(group.runs):
-            yield mode, spread(found)
-
-
-def _warnings(facts: Facts) -> Iterator[str]:
+def _warnings(frame: pd.DataFrame) -> Iterator[str]:
     """Warnings about runs that miss their target share or do not select."""
-    for run in facts.runs:
-        asked = run.config["reward"]["target_share"]
-        if _selects(run.config) and (warning := kept_warning(run.report or {}, asked)):
-            yield f"{run.path}: {warning}."
+    for run, asked in frame.drop_duplicates("run")[["run", "reward.target_share"]].to_numpy():
+        if warning := kept_warning(RunDirectory.open(Path(run)).read_report(), asked):
+            yield f"{run}: {warning}."
 
 
-def _summary(facts: Facts, metric: str | None) -> list[str]:
+def _summary(means: pd.DataFrame, metric: str | None, split: str) -> list[str]:
     """Sentences on the scores of the first group; with several seeds, on the means."""
     if metric is None:
         return []
-    modes: dict[str, dict[str, float]] = {
-        mode: {metric: found.mean} for mode, found in _modes(facts, facts.groups[0], metric)
-    }
-    if "thresholded" in modes:
-        kept = dict(_modes(facts, facts.groups[0], "kept"))["thresholded"].mean
-        modes["thresholded"]["kept"] = kept
-    lines = score_sentences(modes, metric, facts.split)
-    if "whole" in modes:
-        value = format_measure(metric, modes["whole"][metric])
+    own = means[(means["group"] == means["group"].iloc[0]) & (means["split"] == split)]
+    found = {line["mode"]: line for line in own.to_dict("records") if pd.notna(line[metric])}
+    lines = score_sentences(found, metric, split)
+    if "whole" in found:
+        value = format_measure(metric, found["whole"][metric])
         lines.append(f"With all words, the same classifier reaches {value}.")
-    count = len(facts.groups[0].runs)
+    count = own["runs"].max()
     return [f"Means over {count} seeds.", *lines] if count > 1 else lines
 
 
-def _asked(facts: Facts) -> Iterator[tuple[str, str]]:
+def _asked(frame: pd.DataFrame, manifest: Manifest) -> Iterator[tuple[str, str]]:
     """The task and settings of the first group, in a few lines."""
-    manifest, config = facts.manifest, facts.groups[0].runs[0].config
-    labels = manifest.labels
+    group = frame[frame["group"] == frame["group"].iloc[0]].drop_duplicates("run")
+    first, labels = group.iloc[0], manifest.labels
     what = {
         "classes": f"One of {len(labels.names)} classes: {', '.join(labels.names[:8])}"
         + (" and more" if len(labels.names) > 8 else ""),
@@ -256,62 +271,73 @@ def _asked(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "To predict", what
     rows = ", ".join(f"{info.rows:,} {name}" for name, info in manifest.splits.items())
     yield "From", f"{manifest.name}: {rows}"
-    share, cost = (config["reward"][key] for key in ("target_share", "sparsity_cost"))
-    if _selects(config):
-        yield (
-            "Words to keep",
-            f"{share:.0%} (asked for)" if share else f"no share asked for; cost {cost:g}",
-        )
-        yield "Policy", config["policy"]["name"]
-    yield "Encoder", f"{config['model']['encoder']['name']}, {config['model']['hidden']} features"
+    if "thresholded" in {*frame["mode"]}:
+        share, cost = first["reward.target_share"], first["reward.sparsity_cost"]
+        asked = "no share asked for" if share is None else f"{100 * share:.3g}% (asked for)"
+        price = f"{cost:g}" if share is None else "found in training, so that the share is kept"
+        yield "Words to keep", asked
+        yield "λ, what the reward loses if all words are kept", price
+        yield "Policy", first["policy.name"]
+    yield "Encoder", f"{first['model.encoder.name']}, {first['model.hidden']} features"
     vectors = manifest.vectors
     files = ", ".join(file.name for file in vectors.files) or "learnt from these texts"
     yield "Word vectors", f"{files}; {vectors.dim} numbers per word"
-    reports = [run.report for run in facts.runs if run.report]
-    seeds = ", ".join(str(run.seed) for run in facts.groups[0].runs)
-    yield "Seeds", seeds
-    seconds = sum(report["wall_seconds"] for report in reports) / len(reports)
-    yield "Training", f"{reports[0]['steps']:,} updates, {seconds:,.0f} seconds per run"
-    yield "Size", f"{reports[0]['parameters']:,} parameters without embeddings"
+    yield "Seeds", ", ".join(str(seed) for seed in group["seed"])
+    seconds, updates = group["wall_seconds"].mean(), first["steps"]
+    yield "Training", f"{updates:,.0f} updates, {seconds:,.0f} seconds per run"
+    yield "Size", f"{first['parameters']:,.0f} parameters without embeddings"
 
 
-def _bars(facts: Facts, metric: str) -> Iterator[tuple[Group, list[dict[str, Any]]]]:
+def _phases(settings: Mapping[str, Any]) -> Iterator[str]:
+    """What learns in each phase."""
+    for number in itertools.count():
+        name = settings.get(f"phases.{number}.name")
+        if name is None or pd.isna(name):
+            return
+        own = {key: settings[f"phases.{number}.{key}"] for key in ("supervised", "policy")}
+        learners = {"supervised": "the classifier", "policy": "the policy"}
+        learn = " and ".join(learners[key] for key, learns in own.items() if learns)
+        reads = _TRAINED_ON[settings[f"phases.{number}.selection"]]
+        yield f"{name}: {learn} learn{'s' if sum(own.values()) == 1 else ''} from {reads}"
+
+
+def _bars(
+    means: pd.DataFrame, metric: str, split: str
+) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """Scores of each group as bars; a measure not within [0, 1] is scaled by its largest value."""
-    modes = {group.name: list(_modes(facts, group, metric)) for group in facts.groups}
-    values = [found.mean for own in modes.values() for _, found in own]
-    largest = 1.0 if all(0 <= value <= 1 for value in values) else max(map(abs, values))
-    for group in facts.groups:
+    shown = means[(means["split"] == split) & means["mode"].isin(_READS) & means[metric].notna()]
+    largest = 1.0 if shown[metric].between(0, 1).all() else shown[metric].abs().max()
+    for group, own in shown.groupby("group"):
+        lines = {line["mode"]: line for line in own.to_dict("records")}
         rows = []
-        for mode, found in modes[group.name]:
-            off = found.deviation or 0.0
-            value = format_measure(metric, found.mean)
-            if found.deviation is not None:
-                value += f" ± {format_measure(metric, found.deviation)}"
-            ends = (found.mean, found.mean - off, found.mean + off)
-            places = [100 * min(1.0, max(0.0, end / largest)) for end in ends]
-            row = dict(zip(("width", "low", "high"), (f"{p:.2f}" for p in places), strict=True))
-            rows.append(row | {"name": _MODES[mode], "value": value, "own": mode == "thresholded"})
+        for mode in (mode for mode in _READS if mode in lines):
+            mean, deviation = lines[mode][metric], lines[mode][f"{metric}_sd"]
+            off = 0.0 if pd.isna(deviation) else deviation
+            value = format_measure(metric, mean)
+            value += "" if pd.isna(deviation) else f" ± {format_measure(metric, deviation)}"
+            ends = {"width": mean, "low": mean - off, "high": mean + off}
+            places = {k: f"{100 * min(1.0, max(0.0, v / largest)):.2f}" for k, v in ends.items()}
+            rows.append({"mode": mode, "name": _READS[mode], "value": value, **places})
         yield group, rows
 
 
-def _score_table(group: Group) -> tuple[list[str], list[list[str]]]:
-    return summary_cells("split", summarise([run.report for run in group.runs if run.report]))
+def _score_line(line: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    return [line["split"], MODES[line["mode"]][0], *(score_cell(line, name) for name in names)]
 
 
-def _agreement_table(
-    found: Sequence[Mapping[str, Mapping[str, float]]] | str,
-) -> dict[str, Any] | str:
-    if isinstance(found, str):
-        return found
-    selections = [name for name in found[0] if all(name in own for own in found)]
-    names = [name for name in _MEASURES if all(name in own[selections[0]] for own in found)]
-
-    def cell(selection: str, name: str) -> str:
-        values = [own[selection][name] for own in found]
-        return spread_text(spread(values), partial(format_agreement, name))
-
-    body = [[selection, *(cell(selection, name) for name in names)] for selection in selections]
-    return {"header": ["selection", *(AGREEMENT_LABELS[name] for name in names)], "body": body}
+def _agreement_table(agreement: pd.DataFrame) -> Iterator[list[str]]:
+    """Header and lines: mean and standard deviation of each measure by selection."""
+    if agreement.empty:
+        return
+    names = [name for name in _MEASURES if name in agreement]
+    yield ["selection", *(AGREEMENT_LABELS[name] for name in names)]
+    for selection, own in agreement.groupby("selection", sort=False):
+        cells = []
+        for name in names:
+            mean, off = own[name].mean(skipna=False), own[name].std()
+            cell = format_agreement(name, None if pd.isna(mean) else mean)
+            cells.append(cell if pd.isna(off) else f"{cell} ({format_agreement(name, off)})")
+        yield [str(selection), *cells]
 
 
 def _data(manifest: Manifest) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 
 from rss_rl.components import NOTHING, Trust
@@ -55,27 +56,15 @@ class ReadText:
 
 
 @dataclass(frozen=True)
-class WordCount:
-    """How often a word occurs in the texts, and how often it is kept."""
-
-    word: str
-    count: int
-    kept: int
-
-    @property
-    def share(self) -> float:
-        """Share of its occurrences kept."""
-        return self.kept / self.count
-
-
-@dataclass(frozen=True)
 class Reading:
     """Findings on `rows` of the `of` rows of a split.
 
     right, wrong  the most confident predictions; for scores, those closest to and farthest from
                   the label
     unsure        the smallest margins between the two most probable classes; none for scores
-    words         every vocabulary word in the texts, in vocabulary order
+    words         indexed by word, for every vocabulary word in the texts: count, how often it
+                  occurs; kept; share, kept / count. Ordered by the share smoothed towards that of
+                  all words, (kept + 10 m) / (count + 10), so that rare words do not lead
     """
 
     rows: int
@@ -83,12 +72,12 @@ class Reading:
     right: tuple[ReadText, ...]
     wrong: tuple[ReadText, ...]
     unsure: tuple[ReadText, ...]
-    words: tuple[WordCount, ...]
+    words: pd.DataFrame
 
     @property
     def share(self) -> float:
         """Share of all words kept."""
-        return sum(word.kept for word in self.words) / sum(word.count for word in self.words)
+        return float(self.words["kept"].sum() / self.words["count"].sum())
 
 
 @dataclass(frozen=True)
@@ -141,13 +130,10 @@ class _Reader:
             columns.append((found.errors, found.confidence, found.margin))
         joined = [None if c[0] is None else np.concatenate(c) for c in zip(*columns, strict=True)]
         chosen = _choose(np.concatenate(order), *joined)
-        words = tuple(
-            WordCount(vocabulary[index], int(counts[0, index]), int(counts[1, index]))
-            for index in np.flatnonzero(counts[0]).tolist()
-            if index >= len(SPECIAL_WORDS)
-        )
         right, wrong, unsure = (tuple(self._texts(of_kind)) for of_kind in chosen)
-        return Reading(len(rows), len(self._examples), right, wrong, unsure, words)
+        return Reading(
+            len(rows), len(self._examples), right, wrong, unsure, _count(counts, vocabulary)
+        )
 
     def _batches(self, rows: Array) -> Iterator[tuple[Batch, _Read]]:
         bounds = self._config.evaluation.batch_size, self._config.batch_tokens
@@ -223,15 +209,14 @@ def _name(labels: LabelSpec, batch: Batch, words: tuple[tuple[str, ...], ...], v
     return words[0][int(np.argmax(batch.marks[0] == int(value)))]
 
 
-def words_by_share(reading: Reading) -> list[WordCount]:
-    """The words by smoothed share kept, highest first.
-
-    The share is (kept + 10 m) / (count + 10), with m the share of all words kept, so that rare
-    words do not lead.
-    """
-    mean = reading.share
-
-    def smoothed(word: WordCount) -> float:
-        return (word.kept + _PRIOR * mean) / (word.count + _PRIOR)
-
-    return sorted(reading.words, key=lambda word: (-smoothed(word), -word.count, word.word))
+def _count(counts: Array, vocabulary: Sequence[str]) -> pd.DataFrame:
+    """`Reading.words` from occurrences and words kept, int [2, V]."""
+    real = slice(len(SPECIAL_WORDS), None)
+    words = pd.DataFrame(counts.T, list(vocabulary), ["count", "kept"])[real].rename_axis("word")
+    words = words[words["count"] > 0]
+    mean = words["kept"].sum() / words["count"].sum()
+    smoothed = (words["kept"] + _PRIOR * mean) / (words["count"] + _PRIOR)
+    words = words.assign(
+        share=words["kept"] / words["count"], smoothed=-smoothed, often=-words["count"]
+    )
+    return words.sort_values(["smoothed", "often", "word"]).drop(columns=["smoothed", "often"])

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
-
-from rss_rl.errors import CheckpointError
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 
 class Spread(NamedTuple):
@@ -15,10 +13,6 @@ class Spread(NamedTuple):
 
     mean: float
     deviation: float | None
-
-
-Summary = list[tuple[str, str, dict[str, Spread]]]
-"""Split, mode of selection, and the spread of each metric."""
 
 
 def is_number(value: object) -> bool:
@@ -44,28 +38,3 @@ def spread_text(found: Spread | None, form: Callable[[float], str]) -> str:
         return "-"
     mean = form(found.mean)
     return mean if found.deviation is None else f"{mean} ({form(found.deviation)})"
-
-
-def summarise(reports: Sequence[Mapping[str, Any]]) -> Summary:
-    """The spread of each metric that all reports have.
-
-    Raises:
-        CheckpointError: the runs share no split and mode, or have a seed twice.
-    """
-    seeds = [report["seed"] for report in reports]
-    if len(set(seeds)) < len(seeds):
-        raise CheckpointError(
-            f"the runs' seeds are {', '.join(map(str, seeds))}",
-            remedy="Name each seed's run once: a repeated one makes the spread too small",
-        )
-    rows: Summary = []
-    for split, modes in reports[0]["splits"].items():
-        for mode, scores in modes.items():
-            same = [report["splits"].get(split, {}).get(mode) for report in reports]
-            if None in same:
-                continue
-            shared = [name for name in scores if all(other.get(name) is not None for other in same)]
-            rows.append((split, mode, {n: spread([other[n] for other in same]) for n in shared}))
-    if not rows:
-        raise CheckpointError("the runs share no split and selection", remedy="Name similar runs")
-    return rows

@@ -10,6 +10,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
+import pandas as pd
 import pytest
 from chromium import Browser, find_chromium
 from tiny_runs import TinySource, tiny_tree
@@ -18,17 +19,30 @@ from typer.testing import CliRunner
 from rss_rl.cli.main import app
 from rss_rl.config import RunConfig
 from rss_rl.data.prepare import prepare
+from rss_rl.data.store import open_prepared
 from rss_rl.inference.model import load_model
-from rss_rl.pages.charts import Chart, Level, Line, Point, draw
-from rss_rl.pages.report import Facts, gather_facts, report_page
-from rss_rl.pages.report_charts import curve_charts
+from rss_rl.pages.charts import COLOURS, curve_charts
+from rss_rl.pages.report import Part, gather_parts, report_page
 from rss_rl.pages.report_texts import marked_text
-from rss_rl.results.curves import Curve
-from rss_rl.results.reading import Reading, ReadText, WordCount, read_split, words_by_share
+from rss_rl.results.reading import ReadText
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.training.run import train
 
 HOSTILE = "<script>document.title='taken'</script>"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def make_run(path: Path, data: Path, seed: int = 0, rate: float = 1e-3) -> Path:
+    tree = tiny_tree(data) | {"seed": seed}
+    tree["phases"] = [
+        {"name": "warm-up", "supervised": True, "selection": "all", "steps": 4},
+        {"name": "both", "supervised": True, "policy": True, "steps": 6},
+    ]
+    tree["evaluation"]["all_tokens"] = False
+    tree["policy"]["options"]["initial_probability"] = 0.5  # so that roles differ
+    tree["learner"]["policy"] = {"learning_rate": rate}
+    list(train(RunConfig.model_validate(tree), path))
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -37,63 +51,67 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     root = tmp_path_factory.mktemp("report")
     fillers = (*TinySource().fillers[1:], HOSTILE)
     prepare(TinySource(fillers=fillers), root / "data", dim=6)
-    found = []
-    for name, seed, rate in (("a-0", 0, 1e-3), ("a-1", 1, 1e-3), ("b-0", 0, 1e-2)):
-        tree = tiny_tree(root / "data") | {"seed": seed}
-        tree["phases"] = [
-            {"name": "warm-up", "supervised": True, "selection": "all", "steps": 4},
-            {"name": "both", "supervised": True, "policy": True, "steps": 6},
-        ]
-        tree["evaluation"]["all_tokens"] = False
-        tree["policy"]["options"]["initial_probability"] = 0.5  # so that roles differ
-        tree["learner"]["policy"] = {"learning_rate": rate}
-        list(train(RunConfig.model_validate(tree), root / name))
-        found.append(root / name)
-    return found
+    given = (("a-0", 0, 1e-3), ("a-1", 1, 1e-3), ("b-0", 0, 1e-2))
+    return [make_run(root / name, root / "data", seed, rate) for name, seed, rate in given]
 
 
 @pytest.fixture(scope="module")
-def one(runs: list[Path]) -> Facts:
-    return gather_facts(runs[:1])
+def one(runs: list[Path]) -> Part:
+    (part,) = gather_parts(runs[:1])
+    return part
 
 
 @pytest.fixture(scope="module")
-def text(one: Facts) -> str:
-    return report_page(one)
+def text(one: Part) -> str:
+    return report_page([one])
 
 
 def test_it_shows_the_scores_of_the_report(text: str, runs: list[Path]) -> None:
     scores = RunDirectory.open(runs[0]).read_report()["splits"]["test"]
-    bars = re.findall(r'<span class="share">([\d.]+)%</span>', text)
-    shown = [float(value) / 100 for value in bars]
+    shown = [float(value.rstrip("%")) / 100 for _, value in bars_of(text)]
     wanted = [scores[mode]["accuracy"] for mode in ("thresholded", "random")]
     np.testing.assert_allclose(shown[:2], wanted, atol=6e-4)
     assert len(shown) == 3  # and what the same classifier makes of all words
 
 
-def test_another_share_than_was_asked_for_is_said(one: Facts) -> None:
-    (group,) = one.groups
-    (run,) = group.runs
-    assert "<strong>Warning:" not in report_page(one)
-    asked = {**run.config, "reward": {**run.config["reward"], "target_share": 0.03}}
-    facts = replace(one, groups=(replace(group, runs=(replace(run, config=asked),)),))
-    assert "3% were asked for" in report_page(facts)
+def test_another_share_than_was_asked_for_is_said(one: Part) -> None:
+    assert "<strong>Warning:" not in report_page([one])
+    asked = replace(one, frame=one.frame.assign(**{"reward.target_share": 0.03}))
+    assert "3% were asked for" in report_page([asked])
 
 
-def test_bands_stand_only_where_there_are_seeds(text: str, runs: list[Path]) -> None:
-    two = report_page(gather_facts(runs[:2]))
-    for page, has in ((text, False), (two, True)):
-        assert ("± " in page) is has
-        assert ('<polygon points="' in page) is has
-    assert "One seed, so no bands" in text
-    assert "Means over 2 seeds." in two
-
-
-def test_runs_that_differ_are_groups_and_draw_a_frontier(text: str, runs: list[Path]) -> None:
-    page = report_page(gather_facts(runs[::2]))
+def test_runs_that_differ_are_groups_with_a_frontier(text: str, runs: list[Path]) -> None:
+    page = report_page(gather_parts(runs))
     assert "What fewer words cost" in page
     assert "<th>learner.policy.learning_rate</th>" in page
     assert "What fewer words cost" not in text
+    for shown, several in ((text, False), (page, True)):
+        assert ("± " in shown) is several
+        assert ("fill-opacity: 0.18" in shown) is several
+        assert ("One seed, so no bands" in shown) is not several
+        assert ("Means over 2 seeds." in shown) is several
+
+
+def test_runs_on_other_data_are_set_apart(runs: list[Path], tmp_path: Path) -> None:
+    prepare(TinySource(rows={"train": 64, "dev": 24, "test": 24}), tmp_path / "data", dim=6)
+    other = make_run(tmp_path / "run", tmp_path / "data")
+    page = report_page(gather_parts([runs[0], other]))
+    assert page.count('<h2 class="part">On tiny</h2>') == 2
+    assert "What fewer words cost" not in page
+    assert len(bars_of(page)) == 6
+
+
+def test_terms_are_explained_and_nothing_is_empty(one: Part, text: str) -> None:
+    assert "Thresholded: every word whose probability is above one half" in text
+    assert '<th title="heads: words that attend to others">heads</th>' in text
+    assert "A kept word is a head" in text
+    assert "warm-up: the classifier learns from all words. both:" in text
+    same = one.frame.assign(heads_kept=one.frame["kept"], dependents_kept=one.frame["kept"])
+    bit = report_page([replace(one, frame=same, agreement=pd.DataFrame())])
+    assert ">heads</th>" not in bit
+    assert "A kept word is a head" not in bit
+    assert "Agreement with people" not in bit
+    assert "Agreement with people" in text
 
 
 def test_it_loads_nothing_and_takes_words_for_words(text: str) -> None:
@@ -103,7 +121,7 @@ def test_it_loads_nothing_and_takes_words_for_words(text: str) -> None:
     assert not re.search(r"<(link|script|img|iframe)[^>]*\s(src|href)=", text)
 
 
-def test_marked_words_are_those_that_the_model_selects(one: Facts, runs: list[Path]) -> None:
+def test_marked_words_are_those_that_the_model_selects(one: Part, runs: list[Path]) -> None:
     model = load_model(runs[0])
     texts = (*one.reading.right, *one.reading.wrong, *one.reading.unsure)
     assert len({text.id for text in texts}) == len(texts) >= 8
@@ -121,10 +139,8 @@ def test_marked_words_are_those_that_the_model_selects(one: Facts, runs: list[Pa
     assert all(text.prediction != text.label for text in one.reading.wrong)
 
 
-def test_words_are_counted_over_all_texts(one: Facts, runs: list[Path]) -> None:
+def test_words_are_counted_over_all_texts(one: Part, runs: list[Path]) -> None:
     model = load_model(runs[0])
-    from rss_rl.data.store import open_prepared
-
     split = open_prepared(str(runs[0].parent / "data")).split("test")
     counts: dict[str, list[int]] = {}
     for row in range(len(split)):
@@ -133,13 +149,11 @@ def test_words_are_counted_over_all_texts(one: Facts, runs: list[Path]) -> None:
             own = counts.setdefault(word.lower(), [0, 0])
             own[0] += 1
             own[1] += int(kept)
-    assert {w.word: [w.count, w.kept] for w in one.reading.words} == counts
-
-
-def test_a_word_met_once_does_not_lead() -> None:
-    words = (WordCount("often", 50, 45), WordCount("once", 1, 1), WordCount("never", 100, 0))
-    reading = Reading(1, 1, (), (), (), words)
-    assert [word.word for word in words_by_share(reading)] == ["often", "once", "never"]
+    words = one.reading.words
+    found = zip(words["count"].tolist(), words["kept"].tolist(), strict=True)
+    assert dict(zip(words.index, map(list, found), strict=True)) == counts
+    ranked = (words["kept"] + 10 * one.reading.share) / (words["count"] + 10)
+    assert ranked.is_monotonic_decreasing
 
 
 def text_of(kept: list[int], marked: list[int], words: int) -> ReadText:
@@ -172,138 +186,53 @@ def test_the_end_of_a_text_is_cut_like_its_beginning() -> None:
     assert [piece.text for piece in pieces if piece.cut] == ["44", "44"]
 
 
-def test_a_chart_stays_in_its_frame() -> None:
-    chart = Chart(
-        "A < title", "updates", "share",
-        lines=[Line("one", [(0, 0.1), (10, 0.9)], band=[(0.0, 0.2), (0.7, 1.1)])],
-        points=[Point(5, 0.5, "a point", 1, 2.0, 0.3)],
-    )  # fmt: skip
-    svg = ET.fromstring(draw(chart))
-    assert "A < title" in svg.attrib["aria-label"]
-    names = ("x", "x1", "x2", "cx"), ("y", "y1", "y2", "cy")
-    for kind, end in zip(names, (chart.width, chart.height), strict=True):
-        places = [float(e.attrib[n]) for e in svg.iter() for n in kind if n in e.attrib]
-        assert places
-        assert min(places) >= 0
-        assert max(places) <= end
-    (circle,) = svg.iter("circle")
-    assert 66 < float(circle.attrib["cx"]) < chart.width - 24
-    assert draw(Chart("none", "x", "y")) == ""
+def drawn(frame: pd.DataFrame, metric: str | None = None) -> list[ET.Element]:
+    return [ET.fromstring(svg) for svg in curve_charts(frame, metric)]
 
 
-def texts_of(chart: Chart, kind: str) -> list[ET.Element]:
-    found = ET.fromstring(draw(chart)).iter("text")
-    return [text for text in found if kind in text.attrib["class"].split()]
+def lines_of(chart: ET.Element) -> list[tuple[str, list[float]]]:
+    """Colour, and places along x, of each curve."""
+    paths = [path for path in chart.iter(f"{SVG}path") if "series" in path.attrib.get("style", "")]
+    found = []
+    for path in paths:
+        colour = re.search(r"stroke: (var\(--series-\d\))", path.attrib["style"])
+        xs = re.findall(r"[ML] ([\d.]+)", path.attrib["d"])
+        if colour is not None and path.attrib.get("clip-path"):
+            found.append((colour[1], [float(x) for x in xs]))
+    return found
 
 
-def test_the_axis_of_curves_ends_at_the_last_update() -> None:
-    chart = Chart("t", "updates", "y", lines=[Line("one", [(0, 0.0), (1300, 1.0)])])
-    (line,) = ET.fromstring(draw(chart)).iter("polyline")
-    assert line.attrib["points"].split()[-1].startswith(f"{chart.width - 24:g},")
-    ticks = [float(text.text.replace(",", "")) for text in texts_of(chart, "middle")[:-2]]
-    assert max(ticks) <= 1300
-    few = Chart("t", "updates", "y", lines=[Line("one", [(0, 0.0), (2, 1.0)])])
-    assert [text.text for text in texts_of(few, "middle")[:-2]] == ["0", "1", "2"]
-
-
-def test_a_curve_has_a_gap_where_nothing_was_measured(
-    one: Facts, monkeypatch: pytest.MonkeyPatch
+def test_curves_have_colours_of_the_page_and_a_gap_where_nothing_was_measured(
+    one: Part, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The classifier does not learn in the second of three phases."""
-    updates, learning = list(range(1, 301)), [*range(1, 101), *range(201, 301)]
-    logged = {
-        "phase/index": Curve(updates, [float((update - 1) // 100) for update in updates]),
-        "train/loss": Curve(learning, [1 / update for update in learning]),
-        "dev/thresholded/loss": Curve([100, 300], [1.0, 0.5]),
-        "reward/total": Curve(updates, [0.0] * 300),
-    }
-    monkeypatch.setattr("rss_rl.pages.report_charts.read_curves", lambda path: logged)
-    *_, reward, loss = (ET.fromstring(svg) for svg in curve_charts(one.groups, None))
-    assert len(list(reward.iter("polyline"))) == 1
-    before, after, dev = (line.attrib["points"].split() for line in loss.iter("polyline"))
-    x = [[float(place.split(",")[0]) for place in line] for line in (before, after, dev)]
-    start, end = x[2]  # updates 100 and 300
-    assert x[0][-1] == start
-    assert x[1][0] >= (start + end) / 2
-    assert len(before) + len(after) == 80
-    assert not list(loss.iter("circle"))
-
-
-def test_where_the_last_phase_begins_is_written_within_the_axes() -> None:
-    levels = [Level(0, "warm-up", "x"), Level(980, "co-train", "x")]
-    chart = Chart("t", "updates", "y", lines=[Line("", [(0, 0.0), (1000, 1.0)])], levels=levels)
-    first, last = (t for t in texts_of(chart, "tick") if t.text in ("warm-up", "co-train"))
-    assert "end" not in first.attrib["class"]
-    assert "end" in last.attrib["class"]
-    assert 66 < float(first.attrib["x"]) < float(last.attrib["x"]) <= chart.width - 24
-
-
-def test_ticks_of_shares_that_lie_close_say_what_they_are() -> None:
-    points = [(0, 0.497), (10, 0.504)]
-    chart = Chart("t", "x", "y", lines=[Line("", points)], y_format=".0%", shares=True)
-    ticks = [float(text.text.rstrip("%")) for text in texts_of(chart, "end")]
-    assert np.ptp(np.diff(ticks)) == pytest.approx(0)
-    assert len(set(ticks)) > 2
-
-
-def test_labels_neither_overlap_nor_leave_the_axes() -> None:
-    points = [Point(100 + number, 0.0, f"word{number}") for number in range(40)]
-    points += [Point(500, 1.0, "alone"), Point(1000, 0.5, "at the right")]
-    chart = Chart("t", "x", "y", points=points, levels=[Level(0.02, "asked for")], width=900)
-    labels = texts_of(chart, "label")
-    assert {"word0", "alone", "at the right"} <= {label.text for label in labels}
-    boxes = [
-        (x, y - 9, x + 7 * len(label.text), y + 2)
-        for label in labels
-        for x, y in [(float(label.attrib["x"]), float(label.attrib["y"]))]
-    ]
-    for number, box in enumerate(boxes):
-        assert box[0] >= 66
-        assert box[2] <= chart.width
-        assert box[3] <= chart.height - 44 + 6
-        for other in boxes[:number]:
-            apart = box[0] >= other[2] or other[0] >= box[2]
-            assert apart or box[1] >= other[3] or other[1] >= box[3]
-
-
-def test_labels_leave_lines_and_marks_uncovered() -> None:
-    """Where there is room: a line's label is written in any case."""
-    steps = range(0, 1300, 10)
-    lines = [
-        Line("all words", [(step, 0.83 + 0.01 * np.sin(step / 40)) for step in steps]),
-        Line("kept words", [(step, 0.81 - 0.2 * 0.99**step) for step in steps]),
-    ]
-    chart = Chart("t", "x", "y", lines=lines, shares=True)
-    drawn = ET.fromstring(draw(chart))
-    upper, lower = texts_of(chart, "label")
-    assert (upper.text, lower.text) == ("— all words", "— kept words")
-    assert float(upper.attrib["y"]) < float(lower.attrib["y"])
-    places = [
-        tuple(map(float, place.split(",")))
-        for line in drawn.iter("polyline")
-        for place in line.attrib["points"].split()
-    ]
-    dots = Chart("t", "x", "y", points=[Point(x, 1.0, f"w{x}") for x in range(0, 100, 7)])
-    circles = [
-        (float(c.attrib["cx"]), float(c.attrib["cy"]))
-        for c in ET.fromstring(draw(dots)).iter("circle")
-    ]
-    for shown, covered in ((chart, places), (dots, circles)):
-        labels = texts_of(shown, "label")
-        assert labels
-        for label in labels:
-            left, base = float(label.attrib["x"]), float(label.attrib["y"])
-            right = left + 7 * len(label.text)
-            assert not [p for p in covered if left < p[0] < right and base - 9 < p[1] < base + 2]
+    updates = pd.RangeIndex(1, 301, name="step")
+    logged = pd.DataFrame({"phase/index": (updates - 1) // 100 % 2, "reward/total": 0.0}, updates)
+    logged["train/loss"] = (1 / updates.to_series()).where(logged["phase/index"] == 0)
+    logged["dev/thresholded/loss"] = pd.Series({100: 1.0, 300: 0.5})
+    monkeypatch.setattr("rss_rl.pages.charts.read_curves", lambda path: logged)
+    reward, loss = drawn(one.frame)
+    assert len(lines_of(reward)) == 1
+    before, after, dev = lines_of(loss)
+    assert before[0] == after[0] == "var(--series-1)"
+    assert dev[0] == "var(--series-2)"
+    start, end = dev[1]  # updates 100 and 300
+    assert before[1][-1] == pytest.approx(start, abs=3)
+    assert after[1][0] > (start + end) / 2
+    assert len(before[1]) + len(after[1]) <= 80
+    assert not re.search("#[0-9a-f]{6}", ET.tostring(loss, "unicode").replace("#m", ""))
 
 
 def test_more_groups_than_colours_are_said_to_be_left_out(runs: list[Path]) -> None:
-    """Of learning curves; scores and the frontier show all of them."""
-    found = gather_facts(runs[::2])
-    runs_of = [replace(group, name=f"group-{n}") for n in range(3) for group in found.groups]
-    page = report_page(replace(found, groups=tuple(runs_of[:5])))
-    assert "Only the first 4 of 5 groups are drawn" in page
-    assert "are drawn" not in report_page(replace(found, groups=tuple(runs_of[:4])))
+    """Of learning curves; scores show all of them."""
+    (part,) = gather_parts(runs[:1])
+    copies = [part.frame.assign(run=part.frame["run"])]
+    for number in range(COLOURS):
+        other = part.frame.assign(**{"model.hidden": 100 + number, "group": number + 2})
+        copies.append(other)
+    page = report_page([replace(part, frame=pd.concat(copies))])
+    assert f"Only the first {COLOURS} of {COLOURS + 1} groups are drawn" in page
+    assert len(bars_of(page)) == 3 * (COLOURS + 1)
 
 
 def test_an_unfinished_run_says_so(runs: list[Path], tmp_path: Path) -> None:
@@ -315,22 +244,13 @@ def test_an_unfinished_run_says_so(runs: list[Path], tmp_path: Path) -> None:
     assert found.exit_code == 2
 
 
-def test_the_command_writes_it(runs: list[Path], tmp_path: Path) -> None:
-    out = tmp_path / "new" / "report.html"
-    found = CliRunner().invoke(app, ["report", str(runs[0]), "--html", str(out)])
-    assert found.exit_code == 0, found.output
-    assert "What was asked" in out.read_text(encoding="utf-8")
-    both = CliRunner().invoke(app, ["report", str(runs[0]), "--html", str(out), "--json"])
-    assert both.exit_code == 2
-
-
 def test_in_a_browser(text: str, tmp_path: Path) -> None:
     binary = find_chromium()
     if binary is None:
         pytest.skip("no Chromium is installed: the report is not tried in a browser")
     (tmp_path / "page.html").write_text(text, encoding="utf-8")
     with Browser(binary, tmp_path / "profile") as browser:
-        for width in (1280, 360):
+        for width in (1800, 360):
             browser.open(tmp_path / "page.html", width=width)
             assert browser.value("document.documentElement.scrollWidth") <= width
         browser.mouse("#theme", click=True)
@@ -340,7 +260,7 @@ def test_in_a_browser(text: str, tmp_path: Path) -> None:
         assert [url for url in browser.requests if not url.startswith("file:")] == []
 
 
-def test_a_screen_reader_says_what_the_report_shows(one: Facts, text: str, tmp_path: Path) -> None:
+def test_a_screen_reader_says_what_the_report_shows(text: str, tmp_path: Path) -> None:
     """Charts in words, tables by name, values with what they are of, kept words as such."""
     binary = find_chromium()
     if binary is None:
@@ -380,8 +300,3 @@ def bars_of(text: str) -> list[tuple[str, str]]:
     return re.findall(
         r'<span class="name">(.*?)</span>.*?<span class="share">(.*?)</span>', text, re.S
     )
-
-
-def test_reading_takes_no_more_rows_than_there_are(runs: list[Path]) -> None:
-    reading = read_split(runs[0], "dev")
-    assert (reading.rows, reading.of) == (24, 24)

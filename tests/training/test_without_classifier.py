@@ -12,7 +12,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from rss_rl.api.scores import scores_table
+from rss_rl.api.scores import print_report
 from rss_rl.cli.select import print_explanation
 from rss_rl.components import EVERYTHING
 from rss_rl.config import RunConfig, parse_config
@@ -83,7 +83,7 @@ def test_reports_leave_out_what_nobody_predicted(
         assert not {"loss", "accuracy"} & set(scores)
         assert {"reward", "kept", "longest", "rationale_f1"} <= set(scores)
     out = Console(width=200, record=True, file=io.StringIO())
-    out.print(scores_table(report["splits"]))
+    print_report(out, path, report)
     text = out.export_text()
     assert "longest" in text
     assert "reward" in text

@@ -1,0 +1,94 @@
+"""`rss-rl report` on the terminal, as Markdown and as CSV."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from rss_rl.cli.main import app
+from rss_rl.config import parse_config
+from rss_rl.runs.run_directory import RunDirectory
+
+PHASES = [{"name": "co-train", "supervised": True, "policy": True, "steps": 4}]
+COSTS = {"steps": 4, "best_step": 4, "parameters": 9, "wall_seconds": 1, "examples_per_second": 1}
+
+
+def leave_run(path: Path, seed: int, cost: float, accuracy: float | None, data: str = "d") -> None:
+    tree = {"data": data, "seed": seed, "phases": PHASES, "reward": {"sparsity_cost": cost}}
+    config = parse_config(tree, where="test").model_dump(mode="json")
+    with RunDirectory.create(path, config) as run:
+        if accuracy is not None:
+            scores: dict[str, Any] = {"accuracy": accuracy, "kept": 0.25, "loss": 0.5}
+            modes = {"thresholded": scores, "random": scores | {"accuracy": 0.5}}
+            run.write_report({"splits": {"test": modes}, "seed": seed, **COSTS})
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two seeds, another cost with one run finished of two, and a run on other data."""
+    monkeypatch.chdir(tmp_path)
+    for name, *given in (
+        ("a-0", 0, 0.1, 0.75),
+        ("a-1", 1, 0.1, 0.25),
+        ("b-0", 0, 1.0, 0.625),
+        ("b-1", 1, 1.0, None),
+        ("c-0", 0, 0.1, 0.125, "other"),
+    ):
+        leave_run(tmp_path / name, *given)
+    return tmp_path
+
+
+def printed(*arguments: str) -> str:
+    found = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["report", *arguments])
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
+def test_groups_stand_side_by_side(place: Path) -> None:
+    lines = printed("a-0", "a-1", "b-0", "b-1").splitlines()
+    rows = [line.split() for line in lines]
+    assert ["1", "2", "of", "2", "a-0", "and", "1", "more"] in rows
+    assert ["2", "1", "of", "2", "b-0", "and", "1", "more"] in rows
+    assert ["reward.sparsity_cost", "0.1", "1.0"] in rows
+    assert ["1", "50.0%", "(35.4%)", "50.0%", "(0.0%)"] in rows
+    assert ["2", "62.5%", "50.0%"] in rows
+    table = [line.rstrip() for line in lines if not line.startswith(("Thresholded", "Warning"))]
+    assert max(map(len, table)) <= 80
+
+
+def test_other_data_are_set_apart_unless_they_are_folds(place: Path) -> None:
+    apart = printed("a-0", "a-1", "c-0", "--markdown")
+    assert apart.count("## Data: ") == 2
+    assert "| accuracy | 50.0% (35.4%) | 50.0% (0.0%) |" in apart
+    assert "| accuracy | 12.5% | 50.0% |" in apart
+    folds = printed("a-0", "a-1", "c-0", "--markdown", "--folds")
+    assert folds.count("## Data: ") == 1
+    assert "| accuracy | 31.2% (26.5%) |" in folds
+
+
+def test_csv_has_a_line_for_each_run_split_and_selection(place: Path) -> None:
+    frame = pd.read_csv(io.StringIO(printed("a-0", "b-0", "--csv")))
+    assert frame["run"].tolist() == ["a-0", "a-0", "b-0", "b-0"]
+    assert frame["accuracy"].tolist() == [0.75, 0.5, 0.625, 0.5]
+    assert frame["reward.sparsity_cost"].tolist() == [0.1, 0.1, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("b-1",), "Finish the run"),
+        (("nowhere",), "Name the directory of a run"),
+        (("a-0", "a-0", "b-0"), "two runs of one configuration"),
+        (("a-0", "--csv", "--markdown"), "several output formats"),
+        (("a-0", "--csv", "--folds"), "--folds is not for"),
+    ],
+)
+def test_what_cannot_be_shown_is_said(place: Path, arguments: tuple[str, ...], said: str) -> None:
+    found = CliRunner().invoke(app, ["report", *arguments])
+    assert found.exit_code == 2
+    assert said in found.output.replace("\n", " ")
