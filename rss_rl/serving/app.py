@@ -23,7 +23,7 @@ from rss_rl.errors import ResourceError
 from rss_rl.inference.model import Model
 from rss_rl.pages.assets import asset, filled
 from rss_rl.serving.answering import answer_example, run_asked, runs_shown
-from rss_rl.serving.payloads import Limits, Problem, openapi, parse_ask
+from rss_rl.serving.payloads import Limits, Problem, parse_ask, schemas
 from rss_rl.version import VERSION
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
@@ -65,7 +65,7 @@ def make_app(
         Route("/page.css", _joined("text/css", "look.css", "words.css", "serve.css")),
         Route("/page.js", _joined("text/javascript", "theme.js", "words.js", "serve.js")),
         Route("/health", _always({"status": "ok"})),
-        Route("/schema", _always(openapi(limits))),
+        Route("/schema", _always(schemas())),
         Route("/runs", _always(runs_shown(models))),
         Route("/predict", partial(_predict, models, limits, turns), methods=["POST"]),
     ]

@@ -1,19 +1,14 @@
-"""Schemas of JSON requests and responses, request limits, and the OpenAPI document.
+"""Schemas of JSON requests and answers, and the limits of requests.
 
 Legend: an example is one text, or two for a task on pairs.
 """
 
 from __future__ import annotations
 
-__all__ = ["Answer", "Ask", "Asked", "Limits", "Problem", "Runs", "openapi", "parse_ask"]
-
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic.json_schema import models_json_schema
-
-from rss_rl.version import VERSION
 
 _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
 _SHOWN = 80
@@ -135,37 +130,6 @@ class Answer(_Given):
     examples: list[Answered]
 
 
-class RunShown(_Given):
-    """A run that is served."""
-
-    name: str
-    about: str
-    kind: Annotated[str, Field(description="classes, score, sentence or candidate.")]
-    texts: Annotated[list[str], Field(description="What each text of an example is called.")]
-    selects: Annotated[bool, Field(description="Whether it has a policy, which scores words.")]
-    low: Annotated[float, Field(description="Lowest score, if it predicts scores.")]
-    high: float
-
-
-class Runs(_Given):
-    """Answer of `GET /runs`."""
-
-    runs: list[RunShown]
-
-
-class Health(_Given):
-    """Answer of `GET /health`."""
-
-    status: str
-
-
-class Refusal(_Given):
-    """Answer to a refused request."""
-
-    error: str
-    field: Annotated[str, Field(description="Field at fault, such as examples.0.share, or empty.")]
-
-
 def parse_ask(body: bytes, limits: Limits) -> Ask:
     """Parse the body of a request.
 
@@ -186,46 +150,6 @@ def parse_ask(body: bytes, limits: Limits) -> Ask:
     return ask
 
 
-def openapi(limits: Limits) -> dict[str, Any]:
-    """OpenAPI 3.1 description of the interface."""
-    models = (Ask, Answer, Runs, Health, Refusal)
-    prefix = "#/components/schemas/{model}"
-    _, schemas = models_json_schema([(m, "validation") for m in models], ref_template=prefix)
-    refusals = {
-        "401": "A token is needed: Authorization: Bearer TOKEN.",
-        "408": "The body did not arrive in time.",
-        "413": f"More than {limits.body_bytes} bytes, {limits.examples} examples or"
-        f" {limits.words} words per text.",
-        "415": "The body is not application/json.",
-        "422": "A field is wrong; the answer names it.",
-        "503": f"Busy for {limits.wait_s:g} seconds with other requests; try again.",
-    }
-    predict = _operation("Select words and predict from them.", Answer)
-    predict["requestBody"] = {"required": True, "content": _json_of(Ask)}
-    predict["responses"] |= {
-        status: {"description": text, "content": _json_of(Refusal)}
-        for status, text in refusals.items()
-    }
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "rss-rl serve", "version": VERSION},
-        "paths": {
-            "/predict": {"post": predict},
-            "/runs": {"get": _operation("The runs that are served.", Runs)},
-            "/health": {"get": _operation("Whether the server answers; no token needed.", Health)},
-        },
-        "components": {
-            "schemas": schemas["$defs"],
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
-        "security": [{"token": []}, {}],
-    }
-
-
-def _operation(summary: str, answer: type[BaseModel]) -> dict[str, Any]:
-    good = {"description": answer.__doc__ or "", "content": _json_of(answer)}
-    return {"summary": summary, "responses": {"200": good}}
-
-
-def _json_of(model: type[BaseModel]) -> dict[str, Any]:
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}}
+def schemas() -> dict[str, Any]:
+    """JSON Schemas of the body of `POST /predict` and of its answer."""
+    return {"request": Ask.model_json_schema(), "answer": Answer.model_json_schema()}

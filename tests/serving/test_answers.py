@@ -20,7 +20,7 @@ from starlette.testclient import TestClient
 from rss_rl.errors import ResourceError
 from rss_rl.inference.model import Model
 from rss_rl.serving.app import LOOPBACK_HOSTS, make_app
-from rss_rl.serving.payloads import Answer, Limits, Runs
+from rss_rl.serving.payloads import Answer, Limits
 
 SMALL = Limits(body_bytes=4000, examples=3, words=20, wait_s=0.3, waiting=2)
 TEXT = TASKS["classes"][2][0]
@@ -85,30 +85,18 @@ def test_a_run_is_asked_for_by_its_name(client: TestClient) -> None:
 
 
 def test_the_runs_are_described(client: TestClient) -> None:
-    shown = Runs.model_validate(client.get("/runs").json()).runs
-    assert [run.name for run in shown] == ["one", "two"]
-    assert shown[0].texts == ["Text"]
-    assert shown[0].selects
+    shown = client.get("/runs").json()["runs"]
+    assert [run["name"] for run in shown] == ["one", "two"]
+    assert (shown[0]["texts"], shown[0]["selects"]) == (["Text"], True)
 
 
-def test_the_document_describes_what_is_asked_and_answered(client: TestClient) -> None:
-    document = client.get("/schema").json()
-    assert document["openapi"] == "3.1.0"
-    schemas = document["components"]["schemas"]
-
-    def check(data: Any, name: str) -> None:
-        jsonschema.validate(data, {"$ref": f"#/components/schemas/{name}", **document})
-
+def test_the_schemas_describe_what_is_asked_and_answered(client: TestClient) -> None:
+    schemas = client.get("/schema").json()
     body = {"examples": [{"texts": [TEXT], "share": 0.5}]}
-    check(body, "Ask")
-    check(client.post("/predict", json=body).json(), "Answer")
-    check(client.get("/runs").json(), "Runs")
-    check(client.post("/predict", json={}).json(), "Refusal")
+    jsonschema.validate(body, schemas["request"])
+    jsonschema.validate(client.post("/predict", json=body).json(), schemas["answer"])
     with pytest.raises(jsonschema.ValidationError):
-        check({"examples": [{"texts": [TEXT], "share": 2}]}, "Ask")
-    assert {"Asked", "Word", "Health"} <= schemas.keys()
-    for path in document["paths"]:
-        assert client.request("OPTIONS", path).status_code == 405  # there is one
+        jsonschema.validate({"examples": [{"texts": [TEXT], "share": 2}]}, schemas["request"])
 
 
 @pytest.mark.parametrize(
