@@ -13,7 +13,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from rss_rl.errors import CheckpointError, RssError
@@ -135,7 +135,8 @@ def replacing(path: Path) -> Iterator[Path]:
         sync_file(temporary)
         os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # which would hide the first error
+            temporary.unlink(missing_ok=True)
     sync_directory(path.parent)
 
 

@@ -11,7 +11,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -139,7 +139,8 @@ class Storage:
                     os.fsync(file.fileno())
                 os.replace(temporary, target)
         finally:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):  # which would hide the first error
+                temporary.unlink(missing_ok=True)
 
     def upload(self, source: Path | BinaryIO, name: str) -> None:
         """Copy a local file, or an open one from its start, replacing an existing file."""

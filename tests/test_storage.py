@@ -107,3 +107,11 @@ def test_what_is_a_uri() -> None:
     assert not is_uri("/plain/path")
     assert not is_uri("C://odd")
     assert not is_uri("runs/a")
+
+
+def test_a_target_that_cannot_be_written_is_one_error(storage: Storage, tmp_path: Path) -> None:
+    storage.write("a", b"1")
+    (tmp_path / "file").write_text("")
+    for target in (tmp_path / "file" / "b", tmp_path / ("n" * 250)):
+        with pytest.raises(StorageError):
+            storage.download("a", target)

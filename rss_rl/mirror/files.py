@@ -2,80 +2,77 @@
 
 Data are written before the checkpoints that depend on them, a checkpoint before its pointers,
 LATEST after all other pointers; deletions come last. So whenever the writer dies, the checkpoint
-that LATEST names is complete. On the storage, the name of a tensors file has its digest, so that a
-step that is saved again never overwrites the one that LATEST names.
+that LATEST names is complete. The name of a tensors file has its digest, so that a step that is
+saved again never overwrites the one that LATEST names.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from rss_rl.json_files import canonical_json, read_json
+from rss_rl.json_files import json_object
 from rss_rl.logs.events import EVENTS_FILE
-from rss_rl.runs.checkpoint import LATEST, STATE_FILE, parse_step, read_pointer, tensors_path
-from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, STATUS_FILE
+from rss_rl.runs.checkpoint import LATEST, STATE_FILE, parse_step, tensors_path
+from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, REPORT_FILE, STATUS_FILE
 
-Signature = tuple[object, ...]
 _STEP = r"checkpoints/step-\d{6,18}/"
 _ORDER = (
     r"config\.(json|yaml)|inputs/[\w.-]+|metrics/part-\d+\.parquet",
-    _STEP + r"tensors(-[0-9a-f]{16})?\.safetensors",
+    _STEP + r"tensors-[0-9a-f]{16}\.safetensors",
     _STEP + re.escape(STATE_FILE),
     r"checkpoints/(?!LATEST$)[A-Z][A-Z0-9_]*",
     r"checkpoints/LATEST",
     rf"tensorboard/(\w[\w.-]*/)?[\w.~-]+|{re.escape(EVENTS_FILE)}(\.1)?|{re.escape(STATUS_FILE)}",
-    r"report\.json",
+    re.escape(REPORT_FILE),
 )
 _PATTERNS = tuple(re.compile(pattern) for pattern in _ORDER)
 _TENSORS, _POINTERS = 1, (3, 4)  # indices of _ORDER
+_TRIES = 5
+
+Signature = tuple[object, ...]
 
 
 @dataclass(frozen=True)
 class Item:
-    """A file to upload.
+    """A file of the run.
 
     name       on the storage
     signature  equal for equal content
-    source     its bytes; or the open file, if it may be deleted meanwhile; or its path
+    source     its bytes; or the open file, if it may be deleted meanwhile; or its path; None if
+               the storage has it already
     """
 
     name: str
     signature: Signature
-    source: bytes | BinaryIO | Path
+    source: bytes | BinaryIO | Path | None
 
 
-@dataclass
-class Snapshot:
-    """The state of a run directory at one moment.
+@dataclass(frozen=True)
+class State:
+    """A state of the run: its files in order of upload, and the step of LATEST, if there is one."""
 
-    step   of the checkpoint that LATEST names; None if there is none yet
-    names  all files that belong on the storage
-    items  those to upload, in order
-    """
-
-    step: int | None = None
-    names: set[str] = field(default_factory=set)
-    items: list[Item] = field(default_factory=list)
-    _open: ExitStack = field(default_factory=ExitStack)
-
-    def hold(self, path: Path) -> BinaryIO:
-        """Open a file, which stays open until `close`."""
-        return self._open.enter_context(path.open("rb"))
-
-    def close(self) -> None:
-        """Close the files."""
-        self._open.close()
+    items: list[Item]
+    step: int | None
 
 
 def is_of_run(name: str) -> bool:
     """Whether a file on a storage has a name that a run's files have; others are never touched."""
     return _rank(name) is not None
+
+
+def present(files: Mapping[str, int]) -> dict[str, Signature]:
+    """Signatures of the files that a storage has at the start, given their names and sizes.
+
+    Most files get a signature that matches no other, so that they are uploaded again or deleted.
+    """
+    ranks = {name: rank for name in files if (rank := _rank(name)) is not None}
+    return {n: (files[n],) if rank[0] == _TENSORS else () for n, rank in ranks.items()}
 
 
 def _rank(name: str) -> tuple[int, bool] | None:
@@ -87,91 +84,83 @@ def _rank(name: str) -> tuple[int, bool] | None:
     return None
 
 
-def removal_order(names: set[str]) -> list[str]:
-    """The names in order of deletion: pointers before what they point to."""
-    return sorted((name for name in names if is_of_run(name)), key=_rank_of, reverse=True)
+def in_order(names: Collection[str]) -> list[str]:
+    """The names of a run's files in order of upload; deletion is in reverse order."""
+
+    def key(name: str) -> tuple[int, bool, str]:
+        # The configuration, which makes a path a run, is written first and deleted last.
+        first = (-1, False) if name == CONFIG_FILE else None
+        return *(first or _rank(name) or (len(_ORDER), False)), name
+
+    return sorted(names, key=key)
 
 
-def _rank_of(name: str) -> tuple[int, bool, str]:
-    # The configuration, which makes a path a run, is written first and deleted last.
-    first = (-1, False) if name == CONFIG_FILE else None
-    return *(first or _rank(name) or (len(_ORDER), False)), name
-
-
-def take_snapshot(run_dir: Path, known: Mapping[str, Signature]) -> Snapshot:
-    """The current state of the run; must be called by the thread that writes it.
+@contextmanager
+def current_state(run_dir: Path, known: Mapping[str, Signature]) -> Iterator[State]:
+    """The state of a run that another thread trains; files that may be deleted stay open.
 
     Args:
-        known: signatures of the files on the storage, which are not opened.
+        known: signatures of files that the storage has; such tensors are not opened.
 
     Raises:
-        OSError, CheckpointError: a file cannot be read.
+        OSError: a file cannot be read, or checkpoints are deleted as fast as they are found.
     """
-    snapshot = Snapshot()
-    try:
-        for name, signature, source in _found(run_dir):
-            snapshot.names.add(name)
-            if known.get(name) == signature:
+    for tries_left in reversed(range(_TRIES)):
+        with ExitStack() as stack:
+            try:
+                state = _read(run_dir, known, stack)
+            except FileNotFoundError:  # a checkpoint was deleted after its pointer was read
+                if not tries_left:
+                    raise
                 continue
-            held: bytes | BinaryIO | Path = source
-            if isinstance(source, Path) and "/tensors-" in name:  # may be pruned before the upload
-                held = snapshot.hold(source)
-            snapshot.items.append(Item(name, signature, held))
-    except BaseException:
-        snapshot.close()
-        raise
-    snapshot.items.sort(key=lambda item: _rank_of(item.name))
-    if f"checkpoints/{LATEST.upper()}" in snapshot.names:
-        snapshot.step = parse_step(read_pointer(run_dir, LATEST))
-    return snapshot
+            yield state
+            return
 
 
-def _found(run_dir: Path) -> Iterator[tuple[str, Signature, Path | bytes]]:
-    """Name, signature and path or content of each file of the run."""
+def _read(run_dir: Path, known: Mapping[str, Signature], stack: ExitStack) -> State:
+    # Pointers first: what they name is then found, or was deleted for something newer.
+    pointers = {
+        path.relative_to(run_dir).as_posix(): path.read_bytes()
+        for part in (run_dir, run_dir / ALL_TOKENS)
+        for path in (part / "checkpoints").glob("[A-Z]*")
+    }
+    found = {name: Item(name, (text,), text) for name, text in pointers.items() if is_of_run(name)}
     for folder, folders, files in os.walk(run_dir):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for file in files:
             path = Path(folder, file)
             name = path.relative_to(run_dir).as_posix()
             rank = _rank(name)
-            if rank is None or rank[0] == _TENSORS:
+            if rank is None or rank[0] in (_TENSORS, *_POINTERS):
                 continue  # tensors are found through the state that names them
-            if file == STATE_FILE:
-                yield from _checkpoint(name, path)
-            elif rank[0] in _POINTERS:
-                content = path.read_bytes()
-                yield name, (content,), content
-            else:
-                status = path.stat()
-                signature = (status.st_ino, status.st_size, status.st_mtime_ns)
-                yield name, signature, path
+            with suppress(FileNotFoundError):  # deleted or renamed meanwhile
+                is_state = file == STATE_FILE
+                items = _checkpoint(name, path, known, stack) if is_state else [_file(name, path)]
+                found |= {item.name: item for item in items}
+    named = {name: text.decode(errors="replace").strip() for name, text in pointers.items()}
+    for name, target in named.items():
+        if name in found and f"{name.rpartition('/')[0]}/{target}/{STATE_FILE}" not in found:
+            raise FileNotFoundError(f"{name} names {target!r}, which is not there")
+    latest = named.get(f"checkpoints/{LATEST.upper()}")
+    step = None if latest is None else parse_step(latest)
+    return State([found[name] for name in in_order(found)], step)
 
 
-def _checkpoint(name: str, state: Path) -> Iterator[tuple[str, Signature, Path | bytes]]:
-    """The two files of a checkpoint, in their form on the storage."""
-    record = read_json(state, remedy="Resume the run, which skips a damaged checkpoint")
-    digest = record.get("tensors_sha256")
-    tensors = tensors_path(state.parent, record.get("tensors_file"))
-    if not isinstance(digest, str) or tensors is None:
-        return  # not written by rss-rl: not copied
-    content_name = f"tensors-{digest[:16]}.safetensors"
-    yield name.removesuffix(STATE_FILE) + content_name, content_signature(tensors), tensors
-    text = canonical_json({**record, "tensors_file": content_name}, where=str(state))
-    yield name, (text,), text.encode()
+def _file(name: str, path: Path) -> Item:
+    status = path.stat()
+    return Item(name, (status.st_ino, status.st_size, status.st_mtime_ns), path)
 
 
-def content_signature(tensors: Path | int) -> Signature:
-    """The signature of a file named by its digest: its size, which a storage reports, too."""
-    return ("size", tensors if isinstance(tensors, int) else tensors.stat().st_size)
-
-
-def present_signatures(files: Mapping[str, int]) -> dict[str, Signature]:
-    """Signatures of the files that a storage has at the start, given their names and sizes.
-
-    Most files get a signature that matches no other, so that they are uploaded again or deleted.
-    """
-    return {
-        name: content_signature(size) if "/tensors-" in name else ()
-        for name, size in files.items()
-        if is_of_run(name)
-    }
+def _checkpoint(
+    name: str, state: Path, known: Mapping[str, Signature], stack: ExitStack
+) -> list[Item]:
+    """The two files of a checkpoint; none if it was not written by rss-rl."""
+    text = state.read_bytes()
+    tensors = tensors_path(state.parent, json_object(text).get("tensors_file"))
+    if tensors is None:
+        return []
+    tensors_name = name.removesuffix(STATE_FILE) + tensors.name
+    signature = (tensors.stat().st_size,)  # a size is what a storage tells, too
+    same = known.get(tensors_name) == signature
+    held = None if same else stack.enter_context(tensors.open("rb"))
+    return [Item(tensors_name, signature, held), Item(name, (text,), text)]

@@ -1,11 +1,11 @@
-"""The lease of a storage path's writer: writer.json, renewed while its process runs.
+"""The owner of a storage path: the one record writer.json, renewed while its process runs.
 
 Processes that share only the storage have no lock: another may write between the reading and the
-writing of the lease. So a writer reads the lease again a moment later; the process whose token it
-has then holds it. Each holder's `epoch` is one above its predecessor's: a late renewal that
-overwrites a newer lease is recognised by its lower epoch, and undone.
+writing of the record. So a writer reads it again a moment later; the process whose token it has
+then owns the path. Each owner's `epoch` is one above its predecessor's: a late renewal that
+overwrites a newer record is recognised by its lower epoch, and undone.
 
-A holder is alive while it renews the lease. It counts as dead at once only if this process would
+An owner is alive while it renews the record. It counts as dead at once only if this process would
 see it alive: in the same boot and process namespace (containers share host names, and each has a
 process 1), if no process there has its pid and start time.
 """
@@ -19,8 +19,6 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from typing import Any
 
 from rss_rl.errors import StorageError
@@ -30,29 +28,26 @@ from rss_rl.storage import Storage
 
 WRITER_FILE = "writer.json"
 FRESH_S = 120.0
-"""A lease not renewed for this long is free; the hosts' clocks should agree within it."""
+"""A record not renewed for this long is free; the hosts' clocks should agree within it."""
 _MAX_BYTES = 10_000
 _LOOK_S, _LONGEST_RENEWAL_S = 1.0, 10.0
 _SETTLE_S, _TRIES = 0.2, 5
 """Wait after a claim, for a concurrent one to show; attempts of a take-over."""
 _log = logging.getLogger("rss_rl.storage")
-_held: set[str] = set()  # tokens of this process
 
 
 class Lease:
-    """Makes this process the writer of a storage path.
+    """Makes this process the owner of a storage path until `release`, renewing in a thread.
 
     Args:
         storage: where writer.json is.
-        take_over: take the lease from a writer that seems alive.
-        wait: until the lease of a writer that may have died expires, for at most `fresh_s`; if it
+        take_over: take the path from a writer that seems alive.
+        wait: until the record of a writer that may have died expires, for at most `fresh_s`; if it
             is renewed, the writer is alive.
-        fresh_s: as `FRESH_S`.
+        fresh_s: as `FRESH_S`. renew_s: between two renewals.
 
     Raises:
         StorageError: another process writes there, or the storage fails.
-
-    `lost` is the error of the last renewal if another process had taken over, else None.
     """
 
     def __init__(
@@ -62,117 +57,120 @@ class Lease:
         take_over: bool = False,
         wait: bool = False,
         fresh_s: float = FRESH_S,
+        renew_s: float = 30.0,
     ) -> None:
         self._storage, self._token, self._fresh_s = storage, uuid.uuid4().hex, fresh_s
-        self.lost: StorageError | None = None
+        self._renew_s = renew_s
         self._epoch, self._renewed = 0, time.monotonic()
+        self._lost: StorageError | None = None
+        self._one, self._over = threading.Lock(), threading.Event()
         writer = None if take_over else live_writer(storage, fresh_s)
         if writer is not None and wait:
             writer = _outlast(storage, writer, fresh_s)
         if writer is not None:
             raise _occupied(storage, writer)
-        _held.add(self._token)
-        try:
-            self._claim(take_over)
-        except BaseException:
-            _held.discard(self._token)
-            raise
+        self._claim(take_over)
+        self._thread = threading.Thread(target=self._keep, name="rss-rl lease", daemon=True)
+        self._thread.start()
 
     def _claim(self, take_over: bool) -> None:
-        """Write the lease, and check that it is not overwritten.
+        """Write the record, and check that it is not overwritten.
 
         Raises:
             StorageError: another process claims it at the same time, or the storage fails.
         """
-        found: dict[str, Any] | None = None
+        found: dict[str, Any] = {}
         for _ in range(_TRIES if take_over else 1):
-            self._epoch = max(self._epoch, _epoch(_read(self._storage)) or 0) + 1
+            self._epoch = max(self._epoch, _epoch(_read(self._storage))) + 1
             self._write()
             time.sleep(_SETTLE_S)
             found = _read(self._storage)
-            if found is not None and found.get("token") == self._token:
+            if found.get("token") == self._token:
                 self._renewed = time.monotonic()
                 return
-        raise _occupied(self._storage, "another process" if found is None else _name(found))
+        raise _occupied(self._storage, _name(found))
+
+    def _keep(self) -> None:
+        while not self._over.wait(self._renew_s):
+            try:
+                self.renew()
+            except StorageError:
+                if self.is_lost:  # else the storage failed: try again
+                    return
 
     def renew(self) -> None:
-        """Renew the lease.
+        """Renew the record.
 
         Raises:
             StorageError: another process has taken over, or the storage fails.
         """
+        with self._one:
+            self._confirm()
+            self._write()
+            self._renewed = time.monotonic()
+
+    def confirm(self) -> None:
+        """Ask the storage whether this process still owns the path.
+
+        Raises:
+            StorageError: another process has taken over, or the storage fails.
+        """
+        with self._one:
+            self._confirm()
+
+    def _confirm(self) -> None:
+        self.check()
         record = _read(self._storage)
-        if self._is_lost(record):
-            who = "another process" if record is None else _name(record)
-            self.lost = StorageError(
-                f"{who} has taken over",
+        if self._is_taken(record):
+            self._lost = StorageError(
+                f"{_name(record)} has taken over",
                 where=self._storage.uri,
                 remedy="Stop one of the two, or give this run another storage path",
             )
-            raise self.lost
-        self._write()
-        self.lost, self._renewed = None, time.monotonic()
+            raise self._lost
 
-    def _is_lost(self, record: dict[str, Any] | None) -> bool:
-        if record is None:
-            # After so long a pause, another process may have held and released the lease meanwhile.
+    def _is_taken(self, record: dict[str, Any]) -> bool:
+        if not record:
+            # After so long a pause, another process may have owned and released it meanwhile.
             return time.monotonic() - self._renewed > self._fresh_s
-        epoch = _epoch(record)
-        late = epoch is not None and epoch < self._epoch  # a late renewal by an earlier holder
+        late = 0 < _epoch(record) < self._epoch  # a late renewal by an earlier owner
         return record.get("token") != self._token and not late
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether a renewal found another writer; does not ask the storage."""
+        return self._lost is not None
+
     def check(self) -> None:
-        """Raise StorageError if the last renewal found another writer; does not ask the storage."""
-        if self.lost is not None:
-            raise self.lost
-
-    @contextmanager
-    def kept(self, every_s: float) -> Iterator[None]:
-        """Renew in a thread every `every_s` seconds, during a long operation.
-
-        Call `check` between the steps of the operation; failed renewals are retried.
-        """
-        over = threading.Event()
-
-        def renew() -> None:
-            while not over.wait(every_s):
-                with suppress(StorageError):
-                    self.renew()
-
-        thread = threading.Thread(target=renew, name="rss-rl lease", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join(_LONGEST_RENEWAL_S)
+        """Raise StorageError if a renewal found another writer; does not ask the storage."""
+        if self._lost is not None:
+            raise self._lost
 
     def release(self) -> None:
-        """Release the lease, if this process still holds it.
+        """Give up the path, if this process still owns it.
 
         Raises:
-            StorageError: the storage fails; the lease then expires.
+            StorageError: the storage fails; the record then expires.
         """
-        _held.discard(self._token)
-        record = _read(self._storage)
-        if record is not None and record.get("token") == self._token:
+        self._over.set()
+        self._thread.join(_LONGEST_RENEWAL_S)
+        if _read(self._storage).get("token") == self._token:
             self._storage.delete(WRITER_FILE)
 
     def _write(self) -> None:
         record = {
             "host": socket.gethostname(),
             "pid": os.getpid(),
+            "process": _identity(os.getpid()),
             "time": time.time(),
             "token": self._token,
             "epoch": self._epoch,
-            "space": _space(),
-            "started": _started(os.getpid()),
         }
         self._storage.write(WRITER_FILE, json.dumps(record).encode())
 
 
 def _outlast(storage: Storage, writer: str, fresh_s: float) -> str | None:
-    """Wait until a lease expires or is released; the writer's name, if it is renewed meanwhile."""
+    """Wait until a record expires or is deleted; the writer's name, if it is renewed meanwhile."""
     _log.warning("%s: %s may have died; waiting up to %.0f s for it", storage.uri, writer, fresh_s)
     began, first = time.monotonic(), _read(storage)
     while time.monotonic() - began < fresh_s:
@@ -184,45 +182,38 @@ def _outlast(storage: Storage, writer: str, fresh_s: float) -> str | None:
 
 
 def live_writer(storage: Storage, fresh_s: float = FRESH_S) -> str | None:
-    """The holder of a fresh lease, as `process 12 on host`; None without one, or if it is dead."""
+    """The owner with a fresh record, as `process 12 on host`; None without one or if it is dead."""
     record = _read(storage)
-    written = None if record is None else record.get("time")
-    if record is None or not isinstance(written, int | float):
+    written = record.get("time")
+    if not isinstance(written, int | float) or time.time() - written > fresh_s:
         return None
-    if time.time() - written > fresh_s or _is_dead(record):
-        return None
-    return _name(record)
+    return None if _is_dead(record) else _name(record)
 
 
 def _is_dead(record: dict[str, Any]) -> bool:
-    """Whether the holder was in this process namespace, and no longer exists."""
-    pid, space = record.get("pid"), _space()
-    if space is None or record.get("space") != space or type(pid) is not int or pid <= 0:
+    """Whether the owner was in this process namespace, and no longer exists."""
+    pid, process, own = record.get("pid"), record.get("process"), _identity(os.getpid())
+    if not isinstance(process, str) or type(pid) is not int or own is None:
         return False
-    if pid == os.getpid() and record.get("started") == _started(pid):
-        return record.get("token") not in _held
-    return _started(pid) is None or _started(pid) != record.get("started")
+    here = process.rpartition(" ")[0] == own.rpartition(" ")[0]
+    return here and process != _identity(pid)
 
 
-def _space() -> str | None:
-    """The boot and process namespace, which determine the visible processes; None if unknown."""
+def _identity(pid: int) -> str | None:
+    """Boot and process namespace of this process, and the start of the process with that number,
+    separated by a space; None if unknown, or if there is no such process."""
+    found = read_proc_stat(pid)
     try:
         boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}/{os.readlink(PROC / 'self/ns/pid')}"
+        space = os.readlink(PROC / "self/ns/pid")
     except OSError:
         return None
+    return None if found is None else f"{boot}/{space} {found.started}"
 
 
-def _started(pid: int) -> int | None:
-    """Start time of a process in ticks since the boot; None without one."""
-    found = read_proc_stat(pid)
-    return None if found is None else found.started
-
-
-def _epoch(record: dict[str, Any] | None) -> int | None:
-    """The epoch of a lease; None for those of earlier versions."""
-    epoch = None if record is None else record.get("epoch")
-    return epoch if type(epoch) is int and 0 < epoch < 2**53 else None
+def _epoch(record: dict[str, Any]) -> int:
+    epoch = record.get("epoch")
+    return epoch if type(epoch) is int and 0 < epoch < 2**53 else 0
 
 
 def _occupied(storage: Storage, writer: str) -> StorageError:
@@ -235,12 +226,13 @@ def _occupied(storage: Storage, writer: str) -> StorageError:
 
 
 def _name(record: dict[str, Any]) -> str:
+    if not record:
+        return "another process"
     text = f"process {record.get('pid')} on {record.get('host')}"
     return "".join(c for c in text if c.isprintable())[:200]
 
 
-def _read(storage: Storage) -> dict[str, Any] | None:
-    content = storage.read(WRITER_FILE)
-    if content is None or len(content) > _MAX_BYTES:
-        return None
-    return json_object(content) or None
+def _read(storage: Storage) -> dict[str, Any]:
+    """The record; empty if there is none, or something else in its place."""
+    content = storage.read(WRITER_FILE, _MAX_BYTES)
+    return json_object(content or b"")

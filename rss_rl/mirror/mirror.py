@@ -3,9 +3,9 @@
 One process at a time writes to a path. Its content is a run directory like the local one, except
 for the lock, so it can be copied back by other means, too.
 
-The learner never waits for the storage: it passes a snapshot (open files, nothing copied) to a
-thread that uploads it; at most one is pending, and a newer one replaces it. A failed upload is
-retried while training continues, and only a failure of the last upload is an error.
+The learner never waits for the storage: it only says that there is news, and a thread reads the
+state of the run directory and uploads it. A failed upload is retried while training continues, and
+only a failure of the last upload is an error.
 """
 
 from __future__ import annotations
@@ -18,16 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rss_rl.config import RunConfig
-from rss_rl.errors import CheckpointError, StorageError
+from rss_rl.errors import StorageError
 from rss_rl.logs.events import NO_LOG, EventSink
-from rss_rl.mirror.files import (
-    Signature,
-    Snapshot,
-    is_of_run,
-    present_signatures,
-    removal_order,
-    take_snapshot,
-)
+from rss_rl.mirror.files import Signature, State, current_state, in_order, is_of_run, present
 from rss_rl.mirror.lease import WRITER_FILE, Lease
 from rss_rl.mirror.restore import continue_from, refuse_foreign, refuse_present
 from rss_rl.runs.run_directory import CONFIG_FILE, STATUS_FILE
@@ -85,14 +78,13 @@ def open_mirror(
         return NullMirror()
     storage = open_storage(uri)
     patience = patience or Patience()
-    lease = Lease(storage, take_over=take_over, wait=resume)
+    lease = Lease(storage, take_over=take_over, wait=resume, renew_s=patience.renew_s)
     restored = None
     try:
         refuse_foreign(storage)
         if resume:
-            with lease.kept(patience.renew_s):
-                resolved = config.model_dump(mode="json")
-                restored = continue_from(storage, run_dir, resolved, lease.check)
+            resolved = config.model_dump(mode="json")
+            restored = continue_from(storage, run_dir, resolved, lease.check)
         elif not overwrite:
             refuse_present(storage)
     except BaseException:
@@ -123,6 +115,7 @@ class Mirror:
     """The mirror of one run; `changed` and `finish` must be called by the training thread.
 
     Args:
+        lease: released by `close`.
         keep: the files on the storage; else they are deleted at the start.
         restored: number of files that were fetched from the storage, for the log.
     """
@@ -143,8 +136,7 @@ class Mirror:
         self._log: EventSink = NO_LOG
         self._known: dict[str, Signature] = {}
         self._news = threading.Condition()
-        self._pending: tuple[int, Snapshot] | None = None
-        self._made, self._done = 0, 0  # number of snapshots, and of the newest uploaded one
+        self._asked, self._done = 0, 0  # number of states, and of the newest uploaded one
         self._failures, self._in_a_row, self._upload_s = 0, 0, 0.0
         self._cause: StorageError | None = None
         self._closing = False
@@ -160,55 +152,36 @@ class Mirror:
         if self._restored is not None:
             log.write("storage_restored", files=self._restored)
         self._storage.clear(lambda name: is_of_run(name) or name == WRITER_FILE)
-        with self._lease.kept(self._patience.renew_s):
-            self._known = present_signatures(self._storage.files())
-            if not self._keep:
-                self._remove(set(self._known))
+        self._known = present(self._storage.files())
+        if not self._keep:
+            self._remove(set(self._known))
         self._thread.start()
 
     def changed(self) -> None:
         """Called after a new checkpoint; does not wait or raise."""
-        try:
-            self._hand_over()
-        except StorageError as error:
-            self._fail(error)
-
-    def _hand_over(self) -> None:
-        """Make the current state of the run the next upload."""
-        try:
-            snapshot = take_snapshot(self._run_dir, self._known)
-        except (OSError, CheckpointError) as error:
-            raise StorageError(
-                f"the run cannot be read: {error}",
-                where=str(self._run_dir),
-                remedy="Check the disk; the upload is retried at the next checkpoint",
-            ) from error
         with self._news:
-            self._made += 1
-            replaced, self._pending = self._pending, (self._made, snapshot)
+            self._asked += 1
             self._news.notify_all()
-        if replaced is not None:
-            replaced[1].close()
 
     def scalars(self) -> dict[str, float]:
         """Metrics of the copying, by tag."""
         return {
             "storage/failures": self._failures,
-            "storage/lag_checkpoints": self._made - self._done,
+            "storage/lag_checkpoints": self._asked - self._done,
             "storage/upload_s": self._upload_s,
         }
 
     def finish(self) -> None:
         """Copy the current state and wait for it; raises StorageError if that fails."""
         self._in_a_row = 0
-        self._hand_over()
+        self.changed()
         deadline = time.monotonic() + self._patience.drain_s
         with self._news:
-            while self._done < self._made and self._in_a_row < self._patience.last_tries:
-                if time.monotonic() > deadline or not self._thread.is_alive():
+            while self._done < self._asked and self._in_a_row < self._patience.last_tries:
+                if time.monotonic() > deadline or self._lease.is_lost:
                     break
                 self._news.wait(_POLL_S)
-            if self._done == self._made:
+            if self._done == self._asked:
                 return
         cause = "it takes too long" if self._cause is None else self._cause.what
         raise StorageError(
@@ -231,87 +204,80 @@ class Mirror:
                 self._lease.release()
 
     def _work(self) -> None:
-        """The thread: upload pending snapshots, and renew the lease in between."""
-        while True:
-            with self._news:
-                if self._pending is None and not self._closing:
-                    self._news.wait(self._patience.renew_s)
-                if self._closing:
-                    return
-                taken, self._pending = self._pending, None
-            if taken is None:
-                self._idle()
-                continue
-            try:
-                self._sync(*taken)
-            finally:
-                taken[1].close()
-
-    def _idle(self) -> None:
-        """Renew the lease, and the status if there is a run; a take-over is reported once."""
-        reported = self._lease.lost is not None
-        try:
-            self._lease.renew()
-            if CONFIG_FILE in self._known:
-                self._storage.upload(self._run_dir / STATUS_FILE, STATUS_FILE)
-        except StorageError as error:
-            if self._lease.lost is not None and not reported:
-                self._fail(error)
-
-    def _sync(self, number: int, snapshot: Snapshot) -> None:
-        """Upload a snapshot, with retries until a newer one is pending."""
+        """The thread: upload the state when there is news, and the status in between."""
         pause = self._patience.retry_s
         while True:
+            with self._news:
+                self._news.wait_for(self._has_news, self._patience.renew_s)
+                if self._closing:
+                    return
+                asked = self._asked
             known = self._known
             try:
-                started = time.perf_counter()
-                self._lease.renew()
-                with self._lease.kept(self._patience.renew_s):
-                    self._upload(snapshot)
+                self._lease.check()
+                if asked > self._done:
+                    self._sync(asked)
+                elif CONFIG_FILE in known:
+                    self._storage.upload(self._run_dir / STATUS_FILE, STATUS_FILE)
+                pause = self._patience.retry_s
             except StorageError as error:
                 if self._known is not known:  # there was progress
                     self._in_a_row, pause = 0, self._patience.retry_s
                 self._fail(error)
-            else:
-                self._upload_s = time.perf_counter() - started
-                self._succeed(number, snapshot)
-                return
-            with self._news:
-                self._news.wait_for(lambda: self._closing or self._pending is not None, pause)
-                if self._closing or self._pending is not None:
-                    return
-            pause = min(2 * pause, self._patience.most_s)
+                self._rest(asked, pause)
+                pause = min(2 * pause, self._patience.most_s)
 
-    def _upload(self, snapshot: Snapshot) -> None:
-        for item in snapshot.items:
-            if self._known.get(item.name) == item.signature:
-                continue  # uploaded with an earlier snapshot
+    def _rest(self, asked: int, pause: float) -> None:
+        """Wait before the next attempt; for news, if there is no hope without."""
+        lost = self._lease.is_lost
+        with self._news:
+            self._news.wait_for(
+                lambda: self._closing or (lost and self._asked > asked), None if lost else pause
+            )
+
+    def _has_news(self) -> bool:
+        return self._closing or self._asked > self._done
+
+    def _sync(self, asked: int) -> None:
+        """Upload the current state, which has all that was asked for so far."""
+        started = time.perf_counter()
+        self._lease.confirm()
+        try:
+            with current_state(self._run_dir, self._known) as state:
+                self._upload(state)
+        except OSError as error:
+            raise StorageError(
+                f"the run cannot be read: {error}",
+                where=str(self._run_dir),
+                remedy="Check the disk; the upload is retried",
+            ) from error
+        self._upload_s = time.perf_counter() - started
+        shown = round(self._upload_s, 3)
+        self._log.write("storage_synced", step=state.step, files=len(state.items), upload_s=shown)
+        with self._news:
+            self._done, self._in_a_row, self._cause = asked, 0, None
+            self._news.notify_all()
+
+    def _upload(self, state: State) -> None:
+        for item in state.items:
+            if self._known.get(item.name) == item.signature or item.source is None:
+                continue
             self._lease.check()
             if isinstance(item.source, bytes):
+                self._lease.confirm()  # just before the state or pointer that makes files count
                 self._storage.write(item.name, item.source)
             elif isinstance(item.source, Path) and not item.source.exists():
                 continue  # an event log that was rotated meanwhile: uploaded under its new name
             else:
                 self._storage.upload(item.source, item.name)
             self._known = {**self._known, item.name: item.signature}
-        self._remove(self._known.keys() - snapshot.names)
+        self._remove(self._known.keys() - {item.name for item in state.items})
 
     def _remove(self, names: set[str]) -> None:
-        for name in removal_order(names):
+        for name in reversed(in_order(names)):
             self._lease.check()
             self._storage.delete(name)
             self._known = {key: value for key, value in self._known.items() if key != name}
-
-    def _succeed(self, number: int, snapshot: Snapshot) -> None:
-        self._log.write(
-            "storage_synced",
-            step=snapshot.step,
-            files=len(snapshot.items),
-            upload_s=round(self._upload_s, 3),
-        )
-        with self._news:
-            self._done, self._in_a_row, self._cause = number, 0, None
-            self._news.notify_all()
 
     def _fail(self, error: StorageError) -> None:
         with self._news:

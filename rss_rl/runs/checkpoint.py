@@ -1,8 +1,8 @@
 """Checkpoints: one directory each, complete or absent, of safetensors and JSON without pickle.
 
-    run/checkpoints/step-000123/tensors.safetensors   every tensor, including optimiser and RNG
-    run/checkpoints/step-000123/state.json            counters, and the checksums of both
-    run/checkpoints/LATEST, BEST, ...                 one line each, the name of a directory
+    run/checkpoints/step-000123/tensors-DIGEST.safetensors   every tensor: weights, optimiser, RNG
+    run/checkpoints/step-000123/state.json                   counters, and the checksums of both
+    run/checkpoints/LATEST, BEST, ...                        one line each, a directory's name
 
 A directory is written under a temporary name, synced, renamed, and only then pointed to: after a
 kill or a full disk at any moment, the last complete checkpoint can be loaded. One process writes
@@ -34,7 +34,7 @@ from rss_rl.types import Array
 SCHEMA_VERSION = 1
 LATEST = "latest"
 STATE_FILE = "state.json"
-_TENSORS_FILE = "tensors.safetensors"
+_UNNAMED = "tensors"
 _STEP = re.compile(r"step-(\d{6,18})")
 _POINTER = re.compile(r"[A-Z][A-Z0-9_]*")
 _TENSORS = re.compile(r"tensors(-[0-9a-f]{16})?\.safetensors")
@@ -95,11 +95,11 @@ def save_checkpoint(
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
         with _staging(final) as temporary:
-            digest = write_tensors(temporary / _TENSORS_FILE, tensors)
+            digest = write_tensors(temporary / _UNNAMED, tensors)
             # If the step is saved again, the directory briefly holds both tensors files, until the
-            # new state replaces the old one: the new file therefore has another name.
-            name = f"tensors-{digest[:16]}.safetensors" if final.exists() else _TENSORS_FILE
-            os.rename(temporary / _TENSORS_FILE, temporary / name)
+            # new state replaces the old one.
+            name = f"tensors-{digest[:16]}.safetensors"
+            os.rename(temporary / _UNNAMED, temporary / name)
             record = {
                 "schema_version": SCHEMA_VERSION,
                 "step": step,

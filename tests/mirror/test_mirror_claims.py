@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mirrored import CONFIG, RUN, SlowStorage, checkpoint, synced, take, wait_for
+from mirrored import CONFIG, RUN, synced, take, wait_for
 
 from rss_rl.errors import CheckpointError, StorageError
-from rss_rl.logs.events import EVENTS_FILE, EventLog, NullEventLog, parse_events
+from rss_rl.logs.events import EVENTS_FILE, EventLog, parse_events
 from rss_rl.mirror.lease import FRESH_S, WRITER_FILE, Lease
 from rss_rl.mirror.mirror import Mirror, Patience, open_mirror
 from rss_rl.mirror.restore import continue_from
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.runs.run_directory import RunDirectory
-from rss_rl.storage import Storage, open_storage
+from rss_rl.storage import open_storage
 
 
 class TestWhatIsNoRuns:
@@ -94,14 +92,6 @@ def test_a_restore_that_is_cut_short_can_be_repeated(
     assert load_checkpoint(tmp_path / "fresh").state == {"value": 4}
 
 
-def test_a_run_from_before_a_setting_was_known_is_gone_on_with(tmp_path: Path) -> None:
-    storage = synced(tmp_path, 4)
-    record = json.loads(storage.read("config.json") or b"")
-    del record["config"]["sampler"]
-    storage.write("config.json", json.dumps(record).encode())
-    assert continue_from(storage, tmp_path / "run", CONFIG)
-
-
 def test_overwrite_does_not_take_the_path_of_a_live_writer(tmp_path: Path) -> None:
     storage = synced(tmp_path, 4)
     before = set(storage.files())
@@ -115,43 +105,12 @@ def test_overwrite_does_not_take_the_path_of_a_live_writer(tmp_path: Path) -> No
         lease.renew()
 
 
-@dataclass(frozen=True)
-class SlowReads(Storage):
-    """Downloads last until the lease was renewed."""
-
-    def download(self, name: str, target: Path, size: int | None = None) -> None:
-        if name == "config.json":
-            before = self.read(WRITER_FILE)
-            wait_for(lambda: self.read(WRITER_FILE) != before)
-        super().download(name, target, size)
-
-
-def test_the_lease_is_renewed_in_a_long_restore_and_upload(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    base = synced(tmp_path, 4)
-    slow = SlowReads(base.uri, base.filesystem, base.root)
-    monkeypatch.setattr("rss_rl.mirror.mirror.open_storage", lambda _: slow)
-    quick = Patience(renew_s=0.02)
-    open_mirror("x", tmp_path / "run", RUN, True, False, patience=quick).close()
-    gated = SlowStorage(base.uri, base.filesystem, base.root, threading.Event())
-    with RunDirectory.open(tmp_path / "run", lock=True) as run:
-        made = Mirror(gated, run.path, Lease(base), keep=True, patience=quick)
-        made.start(NullEventLog())
-        checkpoint(run.path, 5, 5)
-        made.changed()
-        before = base.read(WRITER_FILE)
-        wait_for(lambda: base.read(WRITER_FILE) != before)
-        gated.gate.set()
-        made.finish()
-        made.close()
-
-
 def test_a_take_over_is_reported_by_a_run_that_has_nothing_to_upload(tmp_path: Path) -> None:
     storage = open_storage(str(tmp_path / "there"))
     with RunDirectory.create(tmp_path / "run", CONFIG) as run:
         log = EventLog(run.path)
-        made = Mirror(storage, run.path, Lease(storage), keep=False, patience=Patience(0.02))
+        lease = Lease(storage, renew_s=0.02)
+        made = Mirror(storage, run.path, lease, keep=False, patience=Patience(0.02))
         made.start(log)
         wait_for(lambda: made.scalars()["storage/failures"] == 1 or take(tmp_path / "there"))
         time.sleep(0.2)

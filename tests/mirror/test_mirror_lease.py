@@ -20,8 +20,7 @@ from rss_rl.mirror.lease import (
     FRESH_S,
     WRITER_FILE,
     Lease,
-    _space,
-    _started,
+    _identity,
     live_writer,
 )
 from rss_rl.storage import Storage, open_storage
@@ -46,16 +45,18 @@ def test_a_second_live_writer_is_refused(tmp_path: Path) -> None:
     assert live_writer(storage) is None
 
 
+OWN = str(_identity(os.getpid()))
+
+
 @pytest.mark.parametrize(
     ("changes", "live"),
     [
         ({}, True),
         ({"time": time.time() - FRESH_S - 60}, False),
-        ({"pid": 2**22 + 1, "space": _space()}, False),
-        ({"pid": 1, "space": _space(), "started": 1 << 60}, False),
-        ({"pid": 1, "space": _space(), "started": _started(1)}, True),
-        ({"host": os.uname().nodename, "pid": 2**22 + 1}, True),
-        ({"host": os.uname().nodename, "pid": 2**22 + 1, "space": "boot/pid:[1]"}, True),
+        ({"pid": 2**22 + 1, "process": OWN}, False),
+        ({"pid": os.getpid(), "process": f"{OWN}0"}, False),
+        ({"pid": os.getpid(), "process": OWN}, True),
+        ({"pid": 2**22 + 1, "process": f"another-{OWN}"}, True),
         ({"time": "now"}, False),
         ({"pid": "x\x1b[31m"}, True),
     ],
@@ -65,7 +66,6 @@ def test_a_second_live_writer_is_refused(tmp_path: Path) -> None:
         "dead process",
         "another process of its number",
         "live process",
-        "process of an earlier version",
         "process of another container of this host",
         "no time",
         "odd process",
@@ -98,38 +98,26 @@ def test_a_second_attempt_waits_for_a_writer_that_died(
     assert [record.message.count("process 1 on elsewhere") for record in caplog.records] == [1]
 
 
-def test_a_lease_is_free_after_the_time_that_is_given(tmp_path: Path) -> None:
-    storage = open_storage(str(tmp_path))
-    write(storage, time=time.time() - 10)
-    with pytest.raises(StorageError, match="process 1 on elsewhere writes there"):
-        Lease(storage, fresh_s=1000)
-    Lease(storage, fresh_s=5).release()
-    write(storage, time=time.time() - FRESH_S - 10)
-    with pytest.raises(StorageError, match="process 1 on elsewhere writes there"):
-        Lease(storage, fresh_s=FRESH_S + 1000)
-
-
 def test_a_writer_that_renews_its_lease_is_not_waited_for_to_the_end(tmp_path: Path) -> None:
     storage = open_storage(str(tmp_path))
-    first = Lease(storage)
-    with first.kept(0.2):
-        began = time.monotonic()
-        with pytest.raises(StorageError, match="writes there"):
-            Lease(storage, wait=True, fresh_s=30)
-        assert time.monotonic() - began < 15
+    first = Lease(storage, renew_s=0.2)
+    began = time.monotonic()
+    with pytest.raises(StorageError, match="writes there"):
+        Lease(storage, wait=True, fresh_s=30)
+    assert time.monotonic() - began < 15
     first.check()
+    first.release()
 
 
-def test_whoever_works_long_keeps_the_lease_and_hears_that_it_is_lost(tmp_path: Path) -> None:
+def test_whoever_keeps_the_lease_hears_that_it_is_lost(tmp_path: Path) -> None:
     storage = open_storage(str(tmp_path))
-    lease = Lease(storage)
+    lease = Lease(storage, renew_s=0.02)
     before = storage.read(WRITER_FILE)
-    with lease.kept(0.02):
-        wait_for(lambda: storage.read(WRITER_FILE) != before)
+    wait_for(lambda: storage.read(WRITER_FILE) != before)
+    lease.check()
+    wait_for(lambda: take(tmp_path) or lease.is_lost)
+    with pytest.raises(StorageError, match="process 1 on elsewhere has taken over"):
         lease.check()
-        wait_for(lambda: take(tmp_path) or lease.lost is not None)
-        with pytest.raises(StorageError, match="process 1 on elsewhere has taken over"):
-            lease.check()
     assert live_writer(storage) == "process 1 on elsewhere"
 
 

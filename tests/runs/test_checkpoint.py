@@ -33,7 +33,7 @@ def save(run: Path, *steps: int, keep_last: int = 3) -> None:
 
 def damage(run: Path, step: int) -> None:
     """Flip one bit of the last tensor."""
-    path = run / "checkpoints" / f"step-{step:06d}" / "tensors.safetensors"
+    (path,) = (run / "checkpoints" / f"step-{step:06d}").glob("tensors-*")
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(bytes(content))
@@ -210,7 +210,7 @@ def test_leftovers_of_a_killed_save_go(tmp_path: Path) -> None:
     save(tmp_path, 1)
     leftover = tmp_path / "checkpoints" / ".tmp-step-000002-1"
     leftover.mkdir()
-    (leftover / "tensors.safetensors").write_bytes(b"half")
+    (leftover / "tensors").write_bytes(b"half")
     (tmp_path / "checkpoints" / ".tmp-LATEST-1").write_text("step-")
     assert checkpoint_steps(tmp_path) == [1]
     save(tmp_path, 2)
@@ -228,5 +228,6 @@ def test_the_format_on_disk_is_the_documented_one(tmp_path: Path) -> None:
         *("schema_version", "step", "state", "state_sha256", "tensors_file", "tensors_sha256")
     }
     assert record["schema_version"] == 1
-    assert record["tensors_file"] == "tensors.safetensors"
-    assert (path / "state.json").stat().st_mode == (path / "tensors.safetensors").stat().st_mode
+    tensors = path / f"tensors-{record['tensors_sha256'][:16]}.safetensors"
+    assert record["tensors_file"] == tensors.name
+    assert (path / "state.json").stat().st_mode == tensors.stat().st_mode

@@ -24,13 +24,18 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_checkpoint(run, 1, {"a": np.arange(4)}, {"k": [1, "x"]}, keep_last=1)
 
 
-def forge(target: Path, record: dict[str, Any], tensors: bytes) -> Path:
-    """A checkpoint whose checksums are right, whatever it holds."""
+def tensors_of(checkpoint: Path) -> Path:
+    (path,) = checkpoint.glob("tensors-*.safetensors")
+    return path
+
+
+def forge(target: Path, sound: Path, tensors: bytes, **change: Any) -> Path:
+    """A checkpoint like a sound one, whose checksums are right, whatever it holds."""
     target.mkdir(parents=True, exist_ok=True)
-    (target / "tensors.safetensors").write_bytes(tensors)
-    (target / "state.json").write_text(
-        json.dumps({**record, "tensors_sha256": hashlib.sha256(tensors).hexdigest()})
-    )
+    (target / tensors_of(sound).name).write_bytes(tensors)
+    record = json.loads((sound / "state.json").read_text())
+    digest = {"tensors_sha256": hashlib.sha256(tensors).hexdigest()}
+    (target / "state.json").write_text(json.dumps({**record, **digest, **change}))
     return target
 
 
@@ -58,12 +63,11 @@ def header(text: str, length: int | None = None) -> bytes:
     ],
 )
 def test_hostile_tensor_files_are_errors(tmp_path: Path, sound: Path, tensors: bytes) -> None:
-    record = json.loads((sound / "state.json").read_text())
-    path = forge(tmp_path / "step-000001", record, tensors)
+    path = forge(tmp_path / "step-000001", sound, tensors)
     with pytest.raises(CheckpointError) as caught:
         load_checkpoint(path)
     assert caught.value.remedy
-    assert "tensors.safetensors" in caught.value.where
+    assert tensors_of(sound).name in caught.value.where
 
 
 @pytest.mark.parametrize(
@@ -84,9 +88,8 @@ def test_hostile_tensor_files_are_errors(tmp_path: Path, sound: Path, tensors: b
     ],
 )
 def test_hostile_records_are_errors(tmp_path: Path, sound: Path, change: dict[str, Any]) -> None:
-    record = json.loads((sound / "state.json").read_text())
-    path = tmp_path / "step-000001"
-    forge(path, {**record, **change}, (sound / "tensors.safetensors").read_bytes())
+    tensors = tensors_of(sound).read_bytes()
+    path = forge(tmp_path / "step-000001", sound, tensors, **change)
     with pytest.raises(CheckpointError) as caught:
         load_checkpoint(path)
     assert caught.value.remedy
@@ -97,7 +100,7 @@ def test_hostile_records_are_errors(tmp_path: Path, sound: Path, change: dict[st
     ["", "[]", "null", '{"state": NaN}', '{"a": Infinity}', "[" * 100_000, '{"step": 1', "\ud800"],
 )
 def test_hostile_json_is_an_error(tmp_path: Path, sound: Path, text: str) -> None:
-    (tmp_path / "tensors.safetensors").write_bytes((sound / "tensors.safetensors").read_bytes())
+    (tmp_path / tensors_of(sound).name).write_bytes(tensors_of(sound).read_bytes())
     (tmp_path / "state.json").write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(CheckpointError, match=r"state\.json"):
         load_checkpoint(tmp_path)
@@ -166,7 +169,7 @@ def test_any_damage_is_an_error_and_nothing_else(
     path = tmp_path_factory.mktemp("fuzz")
     for file in sound.iterdir():
         (path / file.name).write_bytes(file.read_bytes())
-    victim = path / data.draw(st.sampled_from(["state.json", "tensors.safetensors"]))
+    victim = path / data.draw(st.sampled_from(["state.json", tensors_of(path).name]))
     content = bytearray(victim.read_bytes())
     place = data.draw(st.integers(0, len(content) - 1))
     kind = data.draw(st.sampled_from(["flip", "cut", "add"]))

@@ -51,7 +51,8 @@ def wait_for(true: Callable[[], bool]) -> None:
 
 
 def mirror(storage: Storage, run: Path, *, keep: bool = False) -> Mirror:
-    made = Mirror(storage, run, Lease(storage), keep=keep, patience=QUICK)
+    lease = Lease(storage, renew_s=QUICK.renew_s)
+    made = Mirror(storage, run, lease, keep=keep, patience=QUICK)
     made.start(NullEventLog())
     return made
 
