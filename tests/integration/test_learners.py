@@ -28,18 +28,13 @@ def cluster() -> Iterator[None]:
         yield
 
 
-# The plain run is slow, as the other has all of it and more.
-@pytest.mark.parametrize("bounded", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_two_learners_are_one(
-    bounded: bool, tiny: Callable[..., RunConfig], tmp_path: Path
-) -> None:
+def test_two_learners_are_one(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
     """Over 50 updates with dropout, in float32, at a rate that does not amplify rounding.
 
-    Where batches are bounded, both begin with the policy of another run.
+    Batches are bounded, and both begin with the policy of another run.
     """
     other = tmp_path / "other"
-    if bounded:
-        list(train(tiny(evaluation={"all_tokens": False}), other))
+    list(train(tiny(evaluation={"all_tokens": False}), other))
     steps = {"warm-up": 15, "frozen": 10, "co-train": 25}
     base = tiny()
     phases = [p.model_dump() | {"steps": steps[p.name]} for p in base.phases]
@@ -48,12 +43,11 @@ def test_two_learners_are_one(
         "phases": phases,
         "evaluation": {"all_tokens": False, "every": 50},
         "batch_size": 15,  # odd, so that the learners' shards differ in size
-        "batch_tokens": 80 if bounded else None,
+        "batch_tokens": 80,
         "model": {"dropout": 0.3},
-        "policy": {"from_run": str(other) if bounded else None},
+        "policy": {"from_run": str(other)},
     }
-    learner = {"supervised": adam, "policy": adam, "threads": 1}
-    learner |= {"weight_average": 0.9 if bounded else None}
+    learner = {"supervised": adam, "policy": adam, "threads": 1, "weight_average": 0.9}
     one = tiny(**common, learner=learner)
     two = tiny(**common, learner=learner | {"actors": 2}, sampler=SAMPLERS)
     for _ in train(one, tmp_path / "one"):
@@ -75,19 +69,18 @@ def test_learners_that_have_no_room_are_refused(
         list(train(config, tmp_path / "run", roles=WatchedRoles()))
 
 
-@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_killed_learner(rank: int, tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
+def test_a_killed_learner(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
     config = tiny(sampler=SAMPLERS, learner={"actors": 2}, evaluation={"all_tokens": False})
     roles, events, killed = WatchedRoles(), [], False
     for event in train(config, tmp_path / "run", roles=roles):
         events.append(event)
         if not killed and len(reports_of(events)) == 14:
             assert roles.learners is not None
-            os.kill(roles.learners._processes[rank].pid, signal.SIGKILL)
+            os.kill(roles.learners._processes[0].pid, signal.SIGKILL)
             killed = True
     lost = [event for event in events if isinstance(event, LearnersLost)]
     assert len(lost) == 1
-    assert f"learner {rank} (process" in str(lost[0].error)
+    assert "learner 0 (process" in str(lost[0].error)
     assert "died" in str(lost[0].error)
     reports = reports_of(events)
     assert_each_example_once_an_epoch(reports)

@@ -17,7 +17,6 @@ from rss_rl.data.batch_order import BatchOrder
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample, ReaderSource
 from rss_rl.data.store import open_prepared
-from rss_rl.ops.compilers import missing_compiler
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.types import LabelSpec
 
@@ -72,18 +71,9 @@ def tree_of(data: Path, seed: int, model: dict[str, Any], *, long_phase: str) ->
     return tree
 
 
-COMPILED = pytest.param(
-    {"encoder": "resan", "hidden": 64, "attention": "compiled"},
-    "warm-up",
-    id="kernels",
-    marks=pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler())),
-)
-
-
 @pytest.mark.parametrize(
     ("model", "phase"),
     [
-        COMPILED,
         pytest.param(
             {"encoder": "resan", "hidden": 64, "attention": "eager"}, "co-train", id="torch"
         ),

@@ -123,7 +123,7 @@ def test_a_full_storage_stops_nothing_and_the_end_names_what_is_whole(
     Outcome.read(tmp_path / "run").assert_equals(reference)  # whole, report included
     kinds = events_of(tmp_path / "run")
     assert "storage_failed" in kinds
-    assert kinds[-1] == "run_failed"
+    assert "run_failed" in kinds
     assert load_checkpoint(tmp_path / "there").warnings == ()  # what was there before is sound
     full.left = 10**9
     events = list(train(tiny(), tmp_path / "run", resume=True, storage="anything"))
