@@ -19,7 +19,7 @@ DEBUG_VARIABLE = "RSS_RL_DEBUG"
 
 
 class Commands(TyperGroup):
-    """A group of commands that prints an `RssError` as one message on standard error.
+    """A group of commands that prints an `RssError`, or a refused file, as one line on stderr.
 
     `--debug`, or the environment variable RSS_RL_DEBUG=1, prints the traceback before it.
     """
@@ -30,10 +30,20 @@ class Commands(TyperGroup):
             try:
                 return super().invoke(ctx)
             except RssError as error:
-                if ctx.params.get("debug") or os.environ.get(DEBUG_VARIABLE, "") not in ("", "0"):
+                if _debugs(ctx):
                     traceback.print_exc()
                 sys.stderr.write(f"error: {error}\n")
                 raise typer.Exit(2) from error
+            except OSError as error:
+                if error.filename is None or _debugs(ctx):
+                    raise
+                # Of a file or a name that nobody expected to be refused.
+                sys.stderr.write(f"error: {error.filename}: {error.strerror}\n")
+                raise typer.Exit(2) from error
+
+
+def _debugs(ctx: Any) -> bool:
+    return ctx.params.get("debug") or os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
 
 
 def deferred(module: str) -> type[TyperGroup]:

@@ -31,8 +31,8 @@ FRESH_S = 120.0
 """A record not renewed for this long is free; the hosts' clocks should agree within it."""
 _MAX_BYTES = 10_000
 _LOOK_S, _LONGEST_RENEWAL_S = 1.0, 10.0
-_SETTLE_S, _TRIES = 0.2, 5
-"""Wait after a claim, for a concurrent one to show; attempts of a take-over."""
+_SETTLE_S = 0.2
+"""Wait after a claim, for a concurrent one to show."""
 _log = logging.getLogger("rss_rl.storage")
 
 
@@ -69,26 +69,24 @@ class Lease:
             writer = _outlast(storage, writer, fresh_s)
         if writer is not None:
             raise _occupied(storage, writer)
-        self._claim(take_over)
+        self._claim()
         self._thread = threading.Thread(target=self._keep, name="rss-rl lease", daemon=True)
         self._thread.start()
 
-    def _claim(self, take_over: bool) -> None:
+    def _claim(self) -> None:
         """Write the record, and check that it is not overwritten.
 
         Raises:
             StorageError: another process claims it at the same time, or the storage fails.
         """
-        found: dict[str, Any] = {}
-        for _ in range(_TRIES if take_over else 1):
-            self._epoch = max(self._epoch, _epoch(_read(self._storage))) + 1
-            self._write()
-            time.sleep(_SETTLE_S)
-            found = _read(self._storage)
-            if found.get("token") == self._token:
-                self._renewed = time.monotonic()
-                return
-        raise _occupied(self._storage, _name(found))
+        self._epoch = _epoch(_read(self._storage)) + 1
+        self._write()
+        time.sleep(_SETTLE_S)
+        found = _read(self._storage)
+        if self._is_taken(found):
+            raise _occupied(self._storage, _name(found))
+        self._write()  # again, as a late renewal may have overwritten it
+        self._renewed = time.monotonic()
 
     def _keep(self) -> None:
         while not self._over.wait(self._renew_s):

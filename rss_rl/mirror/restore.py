@@ -171,13 +171,7 @@ def _fetch(
     staging.mkdir(parents=True)
     for name in sorted(files):
         check()
-        try:
-            storage.download(name, staging.joinpath(*name.split("/")))
-        except StorageError:
-            # Files that vanished are dispensable; the loader skips incomplete checkpoints.
-            if not name.startswith(("config", "inputs/")) and storage.read(name) is None:
-                continue
-            raise
+        storage.download(name, staging.joinpath(*name.split("/")))
 
 
 def _move_in(staging: Path, run_dir: Path) -> None:

@@ -95,3 +95,9 @@ def test_a_job_does_not_train_into_a_directory_that_vanishes(
     ended = CliRunner().invoke(app, ["train", "demo", f"data={tmp_path}", "--run-dir", "runs/x"])
     assert ended.exit_code != 0
     assert "deleted when the job ends" in str(ended.exception) + ended.output
+
+
+def test_a_name_that_no_file_can_have_is_one_line() -> None:
+    result = CliRunner().invoke(app, ["train", "--resume", "n" * 300])
+    assert result.exit_code == 2
+    assert result.stderr == f"error: {'n' * 300}/config.json: File name too long\n"
