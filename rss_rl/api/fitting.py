@@ -133,7 +133,9 @@ def fit(
         key = _key(files, how)
         task = Choice("task", how.get("task"), "as asked")
         if task.value is None:
-            task = Choice("task", guess_task(files["rows"], label), "from the labels")
+            task = Choice(
+                "task", guess_task(files["rows"], label), "from the labels; --task says otherwise"
+            )
         how["task"] = task.value
         folder = path.with_name(f"{_name(data)}-data-{key}")
         there = _is_of(folder, files)
@@ -308,16 +310,22 @@ def _words(manifest: Manifest) -> float:
 
 
 def guess_task(files: Sequence[Path], label: str) -> str:
-    """`score` if the labels are non-integer numbers, or too many different ones for classes."""
+    """`score` if the labels are non-integer numbers, or too many different ones for classes.
+
+    Up to _MOST_CLASSES whole numbers are classes, and up to five times as many where each is the
+    label of as many rows on average.
+    """
     records = (record for path in files for record in read_records(path))
     labels = (record.values.get(label) for record in records if isinstance(record, Record))
-    seen = {v for v in islice(labels, _LOOKED_AT) if v is not None and not is_missing(v)}
+    seen = [str(v) for v in islice(labels, _LOOKED_AT) if v is not None and not is_missing(str(v))]
     try:
         numbers = {float(value) for value in seen}
-    except (TypeError, ValueError):
+    except ValueError:
         return "classes"
+    each = len(seen) / max(1, len(numbers))
+    most = _MOST_CLASSES * (5 if each >= _MOST_CLASSES else 1)
     whole = all(number.is_integer() for number in numbers)
-    return "classes" if whole and len(numbers) <= _MOST_CLASSES else "score"
+    return "classes" if whole and len(numbers) <= most else "score"
 
 
 def _key(files: Mapping[str, Sequence[Path]], how: Mapping[str, Any]) -> str:

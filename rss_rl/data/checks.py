@@ -6,6 +6,7 @@ __all__ = ["LARGEST_SCORE", "LabelChecker", "Rejects", "example_fault", "is_miss
 
 import json
 import math
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -21,6 +22,9 @@ LARGEST_SCORE = float(np.finfo(np.float32).max)
 _MISSING = frozenset({"", "nan", "NaN", "None", "null", "NULL"})
 """As pandas, JSON and databases write it; `none` and `NA` may as well be names of classes."""
 _MANY_CLASSES = 1000
+_MANY_IDS = 20
+"""More classes than this with a row each are ids."""
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
 Fault = tuple[str, str]
 """Reason and remedy."""
 
@@ -38,6 +42,7 @@ class LabelChecker:
         self._spec = spec or LabelSpec("classes")
         self._learn = spec is None or (spec.kind == "score" and math.isinf(spec.high))
         self._known: set[str] = set(self._spec.names)
+        self._values = 0
         self._low, self._high = math.inf, -math.inf
 
     @property
@@ -58,6 +63,7 @@ class LabelChecker:
         if not is_storable((name,)):
             return None, ("the label contains a lone surrogate", "Write a class name")
         if self._learn:
+            self._values += 1
             self._known.add(name)
             if len(self._known) > _MANY_CLASSES:
                 raise DataError(
@@ -106,12 +112,39 @@ class LabelChecker:
             self._spec = LabelSpec("classes", names=tuple(_ordered(self._known)))
             alike = len(self._known) < 2
             only = repr(next(iter(self._known), ""))
+            self._check_names(file)
         if alike:
             raise DataError(
                 f"all training rows have the same label, {only:.40}",
                 where=file,
                 remedy="Check --label, and that the rows kept for dev and test took no whole class",
             )
+
+    def _check_names(self, file: str) -> None:
+        """Check that the classes are no ids, and that no two names mean the same."""
+        if self._values == len(self._known) > _MANY_IDS:
+            raise DataError(
+                f"each of the {self._values} training rows has a label of its own",
+                where=file,
+                remedy="Name the column of the labels with --label; for scores, give --task score",
+            )
+        alike: dict[str | float, str] = {}
+        for name in sorted(self._known):
+            other = alike.setdefault(_meaning(name), name)
+            if other != name:
+                raise DataError(
+                    f"the labels {other!r} and {name!r} are two ways to write one class",
+                    where=file,
+                    remedy="Write all labels of a class alike",
+                )
+
+
+def _meaning(name: str) -> str | float:
+    """What a name says: its number, or yes or no in any case."""
+    try:
+        return float(name)
+    except ValueError:
+        return name.lower() if name.lower() in ("true", "false") else name
 
 
 def is_missing(label: str | float) -> bool:
@@ -124,7 +157,7 @@ def is_missing(label: str | float) -> bool:
 
 
 def _ordered(names: set[str]) -> list[str]:
-    if all(name.lstrip("-").isdecimal() for name in names):
+    if all(_WHOLE.fullmatch(name) for name in names):
         return sorted(names, key=lambda name: (int(name), name))
     return sorted(names)
 

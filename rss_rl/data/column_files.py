@@ -1,7 +1,8 @@
 """Any CSV, TSV, JSON-lines or Parquet file with named columns as a source.
 
 Splits without a file of their own are cut from the training files: a hash of the seed and a row's
-position decides its split, so rows can be streamed, and adding rows does not move others.
+position decides its split, so rows can be streamed, and adding rows does not move others. The first
+row of each class is for training, so that a rare class is known there.
 """
 
 from __future__ import annotations
@@ -40,17 +41,31 @@ class Columns:
 
 
 def _read(
-    split: str, *paths: Path, columns: Columns, shares: Mapping[str, float], seed: int
+    split: str,
+    *paths: Path,
+    columns: Columns,
+    shares: Mapping[str, float],
+    seed: int,
+    classes: bool,
 ) -> Iterator[Row]:
     """Stream one split.
 
     Args:
         shares: of the training files' rows, for each split that is cut from them.
+        classes: whether labels are classes.
     """
-    cut = split in shares
+    owed: dict[str, str] = {}  # for each class met, the split that is to have a row of its
     for number, path in enumerate(paths):
         for record in read_records(path):
-            if cut and drawn_split(stream_key(seed, "split", number, record.row), shares) != split:
+            drawn = split
+            if split in shares:
+                drawn = drawn_split(stream_key(seed, "split", number, record.row), shares)
+                if classes and isinstance(record, Record):
+                    label = str(record.values.get(columns.label))
+                    if drawn == "train" or label not in owed:
+                        # The first row of a class is for training, in exchange for a later one.
+                        drawn, owed[label] = owed.get(label, "train"), drawn
+            if drawn != split:
                 continue
             yield record if isinstance(record, BadRow) else _example(record, columns)
 
@@ -62,6 +77,10 @@ def _example(record: Record, columns: Columns) -> Row:
     missing = [name for name in wanted if values.get(name) is None]
     if missing:
         return record.bad(f"column '{missing[0]}' is empty", "Fill it")
+    label = values.get(columns.label)
+    if isinstance(label, list | dict | bytes):
+        what = f"column '{columns.label}' holds a {type(label).__name__}, which is no label"
+        return record.bad(what, "Name a column with one class or number in each row")
     texts = tuple(_text(values[name]) for name in columns.texts)
     bits = tuple(_bits(values[name]) for name in columns.rationale)
     if None in texts:
@@ -72,7 +91,7 @@ def _example(record: Record, columns: Columns) -> Row:
     return record.example(
         str(values[columns.id]) if columns.id else f"{Path(record.file).stem}-{record.row}",
         tuple(text for text in texts if text is not None),
-        _label(values.get(columns.label)),
+        _label(label),
         rationale=tuple(b for b in bits if b is not None) if bits else None,
         columns=(*columns.texts, columns.label),
     )
@@ -135,5 +154,7 @@ def column_files(
     for path in dict.fromkeys(path for paths in files.values() for path in paths):
         require_columns(path, column_names(path), columns.all())
     cut = {s: share for s, share in zip(SPLITS, shares, strict=True) if given.get(s) is None}
-    reader = partial(_read, columns=columns, shares=cut if len(cut) > 1 else {}, seed=seed)
+    cut = cut if len(cut) > 1 else {}
+    classes = spec is None or spec.kind == "classes"
+    reader = partial(_read, columns=columns, shares=cut, seed=seed, classes=classes)
     return ReaderSource(train[0].stem, len(columns.texts), spec, files, reader)

@@ -153,6 +153,8 @@ def test_the_policy_of_pairs_still_moves_when_the_classifier_has_settled(tmp_pat
         (("1.0", "2.0"), "classes"),
         (("0.5", "1"), "score"),
         (tuple(map(str, range(30))), "score"),
+        (tuple(map(str, range(25))) * 20, "classes"),
+        (("1" * 400, "2"), "score"),
         (("1", "two"), "classes"),
         (("", "0.25", "3"), "score"),  # a row without a label says nothing
         (("0", "1", "nan"), "classes"),

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rss_rl.data.checks import LabelChecker
 from rss_rl.data.column_files import Columns, column_files
 from rss_rl.data.sources import BadRow, RawExample, Source, SourceRequest, named_source
 from rss_rl.errors import DataError
@@ -250,3 +251,47 @@ def test_options_are_read_as_yaml_but_texts_stay_texts(
         built(row="3")
     with pytest.raises(DataError, match="option rows: .*got 'many'"):
         built(rows="many")
+
+
+def test_a_rare_class_is_in_the_training_split(tmp_path: Path) -> None:
+    rows = [{"review": f"w{i}", "stars": "rare" if i == 57 else "ab"[i % 2]} for i in range(200)]
+    path = write_table(tmp_path / "t.csv", rows)
+    for seed in range(5):
+        source = column_files([path], Columns(("review",), "stars"), seed=seed)
+        labels = {split: {e.label for e in examples(source, split)} for split in source.splits()}
+        assert labels["train"] == {"a", "b", "rare"}
+        assert labels["dev"] == labels["test"] == {"a", "b"}
+
+
+@pytest.mark.parametrize("label", [["a"], {"a": 1}])
+def test_what_is_no_label_is_a_bad_row(tmp_path: Path, label: object) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text(json.dumps({"review": "a", "stars": label}) + "\n")
+    source = column_files([path], Columns(("review",), "stars"), dev=path, test=path)
+    (row,) = source.read("train")
+    assert isinstance(row, BadRow)
+    assert "column 'stars' holds a" in row.reason
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([f"id{i}" for i in range(30)], "each of the 30 training rows has a label of its own"),
+        (["1", "1.0", "2"], "'1' and '1.0' are two ways to write one class"),
+        (["True", "true", "x"], "'True' and 'true' are two ways"),
+    ],
+)
+def test_classes_that_cannot_be_meant(labels: list[str], message: str) -> None:
+    checker = LabelChecker(None)
+    for label in labels:
+        checker.value(label)
+    with pytest.raises(DataError, match=message):
+        checker.end_of_training("t.csv")
+
+
+def test_strange_names_of_classes_are_kept() -> None:
+    checker = LabelChecker(None)
+    for label in ("--1", "2", "9" * 400):
+        assert checker.value(label)[0] == label
+    checker.end_of_training("t.csv")
+    assert checker.spec.names == ("--1", "2", "9" * 400)
