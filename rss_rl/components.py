@@ -107,8 +107,6 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "kept_only": "the sentence vector depends on selected tokens only (faithful)",
             "kernels": "pools or attends feature-wise, for which there are compiled kernels",
             "feature_attention": "attends feature-wise between tokens: slow without kernels",
-            "context": "also fuses the context of a sequence of sentences, for passages",
-            "words": "reads the words of the vocabulary, not their vectors",
         },
     ),
     "classifier": _KindSpec(

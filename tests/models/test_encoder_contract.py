@@ -79,8 +79,3 @@ def test_what_is_no_encoder_is_refused() -> None:
         check_encoder(torch.nn.Linear(5, 4), 5)
     with pytest.raises(ConfigError, match="of kind classifier, not encoder"):
         check_encoder(find_component("classifier", "sentences"), 5)
-
-
-def test_context_is_a_capability_of_those_that_have_a_layer_for_it() -> None:
-    with_layer = {n for n in VECTOR_ENCODERS if find_component("encoder", n).can("context")}
-    assert with_layer == {*VECTOR_ENCODERS} - {"attention", "cnn", "mean", "source2token"}

@@ -59,17 +59,11 @@ class EncoderComponent(Component):
     """A sentence encoder as its own file declares it; `build` returns an `Encoder`.
 
     context  returns the layer that fuses the vectors of a sequence of sentences, for passages; None
-             if a passage's sentences exchange nothing. With one the encoder has the capability
-             `context`.
+             if a passage's sentences exchange nothing
     """
 
     kind: Kind = "encoder"
     context: Callable[[EncoderSetup, Any], TokenEncoder] | None = None
-
-    def all_capabilities(self, options: Any = None) -> frozenset[str]:
-        """See `Component`."""
-        own = super().all_capabilities(options)
-        return own if self.context is None else own | {"context"}
 
 
 class Encoder(Protocol):
@@ -136,7 +130,7 @@ class PackedEncoder(Protocol):
 
 @runtime_checkable
 class WordEncoder(Protocol):
-    """An encoder with the capability `words`: it takes ids instead of vectors.
+    """An encoder that takes ids instead of vectors.
 
     It and its method `gated` are called with words int64 [M, N] in place of embedded [M, N, E].
     """

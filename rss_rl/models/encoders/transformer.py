@@ -236,6 +236,6 @@ TRANSFORMER = EncoderComponent(
     help="A pretrained transformer over the pieces of the selected words.",
     build=_build,
     options=TransformerOptions,
-    capabilities=frozenset({"gates", "kept_only", "words"}),
+    capabilities=frozenset({"gates", "kept_only"}),
     source="Devlin et al., NAACL 2019",
 )
