@@ -1,6 +1,6 @@
 """Components: what can be plugged into a run, and how it is found.
 
-A policy, estimator, encoder, classifier, reward model, source or metric is one declared object:
+A policy, estimator, encoder, classifier, reward model or source is one declared object:
 
     SPARSEMAX = Component(
         kind="policy",
@@ -15,7 +15,7 @@ A policy, estimator, encoder, classifier, reward model, source or metric is one 
 A configuration names it by an entry point in the group of its kind (`rss_rl.policies`, ...), as for
 rss-rl's own components, or as `package.module:OBJECT`. The latter imports arbitrary code, so it is
 resolved only for names that the user gave, not for those read from a run, an export or a storage
-path: see `Trust`.
+path: see `Trust`. Classifiers are rss-rl's own alone.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rss_rl.errors import ConfigError, nearest
+from rss_rl.version import VERSION
 
-Kind = Literal["policy", "estimator", "encoder", "classifier", "reward_model", "source", "metric"]
+Kind = Literal["policy", "estimator", "encoder", "classifier", "reward_model", "source"]
 
 _TRAVELS = "a folder that an export takes along"
 
@@ -52,14 +53,12 @@ class _KindSpec:
     plural        names the entry-point group, `rss_rl.<plural>`, and the kind on the command line
     slot          the key of a configuration that names one; for sources, the command
     capabilities  those that one may declare, with their meanings
-    many          the slot holds a list
     of_function   package.module:FUNCTION that makes a component from a plain function and its name
     """
 
     plural: str
     slot: str
     capabilities: Mapping[str, str]
-    many: bool = False
     of_function: str = ""
 
     @property
@@ -135,19 +134,6 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "passages": "a passage and a question per example",
         },
     ),
-    "metric": _KindSpec(
-        "metrics",
-        "evaluation.metrics",
-        {
-            **_OF_LABELS,
-            "rationales": "compares with the words that people marked",
-            "questions": "needs questions with rival answers",
-            "predictions": "depends on the classifier's predictions",
-            "standard": "is reported by default where the data fit",
-            "main": "its first measure picks the best checkpoint where best_metric is auto",
-        },
-        many=True,
-    ),
 }
 
 DEFAULTS: Mapping[Kind, str] = {
@@ -215,31 +201,6 @@ def _plugin_names(node: Any) -> Iterator[str]:
 EVERYTHING, NOTHING = Trust(everything=True), Trust()
 
 
-@dataclass(frozen=True)
-class Measure:
-    """A number that a metric reports, and how reports show it.
-
-    name             in reports, configurations and, behind `dev/<selection>/`, in TensorBoard
-    label            heading of its column
-    meaning, unit    for the table of all logged metrics
-    percent          a share, shown in percent
-    places           decimal places of other numbers
-    largest          upper bound; math.inf if there is none
-    lower_is_better  whether smaller is better
-    brief            also shown where there is room for only a few numbers
-    """
-
-    name: str
-    label: str
-    meaning: str
-    unit: str = "-"
-    percent: bool = False
-    places: int = 4
-    largest: float = 1.0
-    lower_is_better: bool = False
-    brief: bool = False
-
-
 @dataclass(frozen=True, kw_only=True)
 class Component:
     """A component as its own file declares it.
@@ -251,8 +212,6 @@ class Component:
     options       class of its options
     capabilities  keys of `KINDS[kind].capabilities`, or a function from options to such keys
     source        the paper, if there is one
-    measures      of a metric: the numbers it may report, the main one first; others are shown by
-                  name, and larger is better
 
     Raises:
         ConfigError: the declaration is invalid.
@@ -265,7 +224,6 @@ class Component:
     options: type[Options] = NoOptions
     capabilities: frozenset[str] | Callable[[Any], frozenset[str]] = frozenset()
     source: str = ""
-    measures: tuple[Measure, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
@@ -285,8 +243,6 @@ class Component:
             raise self._wrong(f"build cannot be called with setup and options: {error}") from error
         if not callable(self.capabilities):
             self._known(self.capabilities)
-        if self.measures and self.kind != "metric":
-            raise self._wrong("only a metric has measures")
 
     def _wrong(self, what: str) -> ConfigError:
         return ConfigError(what, where=f"component {self.name!r:.80}")
@@ -347,15 +303,25 @@ def _tuples(node: Any) -> Any:
 _all_entry_points = functools.cache(entry_points)
 
 
+_CLASSIFIERS = {
+    "cloze": "rss_rl.models.cloze:CLOZE",
+    "passage": "rss_rl.models.passage:PASSAGE",
+    "sentences": "rss_rl.models.sentences:SENTENCES",
+}
+"""Classifiers are not plugged in: these are all."""
+
+
 @functools.cache
 def _installed(kind: Kind) -> Mapping[str, EntryPoint]:
     """Entry points by name; rss-rl's own take precedence over others of the same name."""
+    if kind == "classifier":
+        return {name: EntryPoint(name, place, "") for name, place in _CLASSIFIERS.items()}
     points = sorted(_all_entry_points().select(group=KINDS[kind].group), key=_is_built_in)
     return {point.name: point for point in points}
 
 
 def _is_built_in(point: EntryPoint) -> bool:
-    return point.dist is not None and point.dist.name == "rss-rl"
+    return point.dist is None or point.dist.name == "rss-rl"
 
 
 def component_names(kind: Kind) -> list[str]:
@@ -387,7 +353,7 @@ def find_component(kind: Kind, name: str, trust: Trust = EVERYTHING) -> Componen
     points = _installed(kind)
     if name in points:
         return _checked(imported(points[name].value, name), kind, name)
-    if ":" in name:
+    if ":" in name and kind != "classifier":
         if not trust.admits(name):
             raise ConfigError(
                 f"'{name:.200}' is code that only this file names, and opening the file would "
@@ -399,7 +365,8 @@ def find_component(kind: Kind, name: str, trust: Trust = EVERYTHING) -> Componen
     names = component_names(kind)
     raise ConfigError(
         f"unknown {kind.replace('_', ' ')} '{name:.200}'{nearest(name[:200], names)}",
-        remedy=f"Known: {', '.join(names)}; others as package.module:OBJECT",
+        remedy=f"Known: {', '.join(names)}"
+        + ("" if kind == "classifier" else "; others as package.module:OBJECT"),
     )
 
 
@@ -413,7 +380,7 @@ def describe(component: Component, name: str = "") -> dict[str, Any]:
         Its fields, including those of a subclass; `capabilities` under its default options, with
         their meanings, and `by_options`, whether options change them; name, type, default, bounds
         and description of each option; `short` and `example`, a configuration (or command) that
-        names it; `measures` of a metric, with their meanings.
+        names it.
     """
     spec, name = KINDS[component.kind], name or component.name
     usual = component.options.model_construct()  # unchecked: some have no usable default
@@ -424,7 +391,6 @@ def describe(component: Component, name: str = "") -> dict[str, Any]:
         "name": name,
         "help": component.help,
         "source": component.source,
-        "measures": {measure.name: measure.meaning for measure in component.measures},
         "package": package_of(component.kind, name),
         **{field: getattr(component, field) for field in sorted(own)},
         "slot": spec.slot,
@@ -457,7 +423,6 @@ def _example(component: Component, name: str, options: Mapping[str, Any]) -> Any
         given = "".join(f" --option {key}={json.dumps(value)}" for key, value in options.items())
         return f"{spec.slot} {name}{'' if own else ' --from FOLDER'}{given} --out DIR"
     tree: Any = {"name": name, "options": options} if options else name
-    tree = [tree] if spec.many else tree
     for key in reversed(spec.slot.split(".")):
         tree = {key: tree}
     return tree
@@ -516,8 +481,9 @@ def kind_named(plural: str) -> Kind:
 def package_of(kind: Kind, name: str) -> str:
     """Name and version of the package that installs a component; empty if none does."""
     point = _installed(kind).get(name)
-    distribution = point.dist if point else None
-    return "" if distribution is None else f"{distribution.name} {distribution.version}"
+    if point is None:
+        return ""
+    return f"{point.dist.name} {point.dist.version}" if point.dist else f"rss-rl {VERSION}"
 
 
 def imported(value: str, name: str = "") -> Any:

@@ -26,10 +26,9 @@ from rss_rl.components import (
 from rss_rl.errors import ConfigError
 
 OTHER_MEANINGS = {
-    "accuracy", "attention", "cnn", "mean", "passage", "planted", "ranking", "rationales",
-    "sentences",
+    "attention", "cnn", "mean", "passage", "planted", "sentences",
 }  # fmt: skip
-"""Names of components that are also metrics' names, tensors, commands, ..."""
+"""Names of components that are also tensors, commands, ..."""
 SIDE_EFFECT = """
 from pathlib import Path
 Path(__file__).with_suffix(".imported").touch()
@@ -51,24 +50,30 @@ def test_no_module_of_the_core_names_a_component_but_the_one_that_declares_it() 
 
 
 def declared(**changed: Any) -> Component:
-    given = {"kind": "metric", "name": "one", "help": "One.", "build": lambda s, o: None}
+    given = {"kind": "encoder", "name": "one", "help": "One.", "build": lambda s, o: None}
     return Component(**{**given, **changed})
 
 
 def test_found_by_module_and_object() -> None:
-    assert find_component("metric", "plugged:GREETING") is plugged.GREETING
+    assert find_component("encoder", "plugged:GREETING") is plugged.GREETING
 
 
 @pytest.mark.parametrize("name", ["os:system", "plugged:function", "plugged:calls"])
 def test_what_is_no_component_is_refused_and_never_called(name: str) -> None:
     with pytest.raises(ConfigError, match="not a component"):
-        find_component("metric", name)
+        find_component("encoder", name)
     assert plugged.calls == []
 
 
 def test_another_kind_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"kind metric, not policy.*evaluation\.metrics"):
+    with pytest.raises(ConfigError, match=r"kind encoder, not policy.*model\.encoder"):
         find_component("policy", "plugged:GREETING")
+
+
+def test_classifiers_are_not_plugged_in() -> None:
+    with pytest.raises(ConfigError, match="unknown classifier") as caught:
+        find_component("classifier", "plugged:GREETING")
+    assert caught.value.remedy == "Known: cloze, passage, sentences"
 
 
 def test_untrusted_names_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,11 +81,11 @@ def test_untrusted_names_are_not_imported(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.syspath_prepend(tmp_path)
     for trust in (NOTHING, Trust(names=frozenset({"strange_module:OTHER"}))):
         with pytest.raises(ConfigError, match="--trust-plugins"):
-            find_component("metric", "strange_module:THING", trust)
+            find_component("encoder", "strange_module:THING", trust)
     assert not (tmp_path / "strange_module.imported").exists()
     for trust in (EVERYTHING, Trust(names=frozenset({"strange_module:THING"}))):
         with pytest.raises(ConfigError, match="has no attribute 'THING'"):
-            find_component("metric", "strange_module:THING", trust)
+            find_component("encoder", "strange_module:THING", trust)
     assert (tmp_path / "strange_module.imported").exists()
 
 
@@ -90,7 +95,7 @@ def test_a_module_that_raises_is_an_error_that_names_it(
     (tmp_path / "raising_module.py").write_text("raise RuntimeError('out of luck')\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match=r"raising_module:X.*out of luck"):
-        find_component("metric", "raising_module:X")
+        find_component("encoder", "raising_module:X")
 
 
 def test_a_plugin_in_the_working_directory_is_found(
@@ -100,7 +105,7 @@ def test_a_plugin_in_the_working_directory_is_found(
     (tmp_path / "here_only.py").write_text(source)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
-    assert find_component("metric", "here_only:GREETING").name == "greeting"
+    assert find_component("encoder", "here_only:GREETING").name == "greeting"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +117,7 @@ def test_a_plugin_in_the_working_directory_is_found(
         ({"options": dict}, "derived from"),
         ({"build": lambda setup: None}, "setup and options"),
         ({"build": None}, "not callable"),
-        ({"capabilities": frozenset({"clases"})}, "unknown capability 'clases'.*classes"),
+        ({"capabilities": frozenset({"gatess"})}, "unknown capability 'gatess'.*gates"),
     ],
 )
 def test_a_wrong_declaration_is_an_error_at_once(changed: dict[str, Any], message: str) -> None:
@@ -134,12 +139,12 @@ def test_options_are_completed_and_checked() -> None:
 
 def test_capabilities_may_follow_from_options() -> None:
     component = plugged.GREETING
-    assert component.can("classes")
-    assert not component.can("score")
-    assert component.can("score", component.parse({"loud": True}))
-    wrong = declared(capabilities=lambda options: frozenset({"clases"}))
+    assert component.can("kept_only")
+    assert not component.can("gates")
+    assert component.can("gates", component.parse({"loud": True}))
+    wrong = declared(capabilities=lambda options: frozenset({"gatess"}))
     with pytest.raises(ConfigError, match="unknown capability"):
-        wrong.can("classes")
+        wrong.can("gates")
 
 
 def test_a_component_without_options_takes_none() -> None:
@@ -172,4 +177,4 @@ def test_options_are_described_as_a_user_writes_them() -> None:
     assert shown["options"][0]["description"] == "What."
     assert json.loads(json.dumps(shown)) == shown
     assert shown["package"] == ""
-    assert shown["short"] == {"evaluation": {"metrics": ["one"]}}
+    assert shown["short"] == {"model": {"encoder": "one"}}

@@ -90,7 +90,6 @@ def _print_one(shown: dict[str, Any]) -> None:
     facts = {"Source": shown["source"], "Package": shown["package"], "Reads": shown.get("needs")}
     lines = [f"{name}: {value}" for name, value in facts.items() if value]
     lines += [f"  {name}: {meaning}" for name, meaning in shown["capabilities"].items()]
-    lines += [f"  reports {name}: {meaning}" for name, meaning in shown["measures"].items()]
     if shown["by_options"]:
         lines.append("  (with its default options; others change its capabilities)")
     lines += ["\nUsage:", textwrap.indent(_yaml(shown["short"]), "  ")]

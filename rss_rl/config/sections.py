@@ -135,12 +135,6 @@ class RewardModelChoice(Choice):
     )
 
 
-class MetricChoice(Choice):
-    """A measure of the selections and predictions of a split."""
-
-    kind: ClassVar[Kind] = "metric"
-
-
 class RewardConfig(Section):
     """Reward = score of the model - sparsity_cost * penalty, for each sentence."""
 
@@ -242,6 +236,10 @@ class PhaseConfig(Section):
         return self
 
 
+MetricName = Literal["accuracy", "correlation", "ranking", "rationales"]
+"""See `rss_rl.metrics.metrics.METRICS`."""
+
+
 class EvaluationConfig(Section):
     """When the dev split is scored, and how the best checkpoint is chosen."""
 
@@ -254,10 +252,8 @@ class EvaluationConfig(Section):
         description="Dev metric that picks the best checkpoint: auto, loss, reward, or any that the"
         " run reports. auto: accuracy or pearson, as the labels are.",
     )
-    metrics: tuple[MetricChoice, ...] = Field(
-        default=(),
-        strict=False,
-        description="Reported beside those of the task; see `rss-rl components metrics`.",
+    metrics: tuple[MetricName, ...] = Field(
+        default=(), strict=False, description="Reported metrics; empty: all that fit the data."
     )
     all_tokens: bool = Field(
         default=True,

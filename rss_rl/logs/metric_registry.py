@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
-from rss_rl.components import built_in_names, find_component
 from rss_rl.errors import nearest
-from rss_rl.metrics.measures import OWN
+from rss_rl.metrics.measures import all_measures
 
 Reducer = Literal["mean", "sum", "last", "max"]
 Kind = Literal["scalar", "histogram", "text", "image"]
@@ -255,12 +254,6 @@ for _metric in (
         "storage/upload_s", "s", "duration of the last successful upload to the storage", "last"
     ),
     Metric("metrics/non_finite", "number", "NaN or infinite values left out at this step", "sum"),
-    Metric(_DEV + "<name>", "-", "a metric added by evaluation.metrics or a plug-in"),
-    *(Metric(_DEV + m.name, m.unit, m.meaning) for m in OWN),
-    *(
-        Metric(_DEV + measure.name, measure.unit, measure.meaning)
-        for name in built_in_names("metric")
-        for measure in find_component("metric", name).measures
-    ),
+    *(Metric(_DEV + m.name, m.unit, m.meaning) for m in all_measures().values()),
 ):
     register(_metric)

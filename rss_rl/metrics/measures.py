@@ -4,9 +4,34 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from rss_rl.components import Component, Measure, installed_components
+
+@dataclass(frozen=True)
+class Measure:
+    """A number in a report, and how reports show it.
+
+    name             in reports, configurations and, behind `dev/<selection>/`, in TensorBoard
+    label            heading of its column
+    meaning, unit    for the table of all logged metrics
+    percent          a share, shown in percent
+    places           decimal places of other numbers
+    largest          upper bound; math.inf if there is none
+    lower_is_better  whether smaller is better
+    brief            also shown where there is room for only a few numbers
+    """
+
+    name: str
+    label: str
+    meaning: str
+    unit: str = "-"
+    percent: bool = False
+    places: int = 4
+    largest: float = 1.0
+    lower_is_better: bool = False
+    brief: bool = False
+
 
 _SHARE = "share of real tokens"
 OWN = (
@@ -41,37 +66,96 @@ OWN = (
     ),
 )
 """The evaluation's own measures."""
+ACCURACY = (
+    Measure(
+        "accuracy",
+        "accuracy",
+        "correct predictions (not for scores)",
+        unit="share",
+        percent=True,
+        brief=True,
+    ),
+    Measure(
+        "majority_accuracy",
+        "majority",
+        "accuracy of always predicting the most common label",
+        unit="share",
+        percent=True,
+    ),
+    Measure("macro_f1", "macro F1", "mean over classes of the F1 of each (class labels)"),
+    Measure("roc_auc", "ROC AUC", "area under the ROC curve, by log-odds (two classes)"),
+)
+CORRELATION = (
+    Measure(
+        "pearson", "Pearson r", "Pearson correlation with the gold score (score labels)", brief=True
+    ),
+    Measure(
+        "spearman", "Spearman ρ", "Spearman rank correlation with the gold score (score labels)"
+    ),
+    Measure(
+        "mse",
+        "MSE",
+        "mean squared error of the score (score labels)",
+        unit="score²",
+        largest=math.inf,
+        lower_is_better=True,
+    ),
+)
+RANKING = (
+    Measure(
+        "map",
+        "MAP",
+        "mean average precision over questions with right and wrong answers",
+        brief=True,
+    ),
+    Measure("mrr", "MRR", "mean reciprocal rank of the first right answer over the same"),
+    Measure(
+        "map_all", "MAP, all", "`map` over all questions, 0 for questions without a right answer"
+    ),
+    Measure(
+        "mrr_all", "MRR, all", "`mrr` over all questions, 0 for questions without a right answer"
+    ),
+)
+RATIONALES = tuple(
+    Measure(f"rationale_{name}", label, meaning, unit="share", places=3, brief=name == "f1")
+    for name, label, meaning in (
+        ("precision", "precision", "share of the kept tokens that are in the rationale"),
+        ("recall", "recall", "share of the rationale's tokens that are kept"),
+        ("f1", "F1", "harmonic mean of rationale precision and recall"),
+        ("f1_random", "random F1", "F1 of as many randomly selected tokens"),
+    )
+)
 
 
-@functools.cache
-def _metrics() -> tuple[Component, ...]:
-    found = installed_components("metric").values()
-    return tuple(component for component in found if isinstance(component, Component))
+def names_of(measures: Sequence[Measure]) -> tuple[str, ...]:
+    """Their names."""
+    return tuple(measure.name for measure in measures)
+
+
+_OF_PREDICTIONS = (ACCURACY, CORRELATION, RANKING)
 
 
 @functools.cache
 def all_measures() -> Mapping[str, Measure]:
     """By name, in the order of columns: quality, loss and shares kept, agreement with people."""
-    agreement = [m for c in _metrics() if c.can("rationales") for m in c.measures]
-    others = [m for c in _metrics() if not c.can("rationales") for m in c.measures]
-    return {measure.name: measure for measure in (*others, *OWN, *agreement)}
+    groups = (*_OF_PREDICTIONS, OWN, RATIONALES)
+    return {measure.name: measure for group in groups for measure in group}
 
 
 def find_measure(name: str) -> Measure:
-    """The measure of this name; if no installed metric declares it, one with its name as label."""
+    """The measure of this name; if there is none, one with its name as label."""
     unknown = Measure(name, name, "", largest=math.inf, brief=True)
     return all_measures().get(name, unknown)
 
 
 def task_measures() -> list[str]:
     """All measures of predictions."""
-    return [measure.name for c in _metrics() if c.can("predictions") for measure in c.measures]
+    return [measure.name for group in _OF_PREDICTIONS for measure in group]
 
 
-@functools.cache
 def leading_measures() -> tuple[str, ...]:
     """The measures that runs are compared by: the first one of each metric of predictions."""
-    return tuple(c.measures[0].name for c in _metrics() if c.can("predictions"))
+    return tuple(group[0].name for group in _OF_PREDICTIONS)
 
 
 def brief_measures(scores: Mapping[str, float | None]) -> dict[str, float]:
@@ -81,7 +165,7 @@ def brief_measures(scores: Mapping[str, float | None]) -> dict[str, float]:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Names in the order of columns; those that no metric declares come last."""
+    """Names in the order of columns; unknown ones come last."""
     found, known = set(names), all_measures()
     return [name for name in known if name in found] + sorted(found - set(known))
 

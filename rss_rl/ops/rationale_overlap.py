@@ -173,22 +173,20 @@ def _token_f1(kept: Array, wanted: Array) -> float:
 
 
 def precision_recall_area(scores: Array, wanted: Array) -> float | None:
-    """Area under a document's precision-recall curve, by trapezoids; None without a wanted token.
+    """Area under a document's precision-recall curve, by trapezoids.
+
+    None without a wanted token, or with a score that is not finite.
 
     One point for each different score, tokens of at least that score being kept, and (recall 0,
-    precision 1): the points of scikit-learn's `precision_recall_curve`, whose `auc` is this area.
-    If all scores are equal, the area is (1 + share wanted) / 2.
+    precision 1). If all scores are equal, the area is (1 + share wanted) / 2.
     """
     _check_document(scores, wanted)
-    total = int(wanted.sum())
-    if not total:
+    if not wanted.any() or not np.isfinite(scores).all():
         return None
-    order = np.argsort(-scores, kind="stable")
-    last = np.append(np.flatnonzero(np.diff(scores[order])), len(scores) - 1)
-    found = np.cumsum(wanted[order])[last]
-    precision = np.concatenate([[1.0], found / (last + 1)])
-    recall = np.concatenate([[0.0], found / total])
-    return float(np.trapezoid(precision, recall))
+    from sklearn.metrics import precision_recall_curve
+
+    precision, recall, _ = precision_recall_curve(wanted, scores)
+    return float(np.trapezoid(precision[::-1], recall[::-1]))  # from recall 0 on
 
 
 def pair_overlap(maps: Sequence[Array]) -> tuple[float, float] | None:

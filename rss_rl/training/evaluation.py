@@ -24,7 +24,7 @@ from rss_rl.config import RunConfig
 from rss_rl.data.length_buckets import plain_batches
 from rss_rl.envs.rewards import Reward
 from rss_rl.envs.shares import kept_shares
-from rss_rl.metrics.protocol import Metric, MetricSetup, Scored
+from rss_rl.metrics.metrics import Metric, Scored
 from rss_rl.metrics.run_metrics import RunMetrics
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.ops.rationale_overlap import shuffled_selection
@@ -84,9 +84,9 @@ def evaluate(
     """
     if reward is None:
         reward = build_reward(config, models, examples, device=device)
-    setup = MetricSetup(examples.labels, examples.sentences)
     classes = examples.labels.kind == "classes"
-    evaluator = _Evaluator(models, config, device, reward, RunMetrics(config, setup), classes)
+    metrics = RunMetrics(config, examples.labels)
+    evaluator = _Evaluator(models, config, device, reward, metrics, classes)
     with inference(models, config.learner.threads, device, config.learner.precision):
         return {mode: evaluator.score(examples, mode) for mode in modes}
 
@@ -141,7 +141,6 @@ class _Evaluator:
             tuple(moved),
             predicted=classifier.predict(logits).cpu().numpy(),
             losses=classifier.losses(logits, tensors.labels).cpu().numpy(),
-            logits=logits.float().cpu().numpy(),
             odds=odds,
         )
         return scored, self._reward.score_logits(logits, batch, selections).total

@@ -17,7 +17,6 @@ from rss_rl.data.store import Prepared
 from rss_rl.errors import NonFiniteError
 from rss_rl.learners.share_control import merit
 from rss_rl.logs.metrics import MetricsWriter
-from rss_rl.metrics.protocol import MetricSetup
 from rss_rl.metrics.run_metrics import BestMetric, best_metric
 from rss_rl.rollouts.backend import Backend
 from rss_rl.runs.checkpoint import (
@@ -44,7 +43,7 @@ def find_best_metric(config: RunConfig, prepared: Prepared) -> BestMetric:
     dev = prepared.manifest.splits.get("dev")
     return best_metric(
         config,
-        MetricSetup(prepared.labels, prepared.sentences),
+        prepared.labels,
         questions=dev is not None and dev.questions,
         rationales=dev is not None and dev.rationale,
     )

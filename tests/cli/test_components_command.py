@@ -51,11 +51,12 @@ def test_one_with_its_options() -> None:
     assert "policy: name: rss options: {hidden: 300" in text
     assert "hidden int 300 >= 1" in text
     assert "It has no options" in run("policies", "select-all").output
-    assert "Says hello" in run("metrics", "plugged:GREETING").output
+    assert "Says hello" in run("encoders", "plugged:GREETING").output
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [("encoders", "cnn"), ("policies", "rss"), ("metrics", "plugged:GREETING")]
+    ("kind", "name"),
+    [("encoders", "cnn"), ("policies", "rss"), ("encoders", "plugged:GREETING")],
 )
 def test_what_it_says_to_write_is_a_configuration(kind: str, name: str) -> None:
     """Pasted into a file, it reads back as the slot with its default options."""
@@ -70,9 +71,8 @@ def test_what_it_says_to_write_is_a_configuration(kind: str, name: str) -> None:
         found: Any = config
         for key in shown["slot"].split("."):
             found = getattr(found, key)
-        chosen = found[0] if isinstance(found, tuple) else found
-        assert chosen.name == name
-        assert chosen.options == {option["name"]: option["default"] for option in shown["options"]}
+        assert found.name == name
+        assert found.options == {option["name"]: option["default"] for option in shown["options"]}
 
 
 def test_a_source_is_named_in_a_command(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_source_is_named_in_a_command(tmp_path: Path) -> None:
 
 
 def test_capabilities_that_follow_from_options_are_told_apart() -> None:
-    assert "with its default options" in run("metrics", "plugged:GREETING").output
+    assert "with its default options" in run("encoders", "plugged:GREETING").output
     assert "with its default options" not in run("policies", "select-all").output
 
 
@@ -110,9 +110,9 @@ def test_wrong_names_are_explained(words: tuple[str, ...], message: str) -> None
 
 
 def test_a_broken_plugin_is_listed_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = EntryPoint("broken", "nowhere_at_all:X", "rss_rl.metrics")
-    whole = {**components._installed("metric"), "broken": broken}
+    broken = EntryPoint("broken", "nowhere_at_all:X", "rss_rl.encoders")
+    whole = {**components._installed("encoder"), "broken": broken}
     monkeypatch.setattr(components, "_installed", lambda kind: whole)
-    text = " ".join(run("metrics").output.split())
+    text = " ".join(run("encoders").output.split())
     assert "broken cannot be used" in text
-    assert "accuracy" in text
+    assert "resan" in text

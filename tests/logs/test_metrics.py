@@ -237,12 +237,11 @@ def test_the_registry_takes_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert rows(tmp_path) == [(1, "mine/x", 1.0)]
 
 
-@pytest.mark.parametrize("tag", ["reward/fluency", "dev/thresholded/brier"])
-def test_names_of_components_have_their_place(tag: str) -> None:
-    assert find_metric(tag, "scalar").unit == "-"
+def test_names_of_components_have_their_place() -> None:
+    assert find_metric("reward/fluency", "scalar").unit == "-"
 
 
-@pytest.mark.parametrize("tag", ["reward/two/parts", "dev/brier", "time/new", "reward/a b"])
+@pytest.mark.parametrize("tag", ["reward/a/b", "dev/thresholded/brier", "time/new", "reward/a b"])
 def test_other_tags_stay_unknown(tag: str) -> None:
     with pytest.raises(ValueError, match="no registered"):
         find_metric(tag, "scalar")

@@ -15,12 +15,12 @@ class GreetingOptions(Options):
 
 
 GREETING = Component(
-    kind="metric",
+    kind="encoder",
     name="greeting",
     help="Says hello.",
     build=lambda setup, options: "hello " * options.times,
     options=GreetingOptions,
-    capabilities=lambda options: frozenset({"classes", *(["score"] * options.loud)}),
+    capabilities=lambda options: frozenset({"kept_only", *(["gates"] * options.loud)}),
 )
 
 

@@ -1,16 +1,13 @@
-"""A reward model that needs no classifier and a metric, which tests plug in by their names here."""
+"""A reward model that needs no classifier, which tests plug in by its name here."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from pydantic import Field
 
-from rss_rl.components import Component, Measure, NoOptions, Options
-from rss_rl.metrics.protocol import MetricSetup, Scored
+from rss_rl.components import Component, Options
 from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.types import Array, Batch
 
@@ -44,46 +41,3 @@ RULE = Component(
     build=Rule,
     options=RuleOptions,
 )
-
-
-class Longest:
-    names = ("longest", "shortest")
-
-    def __init__(self, setup: MetricSetup, options: NoOptions) -> None:
-        self._kept: list[Array] = []
-
-    def add(self, scored: Scored) -> None:
-        self._kept.append(sum(s.any(1).sum(1) for s in scored.selections))  # type: ignore[arg-type]
-
-    def result(self) -> dict[str, float]:
-        if not self._kept:
-            return {}
-        kept = np.concatenate(self._kept)
-        return {"longest": float(kept.max()), "shortest": float(kept.min())}
-
-
-LONGEST = Component(
-    kind="metric",
-    name="longest",
-    help="Most and fewest words kept.",
-    build=Longest,
-    measures=(
-        Measure("longest", "longest", "words kept of an example, at most", largest=math.inf),
-        Measure("shortest", "shortest", "at least", largest=math.inf, lower_is_better=True),
-    ),
-)
-
-
-def _scores_only(setup: MetricSetup, options: Any) -> Longest:
-    return Longest(setup, options)
-
-
-OF_SCORES = Component(
-    kind="metric",
-    name="of-scores",
-    help="Only of scores.",
-    build=_scores_only,
-    capabilities=frozenset({"score"}),
-)
-
-AGAIN = Component(kind="metric", name="again", help="The same names.", build=Longest)

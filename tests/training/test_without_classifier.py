@@ -27,7 +27,6 @@ from rss_rl.training.run import Finished, train
 from rss_rl.training.trainer import Evaluated, find_best_metric
 
 RULE = "plugged_rewards:RULE"
-LONGEST = "plugged_rewards:LONGEST"
 ALONE = [{"name": "alone", "policy": True, "steps": 6, "patience": 9}]
 
 
@@ -46,7 +45,6 @@ def ruled(
     config = of(
         tiny_config,
         reward={"model": {"name": RULE, "options": {"weight": 2.0}}, "sparsity_cost": 0.1},
-        evaluation={"metrics": [LONGEST]},
         phases=ALONE,
     )
     return config, path, list(train(config, path))
@@ -81,11 +79,10 @@ def test_reports_leave_out_what_nobody_predicted(
     assert set(modes) == {"thresholded", "sampled", "random"}  # no comparison with all tokens
     for scores in modes.values():
         assert not {"loss", "accuracy"} & set(scores)
-        assert {"reward", "kept", "longest", "rationale_f1"} <= set(scores)
+        assert {"reward", "kept", "rationale_f1"} <= set(scores)
     out = Console(width=200, record=True, file=io.StringIO())
     print_report(out, path, report)
     text = out.export_text()
-    assert "longest" in text
     assert "reward" in text
 
 
@@ -134,12 +131,12 @@ def test_a_best_metric_that_dev_has_not_is_refused(
 
 @pytest.mark.parametrize(
     ("name", "lower"),
-    [("accuracy", False), ("loss", True), ("rationale_f1", False), ("shortest", True)],
+    [("accuracy", False), ("loss", True), ("rationale_f1", False)],
 )
 def test_any_name_that_is_reported_can_choose_the_best(
     tiny_config: RunConfig, tiny: Prepared, name: str, lower: bool
 ) -> None:
-    config = of(tiny_config, evaluation={"metrics": [LONGEST], "best_metric": name})
+    config = of(tiny_config, evaluation={"best_metric": name})
     found = find_best_metric(config, tiny)
     assert (found.name, found.lower_is_better) == (name, lower)
 
@@ -147,8 +144,11 @@ def test_any_name_that_is_reported_can_choose_the_best(
 @pytest.mark.parametrize(
     ("changed", "fragment"),
     [
-        ({"evaluation": {"metrics": ["plugged_rewards:OF_SCORES"]}}, "of kind score"),
-        ({"evaluation": {"metrics": [LONGEST, "plugged_rewards:AGAIN"]}}, "reports 'longest'"),
+        ({"evaluation": {"metrics": ["correlation"]}}, "of kind score"),
+        (
+            {"evaluation": {"metrics": ["rationales"], "best_metric": "accuracy"}},
+            "metrics is rationales, so there is no 'accuracy'",
+        ),
         (
             {
                 "evaluation": {"metrics": ["accuracy"]},
