@@ -5,7 +5,6 @@ Source: figure 2 of Shen et al., Reinforced Self-Attention Network (IJCAI 2018).
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,21 +20,6 @@ _MOST_WORDS = 40
 """Maximum heads or dependents in a figure; those with the greatest weights are shown."""
 _LONGEST_WORD = 16
 _DPI = 110
-
-
-def attention_svg(words: Sequence[str], attention: Array) -> str | None:
-    """The figure as SVG text; None if no head attends to a dependent.
-
-    Args:
-        words: of the sentence. attention: [N, N], see `attention_map`.
-    """
-    figure = _draw(words, attention)
-    if figure is None:
-        return None
-    stream = io.StringIO()
-    with _settings():
-        figure.savefig(stream, format="svg", metadata={"Date": None})
-    return stream.getvalue()
 
 
 def attention_image(words: Sequence[str], attention: Array) -> Array | None:
@@ -57,19 +41,14 @@ def write_attention(path: Path, words: Sequence[str], attention: Array) -> bool:
     Raises:
         OSError: writing fails. ValueError: another suffix.
     """
+    from matplotlib import rc_context
+
     figure = _draw(words, attention)
     if figure is None:
         return False
-    with _settings():
+    with rc_context({"svg.fonttype": "none"}):  # text stays text
         figure.savefig(path, dpi=2 * _DPI)
     return True
-
-
-def _settings() -> Any:
-    """Keep text as text in SVG files, and make equal figures equal files."""
-    from matplotlib import rc_context
-
-    return rc_context({"svg.fonttype": "none", "svg.hashsalt": "rss-rl"})
 
 
 def _draw(words: Sequence[str], attention: Array) -> Figure | None:

@@ -43,23 +43,6 @@ class Metric:
         return ["".join(chosen) for chosen in product(*choices)]
 
 
-METRICS: dict[str, Metric] = {}
-"""By tag, in the order of registration."""
-
-
-def register(metric: Metric) -> Metric:
-    """Register `metric`, so that its tags can be written.
-
-    Raises:
-        ValueError: one of its tags is taken.
-    """
-    taken = [tag for tag in metric.tags() if tag in METRICS]
-    if taken:
-        raise ValueError(f"metric {taken[0]!r} is registered already")
-    METRICS.update(dict.fromkeys(metric.tags(), metric))
-    return metric
-
-
 def known_metric(tag: str) -> Metric | None:
     """The metric of `tag`, by its exact name or as `<name>` of its group."""
     group, _, name = tag.rpartition("/")
@@ -91,7 +74,7 @@ def metrics_markdown() -> str:
 _DEV = "dev/{all,thresholded}/"
 _SHARE = "share of real tokens"
 
-for _metric in (
+_ALL = (
     Metric(
         "phase/index", "number", "number of the phase that the update belongs to, from 0", "last"
     ),
@@ -255,5 +238,6 @@ for _metric in (
     ),
     Metric("metrics/non_finite", "number", "NaN or infinite values left out at this step", "sum"),
     *(Metric(_DEV + m.name, m.unit, m.meaning) for m in all_measures().values()),
-):
-    register(_metric)
+)
+METRICS = {tag: metric for metric in _ALL for tag in metric.tags()}
+"""By tag, in the order of the documentation."""

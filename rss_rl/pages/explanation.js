@@ -53,16 +53,6 @@ class Example {
     list.addEventListener("click", (event) => this.flip(event.target));
     list.addEventListener("keydown", (event) => this.key(event));
     section.append(list);
-    if (sentence.figure) {
-      const details = make("details");
-      const image = make("img");
-      image.alt = "Heat map: attention from each head (rows) to each dependent (columns)";
-      image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(sentence.figure);
-      const figure = make("figure");
-      figure.append(image);
-      details.append(make("summary", "", "Attention from heads to dependents, as a heat map"), figure);
-      section.append(details);
-    }
     texts.append(section);
     return { list, words, sentence };
   }

@@ -12,7 +12,6 @@ import numpy as np
 
 from rss_rl.inference.facts import Facts
 from rss_rl.inference.model import Model
-from rss_rl.logs.attention_figure import attention_svg
 from rss_rl.pages.assets import filled, script_data
 from rss_rl.types import DEPENDENT, HEAD, Array, LabelSpec
 from rss_rl.version import VERSION
@@ -78,7 +77,6 @@ def _sentence(labels: LabelSpec, facts: Facts, slot: int) -> dict[str, Any]:
         "marks": None if marks is None else marks.tolist(),
         "attention": _sparse(attention),
         "flips": [_class_shares(outcome, facts.outcome) for outcome in facts.flips[slot]],
-        "figure": None if attention is None else attention_svg(shown.words, attention),
     }
 
 

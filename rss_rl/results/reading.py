@@ -80,18 +80,6 @@ class Reading:
         return float(self.words["kept"].sum() / self.words["count"].sum())
 
 
-@dataclass(frozen=True)
-class _Read:
-    """kept S x bool [B, N_s]; predicted [B]; errors [B], 0 if right; confidence and margin [B]
-    for classes; the last four None without a trained classifier."""
-
-    kept: list[Array]
-    predicted: Array | None = None
-    errors: Array | None = None
-    confidence: Array | None = None
-    margin: Array | None = None
-
-
 def read_split(path: Path, split: str, *, trust: Trust = NOTHING) -> Reading:
     """Read a split with a run's best checkpoint and thresholded selections.
 
@@ -120,81 +108,82 @@ class _Reader:
 
     def read(self, rows: Array, vocabulary: Sequence[str]) -> Reading:
         counts = np.zeros((2, len(vocabulary)), np.int64)  # [occurs, kept] x [V]
-        order: list[Array] = []
-        columns: list[tuple[Array | None, ...]] = []
-        for batch, found in self._batches(rows):
-            for ids, valid, kept in zip(batch.tokens, batch.valid, found.kept, strict=True):
+        scores = []
+        for batch, kept_words, score in self._batches(rows):
+            for ids, valid, kept in zip(batch.tokens, batch.valid, kept_words, strict=True):
                 for row, indices in enumerate((valid, kept)):
                     counts[row] += np.bincount(ids[indices], minlength=len(vocabulary))
-            order.append(batch.rows)
-            columns.append((found.errors, found.confidence, found.margin))
-        joined = [None if c[0] is None else np.concatenate(c) for c in zip(*columns, strict=True)]
-        chosen = _choose(np.concatenate(order), *joined)
-        right, wrong, unsure = (tuple(self._texts(of_kind)) for of_kind in chosen)
-        return Reading(
-            len(rows), len(self._examples), right, wrong, unsure, _count(counts, vocabulary)
+            scores.append(score)
+        right, wrong, unsure = (
+            tuple(map(self._text, chosen.index)) for chosen in _choose(pd.concat(scores))
         )
+        words = _count(counts, vocabulary)
+        return Reading(len(rows), len(self._examples), right, wrong, unsure, words)
 
-    def _batches(self, rows: Array) -> Iterator[tuple[Batch, _Read]]:
+    def _batches(self, rows: Array) -> Iterator[tuple[Batch, list[Array], pd.DataFrame]]:
+        """Batches, the words kept, S x bool [B, N_s], and scores as `_scores` returns them."""
         bounds = self._config.evaluation.batch_size, self._config.batch_tokens
         for indices in plain_batches(self._examples.lengths(rows), *bounds):
             batch = self._examples.batch(rows[indices])
-            yield batch, self._read(batch, tensor_batch(batch, self._device))
+            tensors = tensor_batch(batch, self._device)
+            if self._config.selects:
+                inputs = self._models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
+                pairs = zip(inputs, tensors.valid, strict=True)
+                selections = [self._models.policy.threshold(*pair) for pair in pairs]
+            else:
+                selections = [valid[:, None].expand(-1, ROLES, -1) for valid in tensors.valid]
+            kept = [selection.any(1).cpu().numpy() for selection in selections]
+            yield batch, kept, self._scores(batch, tensors, selections)
 
-    def _read(self, batch: Batch, tensors: TensorBatch) -> _Read:
-        if self._config.selects:
-            inputs = self._models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
-            pairs = zip(inputs, tensors.valid, strict=True)
-            selections = [self._models.policy.threshold(*pair) for pair in pairs]
-        else:
-            selections = [valid[:, None].expand(-1, ROLES, -1) for valid in tensors.valid]
-        kept = [selection.any(1).cpu().numpy() for selection in selections]
+    def _scores(
+        self, batch: Batch, tensors: TensorBatch, selections: list[torch.Tensor]
+    ) -> pd.DataFrame:
+        """By row of the split: predicted; error, 0 if right; and for classes confidence and margin.
+
+        Without columns if the run has no trained classifier.
+        """
+        found = pd.DataFrame(index=batch.rows)
         if not self._config.predicts:
-            return _Read(kept)
+            return found
         classifier = self._models.classifier
         logits = classifier(tensors.tokens, tensors.valid, selections, tensors.marks)
-        predicted = classifier.predict(logits).float().cpu().numpy()
+        found["predicted"] = classifier.predict(logits).float().cpu().numpy()
         if batch.labels.dtype == np.float32:
-            return _Read(kept, predicted, np.abs(predicted - batch.labels))
+            return found.assign(error=np.abs(found["predicted"] - batch.labels))
         best = torch.softmax(logits.double(), -1).topk(min(2, logits.shape[1]), -1).values
-        confidence = best[:, 0].cpu().numpy()
-        margin = (best[:, 0] - best[:, -1]).cpu().numpy()
-        return _Read(kept, predicted, predicted != batch.labels, confidence, margin)
+        first, last = best[:, 0].cpu().numpy(), best[:, -1].cpu().numpy()
+        wrong = found["predicted"] != batch.labels
+        return found.assign(error=wrong, confidence=first, margin=first - last)
 
-    def _texts(self, rows: Array) -> Iterator[ReadText]:
-        for row in rows.tolist():
-            ((batch, found),) = self._batches(np.array([row]))
-            labels, words = self._examples.labels, self._examples.words(row)
-            real = [valid[0] for valid in batch.valid]
-            predicted = None if found.predicted is None else found.predicted[0]
-            yield ReadText(
-                self._examples.example_id(row),
-                words,
-                tuple(kept[0, mask] for kept, mask in zip(found.kept, real, strict=True)),
-                None
-                if batch.rationale is None
-                else tuple(b[0, mask] for b, mask in zip(batch.rationale, real, strict=True)),
-                _name(labels, batch, words, float(batch.labels[0])),
-                None if predicted is None else _name(labels, batch, words, float(predicted)),
-                None if found.confidence is None else float(found.confidence[0]),
-            )
+    def _text(self, row: int) -> ReadText:
+        ((batch, kept, scores),) = self._batches(np.array([row]))
+        labels, words = self._examples.labels, self._examples.words(row)
+        real = [valid[0] for valid in batch.valid]
+        score = scores.iloc[0]
+        return ReadText(
+            self._examples.example_id(row),
+            words,
+            tuple(own[0, mask] for own, mask in zip(kept, real, strict=True)),
+            None
+            if batch.rationale is None
+            else tuple(bits[0, mask] for bits, mask in zip(batch.rationale, real, strict=True)),
+            _name(labels, batch, words, float(batch.labels[0])),
+            _name(labels, batch, words, score["predicted"]) if "predicted" in score else None,
+            float(score["confidence"]) if "confidence" in score else None,
+        )
 
 
-def _choose(
-    rows: Array, errors: Array | None, confidence: Array | None, margin: Array | None
-) -> tuple[Array, Array, Array]:
-    """A few rows each of right, wrong and unsure examples; without predictions the first rows."""
-    none = rows[:0]
-    if errors is None:
-        return rows[:_OF_A_KIND], none, none
-    if confidence is None or margin is None:
-        order = rows[np.argsort(errors, kind="stable")]
-        return order[:_OF_A_KIND], order[_OF_A_KIND:][::-1][:_OF_A_KIND], none
-    surest = np.argsort(-confidence, kind="stable")
-    right, wrong = (surest[errors[surest] == kind][:_OF_A_KIND] for kind in (0, 1))
-    rest = np.setdiff1d(np.arange(len(rows)), np.concatenate([right, wrong]))
-    unsure = rest[np.argsort(margin[rest], kind="stable")][:_OF_A_KIND]
-    return rows[right], rows[wrong], rows[unsure]
+def _choose(scores: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """A few lines each of right, wrong and unsure examples; without predictions the first ones."""
+    if "error" not in scores:
+        return scores[:_OF_A_KIND], scores[:0], scores[:0]
+    if "confidence" not in scores:
+        order = scores.sort_values("error", kind="stable")
+        return order[:_OF_A_KIND], order[_OF_A_KIND:][::-1][:_OF_A_KIND], order[:0]
+    surest = scores.sort_values("confidence", ascending=False, kind="stable")
+    right, wrong = (surest[surest["error"] == kind][:_OF_A_KIND] for kind in (False, True))
+    rest = scores.drop([*right.index, *wrong.index])
+    return right, wrong, rest.sort_values("margin", kind="stable")[:_OF_A_KIND]
 
 
 def _name(labels: LabelSpec, batch: Batch, words: tuple[tuple[str, ...], ...], value: float) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from rss_rl.logs.attention_figure import attention_image, attention_svg, write_attention
+from rss_rl.logs.attention_figure import attention_image, write_attention
 from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.types import Array
 
@@ -23,22 +23,26 @@ def attention() -> Array:
     return weights
 
 
-def test_heads_and_dependents_are_named_and_others_are_not(attention: Array) -> None:
-    svg = attention_svg(WORDS, attention)
-    assert svg is not None
+def drawn(folder: Path, attention: Array) -> str:
+    assert write_attention(folder / "figure.svg", WORDS, attention)
+    return (folder / "figure.svg").read_text()
+
+
+def test_heads_and_dependents_are_named_and_others_are_not(
+    attention: Array, tmp_path: Path
+) -> None:
+    svg = drawn(tmp_path, attention)
     for part in (">Attention from heads to dependents<", ">weight, mean over features<"):
         assert part in svg
     for part in ("owl$", "a_word_that_is_…", "&lt;b&gt;", ">the<"):
         assert part in svg
-    assert svg == attention_svg(WORDS, attention)
     only = np.zeros_like(attention)
     only[3, 4] = 1.0
-    assert ">the<" not in str(attention_svg(WORDS, only))
+    assert ">the<" not in drawn(tmp_path, only)
 
 
 def test_no_attention_is_no_figure(tmp_path: Path) -> None:
     nothing = np.zeros((5, 5), np.float32)
-    assert attention_svg(WORDS, nothing) is None
     assert attention_image(WORDS, nothing) is None
     assert not write_attention(tmp_path / "figure.png", WORDS, nothing)
     assert list(tmp_path.iterdir()) == []

@@ -17,8 +17,7 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import EventA
 from tensorboard.util import tensor_util
 
 from rss_rl.errors import CheckpointError
-from rss_rl.logs import metric_registry
-from rss_rl.logs.metric_registry import METRICS, Metric, find_metric, metrics_markdown, register
+from rss_rl.logs.metric_registry import METRICS, find_metric, metrics_markdown
 from rss_rl.logs.metrics import MetricsWriter, read_metrics
 
 
@@ -225,18 +224,6 @@ def test_a_run_without_metrics_reads_as_empty(tmp_path: Path) -> None:
     assert read_metrics(tmp_path).num_rows == 0
 
 
-def test_the_registry_takes_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(metric_registry, "METRICS", dict(METRICS))
-    register(Metric("mine/{x,y}", "s", "how long"))
-    assert find_metric("mine/y", "scalar").unit == "s"
-    assert "| `mine/{x,y}` | s | how long | mean |" in metrics_markdown()
-    with pytest.raises(ValueError, match="'mine/x' is registered already"):
-        register(Metric("mine/x", "s", ""))
-    with MetricsWriter(tmp_path) as writer:
-        writer.scalars(1, {"mine/x": 1.0})
-    assert rows(tmp_path) == [(1, "mine/x", 1.0)]
-
-
 def test_names_of_components_have_their_place() -> None:
     assert find_metric("reward/fluency", "scalar").unit == "-"
 
@@ -254,6 +241,7 @@ def test_the_documentation_lists_every_metric(repository: Path) -> None:
 
 
 def test_every_metric_says_what_it_is() -> None:
+    assert len(METRICS) == sum(len(metric.tags()) for metric in {*METRICS.values()})
     for tag, metric in METRICS.items():
         assert tag in metric.tags()
         assert metric.unit, tag

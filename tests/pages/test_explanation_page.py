@@ -48,9 +48,7 @@ def test_the_page_carries_the_facts_and_no_foreign_markup(text: str, facts: Fact
 
 
 def test_it_names_no_place_to_load_from(text: str) -> None:
-    without_names = text.replace("http://www.w3.org/", "").replace("https://matplotlib.org/", "")
-    without_names = re.sub(r"http://(purl\.org|creativecommons\.org)/", "", without_names)
-    assert "http" not in without_names.replace("http-equiv", "")
+    assert "http" not in text.replace("http-equiv", "")
     assert not re.search(r"<(link|script|img|iframe)[^>]*\s(src|href)=", text)
 
 
@@ -121,7 +119,7 @@ def test_the_keyboard_does_all_of_it(browser: Browser, facts: Facts) -> None:
 
 def test_a_screen_reader_says_what_the_page_shows(browser: Browser, facts: Facts) -> None:
     spoken = browser.spoken()
-    controls = [node for node in spoken if node.role in ("button", "radio", "DisclosureTriangle")]
+    controls = [node for node in spoken if node.role in ("button", "radio")]
     assert all(node.name for node in controls)
     words = [node for node in controls if node.role == "button" and node.description]
     assert [node.name for node in words] == list(HOSTILE)
@@ -136,24 +134,6 @@ def test_a_screen_reader_says_what_the_page_shows(browser: Browser, facts: Facts
     ]
     rows = [node.text for node in spoken if node.role == "listitem"]
     assert rows == [f"{n} {p:.1%}" for n, p in zip(NAMES, facts.outcome, strict=True)]
-
-
-def test_a_flip_is_announced_and_a_move_is_not(browser: Browser, facts: Facts) -> None:
-    """The focus says the word that it comes to; the panel beside it would say all of it again."""
-    browser.value(
-        "window.told = 0; for (const live of document.querySelectorAll('[aria-live]'))"
-        " new MutationObserver(() => { window.told++; }).observe(live, {childList: true,"
-        " subtree: true, characterData: true})"
-    )
-    browser.value("document.querySelector('[data-at=\"0-0\"]').focus()")
-    browser.key("ArrowRight")
-    assert browser.value("window.told") == 0
-    browser.key("Enter")
-    browser.wait("window.told > 0")
-    (live,) = [n for n in browser.spoken() if n.properties.get("live") == "polite" and n.text]
-    assert HOSTILE[1] in live.text
-    assert NAMES[facts.flips[0][1].argmax()] in live.text
-    browser.key("Escape")
 
 
 def test_hovering_over_a_head_shows_what_it_looks_at(browser: Browser, facts: Facts) -> None:
