@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import zipfile
@@ -129,6 +130,7 @@ def _text_lines(
     dim = 0
     for row, line in enumerate(stream, start=1):
         text = line.rstrip(b" \r\n")
+        text = text.removeprefix(codecs.BOM_UTF8) if row == 1 else text
         if row == 1 and _is_header(text):  # "words width", as word2vec and fastText write text
             dim = int(text.split()[1])
             continue
@@ -178,6 +180,8 @@ def _is_number(text: bytes) -> bool:
 def _bad(path: Path, row: int, reason: str, text: bytes) -> BadRow:
     content = text[:200].decode("utf-8", "backslashreplace")
     remedy = "Fetch the file again; word2vec binary files must end in .bin"
+    if b"\t" in text or b"  " in text:
+        remedy = "Separate the word and each number by one space"
     return BadRow(str(path), row, reason, remedy, content)
 
 
@@ -189,7 +193,8 @@ def _binary_lines(
         raise DataError(
             "does not begin with the number of words and their width",
             where=f"{path}, row 1",
-            remedy="Files ending in .bin are read as word2vec binary; is it text? Rename it .txt",
+            remedy="Files ending in .bin are read as word2vec binary: rename text .txt, and give"
+            " fastText's .vec in place of its .bin",
         )
     words, dim = (int(part) for part in header.split())
     if dim > _WIDEST:
