@@ -34,7 +34,7 @@ from rss_rl.data.manifest import (
     VectorInfo,
     VocabularyInfo,
 )
-from rss_rl.data.shard_file import ShardWriter, shard_schema
+from rss_rl.data.shard import ShardWriter, shard_schema
 from rss_rl.data.sources import Source
 from rss_rl.data.staging import (
     BLOCK_ROWS,

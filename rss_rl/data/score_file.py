@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from pydantic import ConfigDict, FiniteFloat, TypeAdapter, ValidationError
 
 from rss_rl.data.records import Record, read_records
 from rss_rl.data.store import Split
 from rss_rl.errors import DataError
+from rss_rl.json_files import first_fault
 from rss_rl.types import Array
 
+_LISTS = TypeAdapter(list[list[FiniteFloat | bool]], config=ConfigDict(strict=True))
 _FORM = 'Write {"id": ..., "scores": [...]} per line: the example\'s id and a number for each word'
 
 
@@ -59,33 +60,18 @@ def read_scores(path: Path, split: Split) -> list[tuple[Array, ...]]:
 
 def _scores(record: Record, known: str, lengths: list[int], where: str) -> tuple[Array, ...]:
     given = record.values.get("scores")
-    if not isinstance(given, list):
-        raise DataError("has no list 'scores'", where=where, remedy=_FORM)
-    if len(lengths) == 1 and not (given and isinstance(given[0], list)):
+    if len(lengths) == 1 and not (isinstance(given, list) and given and isinstance(given[0], list)):
         given = [given]
-    if len(given) != len(lengths) or not all(isinstance(part, list) for part in given):
-        raise DataError(
-            f"'{known}' has {len(lengths)} sentences; 'scores' is not a list of as many lists",
-            where=where,
-            remedy=_FORM if len(lengths) == 1 else 'Write "scores": [[...], [...]]',
-        )
-    for part, length in zip(given, lengths, strict=True):
-        wrong = [score for score in part if not _is_finite(score)]
-        if wrong:
-            raise DataError(
-                f"the score {wrong[0]!r:.40} is not a finite number", where=where, remedy=_FORM
-            )
-        if len(part) != length:
-            raise DataError(
-                f"{len(part)} scores for the {length} words of '{known}'",
-                where=where,
-                remedy="`rss-rl data show` prints the words as the split has them",
-            )
-    return tuple(np.array(part, dtype=np.float64) for part in given)
-
-
-def _is_finite(score: Any) -> bool:
     try:
-        return isinstance(score, int | float) and math.isfinite(score)
-    except OverflowError:  # an integer beyond every float
-        return False
+        scores = _LISTS.validate_python(given)
+    except ValidationError as error:
+        what = f"'scores' of '{known}' are not a list of finite numbers for each sentence"
+        raise DataError(f"{what} ({first_fault(error)})", where=where, remedy=_FORM) from error
+    if [len(part) for part in scores] != lengths:
+        have = ", ".join(str(len(part)) for part in scores)
+        raise DataError(
+            f"{have} scores for the {', '.join(map(str, lengths))} words of '{known}'",
+            where=where,
+            remedy="`rss-rl data show` prints the words as the split has them",
+        )
+    return tuple(np.array(part, dtype=np.float64) for part in scores)

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from rss_rl.data.checks import LabelChecker, Rejects, example_fault
-from rss_rl.data.shard_file import known_fields
+from rss_rl.data.shard import known_fields
 from rss_rl.data.sources import BadRow, RawExample, Source
 from rss_rl.data.tokens import Tokenizer, Tokens
 from rss_rl.errors import DataError

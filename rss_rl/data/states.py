@@ -23,7 +23,7 @@ from pydantic import Field, ValidationError
 from rss_rl.components import Options
 from rss_rl.data.locations import CachedFiles, LocalFiles
 from rss_rl.data.manifest import MANIFEST_FILE
-from rss_rl.data.shard_file import read_blocks
+from rss_rl.data.shard import read_blocks
 from rss_rl.durable import disk_errors, file_lock, file_sha256, replacing
 from rss_rl.errors import DataError
 from rss_rl.types import Array, Window

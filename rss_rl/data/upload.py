@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,10 +10,10 @@ from pathlib import Path
 
 from rss_rl.cache import cache_root
 from rss_rl.data.locations import cache_errors
-from rss_rl.data.manifest import MANIFEST_BYTES, MANIFEST_FILE, Manifest
+from rss_rl.data.manifest import MANIFEST_FILE
 from rss_rl.data.staging import Progress
 from rss_rl.errors import DataError
-from rss_rl.storage import Storage, is_uri, open_storage
+from rss_rl.storage import is_uri, open_storage
 
 
 @contextmanager
@@ -45,7 +46,7 @@ def upload(folder: Path, uri: str, progress: Progress) -> None:
         StorageError: a file cannot be written or deleted there.
     """
     storage = open_storage(uri)
-    old = _shards_at(storage)
+    old = {name for name in storage.files() if re.fullmatch(r"\w+-\d{5,}\.arrow", name)}
     # From here on, nothing can be opened there until the new manifest is written.
     storage.delete(MANIFEST_FILE)
     names = sorted(path.name for path in folder.iterdir() if path.name != MANIFEST_FILE)
@@ -56,13 +57,3 @@ def upload(folder: Path, uri: str, progress: Progress) -> None:
         storage.delete(name)
     storage.upload(folder / MANIFEST_FILE, MANIFEST_FILE)
     progress("uploading files", len(names), len(names))
-
-
-def _shards_at(storage: Storage) -> set[str]:
-    """Names of the shards of the prepared data there, if any."""
-    try:
-        content = storage.read(MANIFEST_FILE, MANIFEST_BYTES + 1)
-        splits = Manifest.parse(content or b"", storage.uri).splits
-    except DataError:
-        return set()
-    return {shard.name for info in splits.values() for shard in info.shards}

@@ -12,8 +12,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rss_rl.data.corpora.planted import Planted, PlantedSettings
-from rss_rl.data.corpora.planted_words import ANIMALS, KIND_WORDS, NEGATIONS
+from rss_rl.data.corpora.planted import (
+    ANIMALS,
+    KIND_WORDS,
+    NEGATIONS,
+    Planted,
+    PlantedSettings,
+)
 from rss_rl.data.sources import RawExample, SourceRequest, named_source
 from rss_rl.errors import DataError
 

@@ -72,15 +72,13 @@ GOOD = {"id": "test-0", "scores": [1, 2, 3]}
         ([1], "line 2: malformed row: no JSON object"),
         ({"scores": [1]}, "line 2: has no 'id'"),
         (GOOD, "line 2: 'test-0' has scores in line 1 already"),
-        ({"id": "test-1"}, "line 2: has no list 'scores'"),
-        ({"id": "test-1", "scores": "[1]"}, "line 2: has no list 'scores'"),
+        ({"id": "test-1"}, "line 2: 'scores' of 'test-1' are not a list"),
         ({"id": "test-1", "scores": []}, "line 2: 0 scores for the 1 words of 'test-1'"),
         ({"id": "test-1", "scores": [1, 2]}, "line 2: 2 scores for the 1 words of 'test-1'"),
-        ({"id": "test-1", "scores": [[1], [2]]}, "line 2: 'test-1' has 1 sentences"),
-        ({"id": "test-1", "scores": [None]}, "line 2: the score None is not a finite number"),
-        ({"id": "test-1", "scores": ["1"]}, "line 2: the score '1' is not a finite number"),
-        ('{"id": "test-1", "scores": [NaN]}', "line 2: the score nan is not a finite number"),
-        ({"id": "test-1", "scores": [10**400]}, "is not a finite number"),
+        ({"id": "test-1", "scores": [[1], [2]]}, "line 2: 1, 1 scores for the 1 words"),
+        ({"id": "test-1", "scores": ["1"]}, "Input should be a valid number"),
+        ('{"id": "test-1", "scores": [NaN]}', "Input should be a finite number"),
+        ({"id": "test-1", "scores": [10**400]}, "are not a list of finite numbers"),
         ("", "has no scores of 'test-1' of the test split. Write a line"),
         ({"id": "test-2", "scores": []}, "split; line 2 has 'test-2', which is not of this split"),
     ],
@@ -95,7 +93,7 @@ def test_what_cannot_be_used(single: Split, tmp_path: Path, line: Any, message: 
 def test_a_pair_needs_two_lists(tmp_path: Path) -> None:
     prepare(texts(2), tmp_path / "out", dim=3)
     file = write(tmp_path / "scores", {"id": "test-0", "scores": [1, 2, 3, 4]})
-    with pytest.raises(DataError, match="line 1: 'test-0' has 2 sentences"):
+    with pytest.raises(DataError, match="line 1: 'scores' of 'test-0' are not a list"):
         read_scores(file, open_prepared(tmp_path / "out").split("test"))
 
 
