@@ -8,9 +8,9 @@
     model = rss_rl.load("runs/reviews")  # a run, or what `rss-rl export` wrote; without Ray
     print(model.predict(["A dull film with one good scene."])[0])
 
-`prepare` and `train` are the two halves of `fit`; `Run` opens an existing run; `encode` stores the
-encoder states that a contextual policy reads. Pluggable components: `rss_rl.components`; their
-contract tests: `rss_rl.testing`.
+`prepare` and `train` are the two halves of `fit`; `sweep` makes and compares many runs; `Run` opens
+an existing one; `encode` stores the encoder states that a contextual policy reads. Pluggable
+components: `rss_rl.components`; their contract tests: `rss_rl.testing`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ __all__ = [
     "fit",
     "load",
     "prepare",
+    "sweep",
     "train",
 ]
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from rss_rl.api.fitting import fit
     from rss_rl.api.preparing import prepare
     from rss_rl.api.run import Run
+    from rss_rl.api.sweeping import sweep
     from rss_rl.api.training import train
     from rss_rl.inference.model import Model
 
@@ -44,6 +46,7 @@ _MODULES = {
     "encode": "rss_rl.api.encoding",
     "fit": "rss_rl.api.fitting",
     "prepare": "rss_rl.api.preparing",
+    "sweep": "rss_rl.api.sweeping",
     "train": "rss_rl.api.training",
 }
 

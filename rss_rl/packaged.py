@@ -7,9 +7,8 @@ from pathlib import Path
 from rss_rl.errors import ConfigError, nearest
 
 _PACKAGE = Path(__file__).resolve().parent
-_TABLES, _SPACES = "tables", "tune"
-_NO_RUNS = ("cluster", _TABLES, _SPACES)
-_KINDS = {_TABLES: "table", _SPACES: "search space"}
+_SWEEPS = "sweeps"
+_NO_RUNS = ("cluster", _SWEEPS)
 
 
 def configs_root() -> Path:
@@ -31,7 +30,7 @@ def configs_root() -> Path:
 def packaged_configs() -> list[str]:
     """Names of the shipped configurations without their suffix: `sick`, `paper/snli`, ...
 
-    Without `cluster/`, `tables/` and `tune/`, which describe clusters, tables and search spaces.
+    Without `cluster/` and `sweeps/`, which describe clusters and sweeps.
     """
     root = configs_root()
     names = (path.relative_to(root).with_suffix("") for path in root.rglob("*.yaml"))
@@ -63,38 +62,24 @@ def find_config(name: str | Path) -> Path:
     )
 
 
-def packaged_tables() -> list[str]:
-    """Names of the shipped tables: `sick`, `snli`, ..."""
-    return _names(_TABLES)
+def packaged_sweeps() -> list[str]:
+    """Names of the shipped specifications of sweeps: `sick`, `snli`, ..."""
+    return sorted(path.stem for path in (configs_root() / _SWEEPS).glob("*.yaml"))
 
 
-def find_table(name: str | Path) -> Path:
-    """The file of the table called `name`: a path or a shipped name; else a ConfigError."""
-    return _find(name, _TABLES)
+def find_sweep(name: str | Path) -> Path:
+    """The specification called `name`: a path, or a shipped name.
 
-
-def packaged_spaces() -> list[str]:
-    """Names of the shipped search spaces: `policy`, `classifier`."""
-    return _names(_SPACES)
-
-
-def find_space(name: str | Path) -> Path:
-    """The file of the search space called `name`; as `find_table`."""
-    return _find(name, _SPACES)
-
-
-def _names(folder: str) -> list[str]:
-    return sorted(path.stem for path in (configs_root() / folder).glob("*.yaml"))
-
-
-def _find(name: str | Path, folder: str) -> Path:
-    path, shipped = Path(name), _names(folder)
-    if path.is_file():
-        return path
+    Raises:
+        ConfigError: neither exists; names the nearest shipped one.
+    """
+    shipped = packaged_sweeps()
+    if Path(name).is_file():
+        return Path(name)
     if str(name) in shipped:
-        return configs_root() / folder / f"{name}.yaml"
+        return configs_root() / _SWEEPS / f"{name}.yaml"
     raise ConfigError(
-        f"no such {_KINDS[folder]}{nearest(str(name), shipped)}",
+        f"no such specification of a sweep{nearest(str(name), shipped)}",
         where=str(name),
         remedy=f"Give the path of a YAML file or one of: {', '.join(shipped)}",
     )

@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-EXTRAS = ("data", "serve", "transformers", "tune")
+EXTRAS = ("data", "serve", "transformers")
 """Those of users; `dev` and `docs` are for whoever works on the library."""
 WITH_TORCH = {"triton"}
 """Comes with the builds of torch that have use for it."""

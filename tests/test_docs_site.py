@@ -115,7 +115,7 @@ def add(page: Path, line: str) -> None:
 def test_broken_links_and_missing_pages_fail_the_build(spoilt: Path, tmp_path: Path) -> None:
     add(spoilt / "docs" / "data.md", "[a](nowhere.md) and [b](models.md#no-such-part)")
     add(spoilt / "docs" / "alone.md", "# Alone")
-    (spoilt / "docs" / "tables.md").rename(spoilt / "docs" / "boards.md")
+    (spoilt / "docs" / "sweeps.md").rename(spoilt / "docs" / "boards.md")
     done = build(spoilt, tmp_path / "site")
     assert done.returncode == 1
     output = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)
@@ -123,7 +123,7 @@ def test_broken_links_and_missing_pages_fail_the_build(spoilt: Path, tmp_path: P
         "nowhere.md",
         "no-such-part",
         "docs/alone.md is not in the navigation",
-        "docs/tables.md is in the navigation and missing",
+        "docs/sweeps.md is in the navigation and missing",
     ):
         assert said in output
 
@@ -132,7 +132,7 @@ def test_what_the_site_would_fetch_or_show_as_markdown_fails_the_build(
     spoilt: Path, tmp_path: Path
 ) -> None:
     add(spoilt / "docs" / "data.md", '<script src="https://example.org/a.js"></script>')
-    add(spoilt / "docs" / "tables.md", "A table:\n| a | b |\n|---|---|\n| 1 | 2 |")
+    add(spoilt / "docs" / "sweeps.md", "A table:\n| a | b |\n|---|---|\n| 1 | 2 |")
     done = build(spoilt, tmp_path / "site")
     assert done.returncode == 1
     assert "docs/data.html: fetches https://example.org/a.js" in done.stderr

@@ -105,7 +105,6 @@ def fit(
     Raises:
         RssError: any expected failure.
     """
-    check_share(keep)
     if time is not None:
         seconds(time)  # refused before the data are prepared
     if config is not None and pretrained is not None:
@@ -124,6 +123,62 @@ def fit(
             remedy=f"Resume it (rss-rl train --resume {path}), give another directory, or"
             " overwrite=True (--overwrite)",
         )
+    base, asked = adapt(
+        data,
+        text=text,
+        label=label,
+        text_b=text_b,
+        keep=keep,
+        config=config,
+        pretrained=pretrained,
+        dev=dev,
+        test=test,
+        prepared=prepared,
+        overrides=overrides,
+        folder=path.parent,
+        console=shown,
+    )
+    return train(
+        base,
+        asked,
+        out=path,
+        time=time,
+        overwrite=overwrite,
+        callbacks=callbacks,
+        console=shown,
+    )
+
+
+def adapt(
+    data: Rows,
+    *,
+    text: str,
+    label: str,
+    text_b: str | None = None,
+    keep: float | None = None,
+    config: str | Path | None = None,
+    pretrained: str | None = None,
+    dev: Rows | None = None,
+    test: Rows | None = None,
+    prepared: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | Sequence[str] = (),
+    folder: Path,
+    console: Console,
+) -> tuple[str | Path, list[str]]:
+    """Prepare a table, and choose a configuration and settings for it.
+
+    Args:
+        folder: where the prepared data are put. console: for what was chosen, and why.
+            The others: see `fit`.
+
+    Returns:
+        The configuration, and settings as KEY=VALUE, `overrides` last.
+
+    Raises:
+        RssError: any expected failure.
+    """
+    check_share(keep)
+    shown = console
     with tempfile.TemporaryDirectory(prefix="rss-rl-rows-") as scratch:
         how = {"text": text, "label": label, "text_b": text_b} | dict(prepared or {})
         splits = {"rows": data, "dev": how.pop("dev", dev), "test": how.pop("test", test)}
@@ -137,15 +192,13 @@ def fit(
                 "task", guess_task(files["rows"], label), "from the labels; --task says otherwise"
             )
         how["task"] = task.value
-        folder = path.with_name(f"{_name(data)}-data-{key}")
-        there = _is_of(folder, files)
+        out = folder / f"{_name(data)}-data-{key}"
+        there = _is_of(out, files)
         if not there:
             with busy(shown, "preparing the data"):
-                how["force"] = how.get("force") or folder.exists()
-                prepare(
-                    files["rows"], out=folder, dev=files.get("dev"), test=files.get("test"), **how
-                )
-    manifest = open_prepared(folder).manifest
+                how["force"] = how.get("force") or out.exists()
+                prepare(files["rows"], out=out, dev=files.get("dev"), test=files.get("test"), **how)
+    manifest = open_prepared(out).manifest
     given = settings(overrides)
     if config is None:
         base, chosen = choose_encoder(manifest, pretrained, _gpu())
@@ -158,29 +211,21 @@ def fit(
         chosen = _not_overridden(asked_share, given)
     left_out = sum(info.bad_rows for info in manifest.splits.values())
     more = f", bad rows left out: {left_out:,}, see rejects.jsonl there" if left_out else ""
-    say(shown, f"Data: {folder}{', already prepared' if there else ''}{more}")
+    say(shown, f"Data: {out}{', already prepared' if there else ''}{more}")
     _say_choices(shown, [task, vectors, base, *chosen])
-    asked = [*settings({"data": str(folder)}), *_as_settings(chosen), *given]
+    asked = [*settings({"data": str(out)}), *_as_settings(chosen), *given]
     policy = load_config(find_config(base.value), asked).policy
     if (encoder := policy.pretrained) is not None:
         what = f"encoding the data with {encoder}, for the policy to read"
         with counted(shown, what) as progress:
             encode(
-                folder,
+                out,
                 encoder,
                 layers=policy.layers,
                 window=policy.window,
                 progress=lambda _, done, end: progress(done, end),
             )
-    return train(
-        base.value,
-        asked,
-        out=path,
-        time=time,
-        overwrite=overwrite,
-        callbacks=callbacks,
-        console=shown,
-    )
+    return base.value, asked
 
 
 def check_share(keep: float | None) -> None:

@@ -24,11 +24,11 @@ from rss_rl.api.terminal import SafeConsole, printable, say
 from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import (
     RunConfig,
+    absolute_paths,
     load_config,
     parse_config,
     setting,
     trust_in_overrides,
-    with_folders,
     with_overrides,
 )
 from rss_rl.errors import ConfigError
@@ -37,7 +37,7 @@ from rss_rl.ops.native import load_ahead
 from rss_rl.packaged import find_config
 from rss_rl.results.sentences import kept_warning
 from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, RunDirectory
-from rss_rl.storage import is_uri, open_storage
+from rss_rl.storage import open_storage
 from rss_rl.training.roles import LocalRoles, Roles
 from rss_rl.training.run import RunEvent
 from rss_rl.training.run import train as train_events
@@ -257,21 +257,7 @@ def _plan(
 
 
 def _absolute(config: RunConfig, name: str, run_dir: Path | None) -> _Plan:
-    """Make paths absolute, so that a run can be resumed and evaluated from any directory."""
-    if not is_uri(config.data):
-        config = config.model_copy(update={"data": str(Path(config.data).resolve())})
-    config = with_folders(config, _absolute_folder).with_from_run(_absolute_path)
-    return _Plan(config, run_dir or Path("runs") / f"{name}-seed{config.seed}")
-
-
-def _absolute_path(name: str) -> str:
-    return str(Path(name).expanduser().resolve())
-
-
-def _absolute_folder(name: str) -> str:
-    """The absolute path of a folder; other names, perhaps of a hub, are kept."""
-    path = Path(name).expanduser()
-    return str(path.resolve()) if path.is_dir() else name
+    return _Plan(absolute_paths(config), run_dir or Path("runs") / f"{name}-seed{config.seed}")
 
 
 def _trust_in(file: Path) -> Trust:

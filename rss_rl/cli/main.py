@@ -23,9 +23,8 @@ from rss_rl.cli import (
     serve,
     status,
     submit,
-    table,
+    sweep,
     train,
-    tune,
 )
 from rss_rl.cli.group import DEBUG_VARIABLE, Commands, deferred
 from rss_rl.cli.options import option
@@ -94,9 +93,7 @@ app.command(epilog=serve.EPILOG)(serve.serve)
 app.command(epilog=predict.EPILOG)(predict.predict)
 app.command(epilog=export.EPILOG)(export.export)
 app.command(epilog=report.EPILOG)(report.report)
-app.command(epilog=table.TABLE_EPILOG)(table.table)
-app.command(epilog=table.FRONTIER_EPILOG)(table.frontier)
-app.command(epilog=tune.EPILOG)(tune.tune)
+app.command(epilog=sweep.EPILOG)(sweep.sweep)
 app.command(epilog=components.EPILOG)(components.components)
 app.command(epilog=submit.EPILOG)(submit.submit)
 app.command(epilog=doctor.EPILOG)(doctor.doctor)

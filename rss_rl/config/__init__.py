@@ -4,8 +4,8 @@ from rss_rl.config.choice import Choice as Choice
 from rss_rl.config.choice import Section as Section
 from rss_rl.config.choice import plugins_named as plugins_named
 from rss_rl.config.choice import with_folders as with_folders
+from rss_rl.config.loading import absolute_paths as absolute_paths
 from rss_rl.config.loading import load_config as load_config
-from rss_rl.config.loading import options_that_fit as options_that_fit
 from rss_rl.config.loading import parse_config as parse_config
 from rss_rl.config.loading import parse_section as parse_section
 from rss_rl.config.loading import trust_in_overrides as trust_in_overrides

@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from rss_rl.components import DEFAULTS, EVERYTHING, NOTHING, Kind, Trust, find_component
-from rss_rl.config.choice import Section
+from rss_rl.components import EVERYTHING, NOTHING, Kind, Trust, find_component
+from rss_rl.config.choice import Section, with_folders
 from rss_rl.config.sections import RunConfig
-from rss_rl.config.yaml_files import parse_value, read_tree, setting
+from rss_rl.config.yaml_files import parse_value, read_tree
 from rss_rl.errors import ConfigError, nearest
+from rss_rl.storage import is_uri
 
 _LONGEST_SHOWN = 200
 _BIGGEST = 2**63
@@ -46,6 +47,21 @@ def load_config(path: Path, overrides: Sequence[str] = (), trust: Trust = EVERYT
     loaded = with_overrides(read_tree(path), overrides)
     where = f"{path} or a KEY=VALUE setting" if overrides else str(path)
     return parse_config(loaded, where=where, trust=trust | trust_in_overrides(overrides))
+
+
+def absolute_paths(config: RunConfig) -> RunConfig:
+    """The configuration with absolute paths, so that its run can be resumed from any directory."""
+    if not is_uri(config.data):
+        config = config.model_copy(update={"data": str(Path(config.data).resolve())})
+    return with_folders(config, _absolute_folder).with_from_run(
+        lambda name: str(Path(name).expanduser().resolve())
+    )
+
+
+def _absolute_folder(name: str) -> str:
+    """The absolute path of a folder; other names, perhaps of a hub, are kept."""
+    path = Path(name).expanduser()
+    return str(path.resolve()) if path.is_dir() else name
 
 
 def with_overrides(tree: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -108,46 +124,6 @@ def _apply(tree: dict[str, Any], override: str) -> None:
     if names and node.get("options"):
         node["options"] = _shared_options(_SLOTS[slot], value, node["options"])
     node[_member(node, last, override)] = value
-
-
-def options_that_fit(
-    file: Path, for_all: Mapping[str, Any], own: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The settings of `for_all` without options that a configuration's components do not have.
-
-    Args:
-        file: the configuration. for_all: settings by dotted key, such as `policy.options.hidden`,
-            which a policy without that option ignores.
-        own: settings that are applied after them; a wrong option among these is an error.
-
-    Raises:
-        ConfigError: see `load_config`.
-    """
-    named = {k: v for k, v in {**for_all, **own}.items() if not _is_option(k)}
-    tree = with_overrides(read_tree(file), [setting(k, v) for k, v in named.items()])
-    return {
-        key: value
-        for key, value in for_all.items()
-        if not _is_option(key) or _has_option(tree, key)
-    }
-
-
-def _is_option(key: str) -> bool:
-    *path, options, _ = ("", "", *key.split("."))
-    return options == "options" and tuple(path[2:]) in _SLOTS
-
-
-def _has_option(tree: Mapping[str, Any], key: str) -> bool:
-    *path, _, option = key.split(".")
-    kind = _SLOTS[tuple(path)]
-    node: Any = tree
-    for part in path:
-        node = node.get(part) or {}
-    name = node if isinstance(node, str) else node.get("name", DEFAULTS.get(kind))
-    try:
-        return name is None or option in find_component(kind, name).options.model_fields
-    except ConfigError:  # validation reports it
-        return True
 
 
 def _shared_options(kind: Kind, name: str, options: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -195,7 +196,7 @@ def test_data_of_any_kind_prepares_the_same(kind: str, tmp_path: Path) -> None:
         "file": path, "files": [str(path)], "pandas": None,
     }[kind]  # fmt: skip
     if kind == "pandas":
-        data = pytest.importorskip("pandas", reason="it comes with rss-rl[tune]").DataFrame(plain)
+        data = pd.DataFrame(plain)
     prepared = rss_rl.prepare(data, text="review", label="stars", out=tmp_path / "out", dim=4)
     assert prepared.labels.names == ("down", "up")
     assert sum(info.rows for info in prepared.manifest.splits.values()) == 40

@@ -12,13 +12,12 @@ from wheels import run
 def test_packages_come_from_the_wheel(installed: Path, repository: Path, tmp_path: Path) -> None:
     code = (
         "import rss_rl, rss_rl.envs, rss_rl.learners\n"
-        "from rss_rl.packaged import configs_root, find_config, find_table\n"
-        "from rss_rl.packaged import packaged_configs, packaged_tables\n"
-        "from rss_rl.packaged import find_space, packaged_spaces\n"
+        "from rss_rl.packaged import configs_root, find_config, find_sweep\n"
+        "from rss_rl.packaged import packaged_configs, packaged_sweeps\n"
         "print(rss_rl.envs.__file__, rss_rl.learners.__file__)\n"
         "print(rss_rl.__file__, rss_rl.__version__)\n"
-        "print(*map(find_config, packaged_configs()), *map(find_table, packaged_tables()),"
-        " *map(find_space, packaged_spaces()), *configs_root().glob('cluster/*.yaml'))"
+        "print(*map(find_config, packaged_configs()), *map(find_sweep, packaged_sweeps()),"
+        " *configs_root().glob('cluster/*.yaml'), *configs_root().glob('sweeps/*.csv'))"
     )
     *first, second = run(installed / "python", "-c", code, cwd=tmp_path).splitlines()
     *files, version = " ".join(first).split()
@@ -27,8 +26,7 @@ def test_packages_come_from_the_wheel(installed: Path, repository: Path, tmp_pat
         assert Path(file).is_relative_to(installed.parent), file
     assert version == "0.1.0"
     shipped = {
-        path.relative_to(repository / "configs")
-        for path in (repository / "configs").rglob("*.yaml")
+        path.relative_to(repository / "configs") for path in (repository / "configs").rglob("*.*")
     }
     root = Path(files[2]).parent / "configs"
     assert {Path(file).relative_to(root) for file in configs} == shipped

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 import tiny_transformers
 
 from rss_rl import envs
-from rss_rl.config import RunConfig, load_config, options_that_fit, with_folders
+from rss_rl.config import RunConfig, load_config, with_folders
 from rss_rl.data.store import Prepared
+from rss_rl.errors import ConfigError
 from rss_rl.packaged import find_config, packaged_configs
 from rss_rl.rollouts.reward import build_reward
 from rss_rl.rollouts.rollout import Rollout, SampleJob
@@ -121,11 +123,19 @@ def transformer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_transformers.save(tmp_path_factory.mktemp("tiny") / "bert", classes=3)
 
 
+def small_config(file: Path) -> RunConfig:
+    """With those of the small settings that its components have."""
+    settings: list[str] = []
+    for key, value in SMALL.items():
+        with suppress(ConfigError):
+            load_config(file, [*settings, f"{key}={value}"])
+            settings.append(f"{key}={value}")
+    return load_config(file, settings)
+
+
 @pytest.mark.parametrize("name", packaged_configs())
 def test_the_environment_pays_what_a_sampler_sends(name: str, transformer: Path) -> None:
-    file = find_config(name)
-    settings = options_that_fit(file, SMALL, {})
-    config = load_config(file, [f"{key}={value}" for key, value in settings.items()])
+    config = small_config(find_config(name))
     config = with_folders(config, lambda _: str(transformer))
     labels, sentences = TASKS[Path(config.data).name]
     vectors = np.random.default_rng(1).normal(size=(WORDS, 5)).astype(np.float32)

@@ -1,0 +1,266 @@
+"""Many runs from one specification: planned, trained where they are missing, and compared."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from inspect import signature
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from rss_rl.api.fitting import adapt
+from rss_rl.api.interruption import Interruption
+from rss_rl.api.terminal import SafeConsole, say
+from rss_rl.api.training import Joining, settings
+from rss_rl.config import parse_value
+from rss_rl.data.store import open_prepared
+from rss_rl.durable import file_lock
+from rss_rl.errors import CheckpointError, ConfigError, RssError
+from rss_rl.packaged import find_config, find_sweep
+from rss_rl.results.output import check_folder
+from rss_rl.results.sweeps.data import DATA_FOLDER, prepare_data
+from rss_rl.results.sweeps.plan import (
+    ENDED,
+    Base,
+    PlannedRun,
+    find_base,
+    plan_runs,
+    state_of,
+)
+from rss_rl.results.sweeps.report import write_sweep
+from rss_rl.results.sweeps.search import core_seconds, rungs
+from rss_rl.results.sweeps.spec import Spec, load_spec
+from rss_rl.training.trainer import find_best_metric
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_EVERY_S = 30.0
+_HOPELESS = 5
+"""Failed runs of a search, without any that ended, after which no more are begun."""
+_HERE = Joining()
+_STOPPING = b"stopping: each run saves a checkpoint first; Ctrl-C again quits at once\n"
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """What a sweep has so far.
+
+    folder      of its runs and files
+    frame       a line for each finished run and selection mode; also in sweep.parquet
+    markdown    its table; also in sweep.md
+    failed      reasons, by run
+    stopped_by  the signal that stopped it, or None
+    """
+
+    folder: Path
+    frame: pd.DataFrame
+    markdown: str
+    failed: Mapping[str, str]
+    stopped_by: int | None = None
+
+
+def sweep(
+    spec: str | Path | Mapping[str, Any],
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+    *,
+    out: str | Path | None = None,
+    jobs: int = 1,
+    again: bool = False,
+    only_read: bool = False,
+    joining: Joining = _HERE,
+    console: Console | None = None,
+) -> SweepResult:
+    """Train the runs of a specification that are missing, several at a time, and compare all.
+
+    The same call goes on after Ctrl-C or any kill: finished runs are kept, others resume from their
+    checkpoints. A run that fails ends no other.
+
+    Args:
+        spec: a YAML file, the name of a shipped one, or a mapping of the same form; see
+            `rss_rl.results.sweeps.spec`.
+        overrides: keys of the specification, and settings of all runs.
+        out: folder of runs and results; default `runs/sweeps/NAME`.
+        jobs: runs at a time, a core each.
+        again: replace runs that were made with other settings or data.
+        only_read: train nothing; show what is finished.
+        joining: how a Ray cluster is joined that shares the disk of `out`; default: one on this
+            machine.
+        console: for progress and the table; default: standard output.
+
+    Raises:
+        RssError: the specification is not valid, or the folder cannot be used.
+    """
+    shown = console or SafeConsole(highlight=False)
+    file = spec if isinstance(spec, Mapping) else find_sweep(spec)
+    found = load_spec(file, settings(overrides))
+    name = file.stem if isinstance(file, Path) else "sweep"
+    folder = Path(out or Path("runs") / "sweeps" / name).absolute()
+    busy = CheckpointError(
+        "another process makes this sweep",
+        where=str(folder),
+        remedy="Wait for it, stop it, or give another --out",
+    )
+    check_folder(folder, "sweep")
+    signal = None
+    with file_lock(folder / ".lock", busy):
+        one = _Sweep(found, _base(found, folder, shown), folder, shown)
+        if not only_read:
+            signal = _train(one, folder, jobs, again, joining, shown)
+        states = [state_of(run) for run in one.runs]
+        best = None
+        if found.search is not None:
+            config = one.runs[0].config
+            best = find_best_metric(config, open_prepared(config.data))
+        frame, markdown, files = write_sweep(found, one.runs, states, folder, best)
+    shown.print(markdown, markup=False, highlight=False, soft_wrap=True)
+    for line in [*map(str, files), *(f"failed: {run}: {why}" for run, why in one.failed.items())]:
+        say(shown, line)
+    if signal is not None:
+        say(shown, "Stopped; the same command goes on.")
+    return SweepResult(folder, frame, markdown, one.failed, signal)
+
+
+def _train(
+    one: _Sweep, folder: Path, jobs: int, again: bool, joining: Joining, out: Console
+) -> int | None:
+    """Train what is missing; the signal that stopped it, or None."""
+    runs = one.missing(again)
+    first = next(runs, None)  # before a cluster is started, as there may be nothing to do
+    if first is None:
+        return None
+    from rss_rl.cluster.connection import connected
+    from rss_rl.cluster.sweeping import run_sweep
+
+    tell = partial(say, out)
+    searches = one.spec.search is not None
+    with (
+        Interruption(_say_stopping) as interruption,
+        connected(tell, joining.address, cores=jobs, insecure=joining.insecure),
+    ):
+        run_sweep(
+            folder,
+            chain([first], runs),
+            jobs=jobs,
+            rungs=rungs(first.config) if searches else None,
+            again=again,
+            stop=interruption.asked,
+            show=one.show,
+        )
+    return interruption.signal
+
+
+def _say_stopping() -> None:
+    os.write(2, _STOPPING)  # safe in a signal handler
+
+
+def _base(spec: Spec, folder: Path, out: Console) -> Base:
+    if isinstance(spec.base, str):
+        return find_base(spec.base)
+    known = [name for name in signature(adapt).parameters if name not in ("folder", "console")]
+    wrong = [name for name in spec.base if name not in known]
+    wrong += [name for name in ("data", "text", "label") if name not in spec.base]
+    if wrong:
+        remedy = f"A table has data, text and label, and may have {', '.join(known[3:])}"
+        raise ConfigError(f"'{wrong[0]}' is unknown or missing", where="base", remedy=remedy)
+    config, chosen = adapt(folder=folder / DATA_FOLDER, console=out, **spec.base)
+    pairs = (setting.partition("=") for setting in chosen)
+    own = {key: parse_value(value, where=key) for key, _, value in pairs}
+    return Base(find_config(config).stem, find_config(config), own)
+
+
+class _Sweep:
+    """One call of `sweep`.
+
+    Args:
+        folder: of runs and results. out: for progress and the table.
+    """
+
+    def __init__(self, spec: Spec, base: Base, folder: Path, out: Console) -> None:
+        self.spec, self._folder, self._out = spec, folder, out
+        self.failed: dict[str, str] = {}
+        self._planned = plan_runs(spec, base, folder)
+        begun = None
+        if spec.search is not None:  # the last trial that was begun, or the first
+            begun = max([1, *(1 + int(path.name[6:]) for path in folder.glob("*/trial-[0-9]*"))])
+        self.runs = list(islice(self._planned, begun))
+        self._all, self._ended = len(self.runs), 0
+        self._done: dict[str, float] = {}  # shares of the runs under way
+        self._began = self._said = time.monotonic()
+
+    def missing(self, again: bool) -> Iterator[PlannedRun]:
+        """Runs that are not finished, of those whose data can be had; of a search all that were
+        begun, and then others while something is left of the budget."""
+        states = {run.name: state_of(run) for run in self.runs}
+        changed = [run for run in self.runs if states[run.name] == "changed"]
+        if changed and not again:
+            raise CheckpointError(
+                f"{len(changed)} runs were made with other settings or data than now",
+                where=str(changed[0].path),
+                remedy="Replace such runs with --again, or give another --out",
+            )
+        folds = {run.fold.name: run.fold for run in self.runs if states[run.name] not in ENDED}
+        lost = {}
+        for name, fold in folds.items():
+            try:
+                prepare_data(fold, self.spec.root, partial(say, self._out))
+            except RssError as error:
+                lost[name] = str(error)
+        wanted = [run for run in self.runs if states[run.name] != "finished"]
+        if self.spec.search is not None:
+            wanted = self.runs if not {*states.values()} <= {*ENDED} or self._left() > 0 else []
+        self.failed |= {run.name: lost[run.fold.name] for run in wanted if run.fold.name in lost}
+        wanted = [run for run in wanted if run.name not in self.failed]
+        self._all = len(wanted)
+        yield from wanted
+        while self.spec.search is not None and not lost and self._left() > 0:
+            hopeless = len(self.failed) >= _HOPELESS and not self._ended
+            run = None if hopeless else next(self._planned, None)
+            if run is None:
+                return
+            self.runs.append(run)
+            self._all += 1
+            yield run
+
+    def _left(self) -> float:
+        """Seconds of a core that a search may still take."""
+        assert self.spec.search is not None
+        return 60 * self.spec.search.minutes - sum(core_seconds(run.path) for run in self.runs)
+
+    def show(self, run: PlannedRun, news: Mapping[str, Any]) -> None:
+        """A line where a run begins or ends, and now and then how far all are."""
+        if not news:
+            self._done[run.name] = 0.0
+            self._tell(f"{run.name}: begins")
+        elif outcome := news.get("outcome"):
+            self._done.pop(run.name, None)
+            self._ended += outcome == "finished"
+            if outcome == "failed":
+                self.failed[run.name] = news["reason"]
+            reason = f": {news['reason']}" if "reason" in news else ""
+            self._tell(f"{run.name}: {outcome}{reason}  {self._summary()}")
+        else:
+            self._done[run.name] = news.get("progress", 0.0)
+            if time.monotonic() - self._said > _EVERY_S:
+                now = (f"{name} {share:.0%}" for name, share in self._done.items())
+                self._tell(f"  {self._summary()}  {', '.join(now)}")
+
+    def _tell(self, line: str) -> None:
+        self._said = time.monotonic()
+        say(self._out, line)
+        self._out.file.flush()
+
+    def _summary(self) -> str:
+        over = self._ended + len(self.failed)
+        if self.spec.search is not None:
+            return f"[{over} trials over, {max(0, self._left()) / 60:.1f} minutes of a core left]"
+        done = over + sum(self._done.values())
+        left = (time.monotonic() - self._began) * (self._all - done) / max(done, 0.1)
+        return f"[{over} of {self._all} runs over, about {timedelta(seconds=int(left))} left]"

@@ -1,0 +1,224 @@
+"""The runs of a sweep: the folder, configuration and state of each.
+
+    OUT/DATASET[-fold-N]/ROW[,KEY=VALUE...]/seed-N   an ordinary run
+    OUT/DATASET/trial-NNN/seed-N                     a trial of a search
+    OUT/data/DATASET[-fold-N]-HASH                   data that the sweep prepared; HASH: of how
+
+Run folders are the only record of a sweep: the same command finds in them what is finished, and
+resumes the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+from rss_rl.components import EVERYTHING, NOTHING, Trust
+from rss_rl.config import RunConfig, absolute_paths, load_config, setting
+from rss_rl.data.manifest import MANIFEST_FILE
+from rss_rl.errors import ConfigError, RssError
+from rss_rl.packaged import find_config
+from rss_rl.results.sweeps.data import DATA_FOLDER, Fold, folds_of
+from rss_rl.results.sweeps.search import draw_settings
+from rss_rl.results.sweeps.spec import Dataset, Row, Settings, Spec
+from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, RunDirectory
+
+State = Literal["missing", "interrupted", "finished", "stopped early", "changed"]
+ENDED = ("finished", "stopped early")
+_STOPPED = "stopped-early"
+"""Marks the folder of a trial that is not worth going on with."""
+_LONGEST = 200
+_PLAIN = re.compile(r"[A-Za-z0-9_.=+-]{1,40}")
+_IN_PROCESS: Settings = {"sampler.backend": "local", "learner.actors": 0}
+
+
+@dataclass(frozen=True)
+class Base:
+    """The configuration that a sweep changes.
+
+    file      of it; settings: that come before those of the sweep. trust: in components it names
+    """
+
+    name: str
+    file: Path
+    settings: Settings
+    trust: Trust = EVERYTHING
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run.
+
+    row    its name. label: as shown
+    point  values of the axes, or of a search's space
+    mode   selection mode whose scores are shown
+    """
+
+    fold: Fold
+    row: str
+    label: str
+    point: Settings
+    path: Path
+    config: RunConfig
+    mode: str
+
+    @property
+    def name(self) -> str:
+        """Dataset, row, point and seed, for messages."""
+        return "/".join(self.path.parts[-3:])
+
+
+def find_base(name: str) -> Base:
+    """The base that a specification names: a configuration, or the folder of a run.
+
+    Raises:
+        ConfigError: neither.
+    """
+    if (Path(name) / CONFIG_FILE).is_file():
+        return Base(Path(name).resolve().name, Path(name) / "config.yaml", {}, NOTHING)
+    file = find_config(name)
+    trust = NOTHING if (file.parent / CONFIG_FILE).is_file() else EVERYTHING
+    return Base(file.stem, file, {}, trust)
+
+
+def plan_runs(spec: Spec, base: Base, out: Path) -> Iterator[PlannedRun]:
+    """The runs of a sweep, in the order of training; those of a search until its space is empty.
+
+    Ordered by seed and fold, so that an early table has every row.
+
+    Raises:
+        ConfigError: naming the part of the specification whose settings are not valid.
+    """
+    datasets = dict(spec.datasets)
+    if not datasets:
+        data = configure(base, [("settings", spec.settings)]).data
+        datasets = {re.sub(r"[^\w.-]", "-", Path(data).name) or "texts": Dataset(data=data)}
+    if DATA_FOLDER in datasets:
+        raise ConfigError("no dataset is called 'data'", where="datasets", remedy="Rename it")
+    if spec.search is not None:
+        yield from _trials(spec, base, *next(iter(datasets.items())), out)
+        return
+    rows = spec.rows or {base.name: Row()}
+    found: list[tuple[int, int, PlannedRun]] = []
+    for (name, dataset), (row_name, row) in product(datasets.items(), rows.items()):
+        own = find_base(dataset.base) if dataset.base else base
+        axes = spec.axes if row.axes is None else row.axes
+        folds, seeds = folds_of(spec, name, dataset, out), enumerate(_seeds(spec, dataset, row))
+        layers = _layers(spec, name, dataset, row_name, row)
+        made = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+        for point, (turn, seed), fold in product(made, seeds, folds):
+            config = configure(own, [*layers, *((f"axes.{k}", {k: v}) for k, v in point.items())])
+            run = _run(out, fold, row_name, row, point, config, seed)
+            found.append((turn, fold.number or 0, run))
+    yield from (run for _, _, run in sorted(found, key=lambda item: item[:2]))
+
+
+def _seeds(spec: Spec, dataset: Dataset, row: Row) -> Sequence[int]:
+    """Those of the sweep, or of the dataset or row if these want fewer."""
+    given = [part.seeds for part in (spec, dataset, row) if part.seeds is not None]
+    return min((range(own) if isinstance(own, int) else own for own in given), key=len)
+
+
+def _trials(spec: Spec, base: Base, name: str, dataset: Dataset, out: Path) -> Iterator[PlannedRun]:
+    assert spec.search is not None
+    layers = _layers(spec, name, dataset, "", Row())
+
+    def configured(point: Settings) -> RunConfig:
+        return configure(base, [*layers, ("search.space", point)])
+
+    [fold] = folds_of(spec, name, dataset, out)
+    for number, point in enumerate(draw_settings(spec.search, configured, seed=0)):
+        name = f"trial-{number:03}"
+        row = Row(label=name if number else f"{name}, as it is")
+        run = _run(out, fold, name, row, {}, configured(point), seed=0)
+        yield replace(run, point=point)
+
+
+def _run(
+    out: Path, fold: Fold, name: str, row: Row, point: Settings, config: RunConfig, seed: int
+) -> PlannedRun:
+    parts = [name]
+    for key, value in point.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        plain = text if _PLAIN.fullmatch(text) else _digest(text)
+        parts.append(f"{key}={plain}")
+    folder = ",".join(parts)
+    folder = folder if len(folder) <= _LONGEST else f"{name},{_digest(folder)}"
+    path = out / fold.name / folder / f"seed-{seed}"
+    own = absolute_paths(config.model_copy(update={"seed": seed, "data": fold.data}))
+    mode = row.mode or ("thresholded" if config.selects else "all")
+    return PlannedRun(fold, name, row.label or name, point, path, own, mode)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+Layers = list[tuple[str, Settings]]
+"""Where settings stand in the specification, and the settings."""
+
+
+def _layers(spec: Spec, name: str, dataset: Dataset, row_name: str, row: Row) -> Layers:
+    return [
+        ("settings", spec.settings),
+        (f"datasets.{name}.settings", dataset.settings),
+        (f"rows.{row_name}.settings", row.settings),
+        (f"rows.{row_name}.settings_on.{name}", row.settings_on.get(name, {})),
+    ]
+
+
+def configure(base: Base, layers: Layers) -> RunConfig:
+    """The configuration of a run, without seed and data.
+
+    Raises:
+        ConfigError: naming the part of the specification from which on it is not valid.
+    """
+    parts = [("base", base.settings), *layers, ("sweep", _IN_PROCESS)]
+
+    def load(count: int) -> RunConfig:
+        given = [setting(*pair) for _, own in parts[:count] for pair in own.items()]
+        return load_config(base.file, given, base.trust)
+
+    refused: RssError | None = None
+    for count in range(len(parts), 0, -1):
+        try:
+            config = load(count)
+        except RssError as error:
+            refused = refused or error
+            continue
+        if refused is None:
+            return config
+        raise ConfigError(refused.what, where=parts[count][0], remedy=refused.remedy)
+    raise refused or ConfigError("nothing is configured")
+
+
+def state_of(run: PlannedRun) -> State:
+    """The state of a run; `changed`: made with other settings or data.
+
+    Raises:
+        CheckpointError: its folder is damaged.
+    """
+    if not (run.path / CONFIG_FILE).is_file():
+        return "missing"
+    before = RunDirectory.open(run.path).config
+    if before != json.loads(run.config.model_dump_json()) or _other_data(run):
+        return "changed"
+    if (run.path / REPORT_FILE).is_file():
+        return "finished"
+    return "stopped early" if (run.path.parent / _STOPPED).exists() else "interrupted"
+
+
+def mark_stopped(run: PlannedRun) -> None:
+    """Mark a trial that is not worth going on with."""
+    (run.path.parent / _STOPPED).touch()
+
+
+def _other_data(run: PlannedRun) -> bool:
+    own, present = run.path / "inputs" / MANIFEST_FILE, Path(run.config.data, MANIFEST_FILE)
+    return own.is_file() and present.is_file() and own.read_bytes() != present.read_bytes()

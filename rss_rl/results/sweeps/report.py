@@ -1,0 +1,249 @@
+"""What a sweep shows: sweep.parquet, sweep.md, sweep.png in its folder.
+
+The frame has a line for each finished run and selection mode, with all settings in which runs
+differ. Table and picture have the mean over a point's runs, and their standard deviation: over
+seeds, or with cross-validation over folds, each the mean of its seeds.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from rss_rl.components import Trust
+from rss_rl.errors import ConfigError, nearest
+from rss_rl.learners.share_control import merit
+from rss_rl.metrics.measures import find_measure, task_measures
+from rss_rl.metrics.run_metrics import BestMetric
+from rss_rl.packaged import configs_root
+from rss_rl.results import output
+from rss_rl.results.frame import is_setting, runs_frame
+from rss_rl.results.summary import Spread
+from rss_rl.results.sweeps.plan import PlannedRun, State
+from rss_rl.results.sweeps.spec import Spec
+
+_KEPT, _PARAMETERS = "kept", "parameters"
+_NOTE = (
+    "Mean (sample standard deviation) over runs; with cross-validation over folds. Scores are of"
+    " the checkpoint that was best on dev. Kept: words that are head or dependent. Parameters:"
+    " without embeddings."
+)
+Published = Mapping[tuple[str, str, str], Spread]
+"""Figures by dataset, model and metric; shares in percent."""
+
+
+def write_sweep(
+    spec: Spec,
+    runs: Sequence[PlannedRun],
+    states: Sequence[State],
+    folder: Path,
+    best: BestMetric | None,
+) -> tuple[pd.DataFrame, str, list[Path]]:
+    """Write the files of a sweep; returns the frame, the Markdown and the files.
+
+    Args:
+        best: of a search: what its trials are ordered by, on dev.
+
+    Raises:
+        ConfigError: there is no paper that the specification names.
+        CheckpointError: a report is damaged, or a write fails.
+    """
+    finished = [run for run, state in zip(runs, states, strict=True) if state == "finished"]
+    frame = sweep_frame(finished, "test" if best is None else "dev")
+    metrics = list(spec.metrics) or [name for name in task_measures() if name in frame]
+    figures = published(spec)
+    points = _points(runs, frame, [*metrics, _KEPT, _PARAMETERS, *([best.name] if best else [])])
+    note = _NOTE
+    if best is not None:
+        points = [point for point in points if best.name in point]
+        points.sort(key=lambda point: _worth(point, best), reverse=True)
+        note = _search_note(states, points)
+    known = {(point["dataset"], point["row"]) for point in points}
+    theirs = dict.fromkeys(key[:2] for key in figures if key[0] in {name for name, _ in known})
+    points += [
+        {"dataset": dataset, "row": model, "label": f"*{model}*", "runs": output.NONE, "point": {}}
+        for dataset, model in theirs
+        if (dataset, model) not in known
+    ]
+    table = _table(spec, points, metrics, figures)
+    parts = [f"# {spec.title}" if spec.title else "", spec.note, table, note]
+    markdown = "\n\n".join(part for part in parts if part) + "\n"
+    parquet = io.BytesIO()
+    frame.to_parquet(parquet, index=False)
+    contents: dict[str, str | bytes] = {"sweep.parquet": parquet.getvalue(), "sweep.md": markdown}
+    if metrics and any(point.get(metrics[0]) for point in points):
+        contents["sweep.png"] = _draw(spec, points, metrics[0])
+    return frame, markdown, output.write_files(folder, contents, "sweep")
+
+
+def sweep_frame(runs: Sequence[PlannedRun], split: str) -> pd.DataFrame:
+    """A line for each of these finished runs and selection mode.
+
+    Raises:
+        CheckpointError: a report is damaged.
+    """
+    trust = Trust.of([run.config.model_dump(mode="json") for run in runs])
+    frame = runs_frame([run.path for run in runs], trust)
+    frame = frame[frame["split"] == split].reset_index(drop=True)
+    by_path = {str(run.path): run for run in runs}
+    own = [by_path[path] for path in frame["run"]]
+    frame.insert(0, "dataset", [run.fold.dataset for run in own])
+    frame.insert(1, "row", [run.row for run in own])
+    frame.insert(2, "fold", pd.Series([run.fold.number for run in own], dtype="Int64"))
+    same = [name for name in frame if is_setting(name) and frame[name].nunique(dropna=False) < 2]
+    return frame.drop(columns=[name for name in same if name != "seed"])
+
+
+def published(spec: Spec) -> dict[tuple[str, str, str], Spread]:
+    """The figures of the papers that a specification names.
+
+    Raises:
+        ConfigError: there is no such paper.
+    """
+    file = configs_root() / "sweeps" / "published.csv"
+    with file.open(encoding="utf-8", newline="") as opened:
+        lines = list(csv.DictReader(opened))
+    for line in lines:
+        line["paper"] += f", {line['page']}"
+    papers = list(dict.fromkeys(line["paper"] for line in lines))
+    for paper in spec.published:
+        if paper not in papers:
+            known = f"There are those of {'; '.join(papers)}"
+            raise ConfigError(
+                f"no '{paper}'{nearest(paper, papers)}", where="published", remedy=known
+            )
+    return {
+        (line["dataset"], line["model"], line["metric"]): Spread(
+            float(line["value"]), float(line["sd"]) if line["sd"] else None
+        )
+        for line in lines
+        if line["paper"] in spec.published
+    }
+
+
+def _points(
+    runs: Sequence[PlannedRun], frame: pd.DataFrame, metrics: Sequence[str]
+) -> list[dict[str, Any]]:
+    """For each row at each point on each dataset its names, and the spread of each metric, shares
+    in percent, None unless all its finished runs have it."""
+    planned: dict[tuple[str, str, str], list[PlannedRun]] = {}
+    for run in runs:
+        key = run.fold.dataset, run.row, json.dumps(run.point)
+        planned.setdefault(key, []).append(run)
+    points = []
+    for own in planned.values():
+        first, paths = own[0], [str(run.path) for run in own]
+        lines = frame[frame["run"].isin(paths) & (frame["mode"] == first.mode)]
+        done = str(len(lines)) if len(lines) == len(own) else f"{len(lines)} of {len(own)}"
+        point: dict[str, Any] = {
+            "dataset": first.fold.dataset,
+            "row": first.row,
+            "label": first.label,
+        }
+        point |= {"point": first.point, "runs": done, "paths": paths}
+        point["reward"] = first.config.reward
+        for metric in metrics:
+            if metric in lines and len(lines) and not lines[metric].isna().any():
+                folds = lines.groupby("fold", dropna=False)[metric].mean()
+                values = (folds if len(folds) > 1 else lines[metric]) * _scale(metric)
+                point[metric] = Spread(values.mean(), values.std() if len(values) > 1 else None)
+        points.append(point)
+    order = list(dict.fromkeys(point["dataset"] for point in points))
+    return sorted(points, key=lambda point: order.index(point["dataset"]))
+
+
+def _worth(point: Mapping[str, Any], best: BestMetric) -> float:
+    """What a finished trial is worth, as a checkpoint: those off the target share come last."""
+    value, scale = point[best.name].mean, _scale(best.name)
+    scores = {_KEPT: point[_KEPT].mean / 100}
+    return merit((-value if best.lower_is_better else value) / scale, scores, point["reward"])
+
+
+def _search_note(states: Sequence[State], points: Sequence[Mapping[str, Any]]) -> str:
+    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    note = f"{len(states)} trials: {counts}. Scores on dev, the best trial first."
+    if not points:
+        return note
+    return (
+        f"{note} The best of many is optimistic; train it with another seed before you rely on it:"
+        f" `rss-rl train {points[0]['paths'][0]}/config.yaml seed=1 --run-dir DIR`."
+    )
+
+
+def _table(
+    spec: Spec, points: Sequence[Mapping[str, Any]], metrics: Sequence[str], figures: Published
+) -> str:
+    """A line for each point; columns without any value are left out."""
+    keys = dict.fromkeys(key for point in points for key in point["point"])
+    labels = {name: own.label or name for name, own in spec.datasets.items()}
+    columns = [("dataset", [labels.get(p["dataset"], p["dataset"]) for p in points])]
+    columns = columns if len(spec.datasets) > 1 else []
+    columns.append(("model", [point["label"] for point in points]))
+    columns += [(f"`{k}`", [_value(p["point"].get(k, output.NONE)) for p in points]) for k in keys]
+    columns.append(("runs", [point["runs"] for point in points]))
+    for metric in dict.fromkeys([*metrics, _KEPT, _PARAMETERS]):
+        theirs = [figures.get((point["dataset"], point["row"], metric)) for point in points]
+        columns.append((_heading(metric), [_figure(point.get(metric), metric) for point in points]))
+        columns.append(("*published*", [_figure(figure, metric) for figure in theirs]))
+    filled = [c for c in columns if c[0] == "model" or any(cell != output.NONE for cell in c[1])]
+    header, cells = zip(*filled, strict=True)
+    return output.markdown_table(header, list(zip(*cells, strict=True)))
+
+
+def _value(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _heading(metric: str) -> str:
+    return f"{find_measure(metric).label}{' %' if find_measure(metric).percent else ''}"
+
+
+def _scale(metric: str) -> int:
+    return 100 if find_measure(metric).percent else 1
+
+
+def _figure(found: Spread | None, metric: str) -> str:
+    if metric == _PARAMETERS and found is not None:
+        return f"{found.mean / 1e6:.2f} M" if found.mean >= 1e5 else f"{found.mean:,.0f}"
+    return output.format_spread(found, 1, 1 if find_measure(metric).percent else 4)
+
+
+def _draw(spec: Spec, points: Sequence[Mapping[str, Any]], metric: str) -> bytes:
+    """A PNG with a panel for each dataset: the metric against the share of words kept, a line for
+    each row with error bars both ways; rows at one point that keep all words are dashed."""
+    datasets = list(dict.fromkeys(point["dataset"] for point in points))
+    figure, panels = output.panels(len(datasets), 3, (6.4, 4.4))
+    for axes, dataset in zip(panels, datasets, strict=True):
+        lines: dict[str, list[tuple[Spread, Spread]]] = {}
+        for point in points:
+            if point["dataset"] == dataset and point.get(metric) and point.get(_KEPT):
+                lines.setdefault(point["label"], []).append((point[_KEPT], point[metric]))
+        for number, (label, found) in enumerate(lines.items()):
+            kept, values = zip(*sorted(found), strict=True)
+            style: dict[str, Any] = {
+                "color": output.COLOURS[number % len(output.COLOURS)],
+                "label": label,
+            }
+            if len(found) == 1 and kept[0].mean == 100:
+                axes.axhline(values[0].mean, linestyle="--", **style)
+                continue
+            axes.errorbar(
+                [share.mean for share in kept],
+                [value.mean for value in values],
+                xerr=output.whiskers([share.deviation for share in kept]),
+                yerr=output.whiskers([value.deviation for value in values]),
+                fmt="o-",
+                capsize=2.5,
+                **style,
+            )
+        label = spec.datasets[dataset].label if dataset in spec.datasets else ""
+        axes.set(title=label or dataset, xlabel="words kept, %", ylabel=_heading(metric))
+        axes.grid(color="0.9")
+        axes.legend(fontsize=8)
+    return output.png(figure)

@@ -1,1 +1,0 @@
-"""Tables of results: their specification, the runs they need, and the scores of those runs."""

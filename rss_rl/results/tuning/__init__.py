@@ -1,1 +1,0 @@
-"""Hyperparameter search: spaces, trials, influence of each key, and reports."""

@@ -1,0 +1,122 @@
+"""Sweeps on Ray Tune: killed in the middle and repeated, with a run that fails; a search."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from tiny_runs import command_line, tiny_tree
+
+import rss_rl
+from rss_rl.config import parse_config
+from rss_rl.json_files import read_json
+from rss_rl.training.run import train
+
+DEADLINE_S = 240
+PHASES = [
+    {"name": "warm-up", "supervised": True, "selection": "all", "steps": 4},
+    {"name": "co-train", "supervised": True, "policy": True, "steps": 40},
+]
+
+
+def write_spec(place: Path, data: Path, **changes: Any) -> Path:
+    base = tiny_tree(data) | {"phases": PHASES}
+    base["evaluation"] |= {"all_tokens": False, "every": 4}
+    base["checkpoint"] = {"every": 2}
+    (place / "tiny.yaml").write_text(json.dumps(base))
+    file = place / "own.yaml"
+    file.write_text(json.dumps({"base": str(place / "tiny.yaml")} | changes))
+    return file
+
+
+def events_of(run: Path) -> list[str]:
+    lines = (run / "events.jsonl").read_text().splitlines()
+    return [json.loads(line)["event"] for line in lines]
+
+
+def wait_for(files: str, place: Path, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline and process.poll() is None:
+        if list(place.glob(files)):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"no {files}: {process.communicate()}")
+
+
+def test_killed_and_repeated(
+    prepared: Path, tmp_path: Path, processes: list[subprocess.Popen[str]]
+) -> None:
+    """What was finished stays as it is, what was not goes on, and a failed run ends no other."""
+    rows = {"rss": {}, "bad": {"settings": {"evaluation.best_metric": "pearson"}, "axes": {}}}
+    axes = {"reward.target_share": [0.3, 0.6]}
+    spec = write_spec(tmp_path, prepared, rows=rows, axes=axes, seeds=1)
+    command = ("sweep", spec, "--out", tmp_path / "out")
+    first, second = (
+        tmp_path / "out" / prepared.name / f"rss,reward.target_share={share}" / "seed-0"
+        for share in (0.3, 0.6)
+    )
+    processes.append(killed := command_line(*command, cwd=tmp_path))
+    wait_for("checkpoints/step-*[5-9]", second, killed)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate(timeout=DEADLINE_S)
+    assert not (second / "report.json").exists()
+    before = (first / "report.json").stat().st_mtime_ns
+
+    result = rss_rl.sweep(spec, out=tmp_path / "out")
+    assert (first / "report.json").stat().st_mtime_ns == before
+    assert events_of(first).count("run_started") == 1
+    assert "run_resumed" not in events_of(first)
+    assert (events_of(second).count("run_started"), "run_resumed" in events_of(second)) == (1, True)
+    [(name, reason)] = result.failed.items()
+    assert (name, "pearson" in reason) == (f"{prepared.name}/bad/seed-0", True)
+    assert {*result.frame["run"]} == {str(first), str(second)}
+    assert not [path for path in (tmp_path / "out").iterdir() if path.name in (".tune", ".stop")]
+
+    config = json.loads((second / "config.json").read_text())["config"]
+    for _ in train(parse_config(config, where="test"), tmp_path / "alone"):
+        pass
+    alone, there = (read_json(run / "report.json", "") for run in (tmp_path / "alone", second))
+    assert alone["splits"] == there["splits"]
+
+
+def test_ctrl_c_keeps_everything(
+    prepared: Path, tmp_path: Path, processes: list[subprocess.Popen[str]]
+) -> None:
+    spec = write_spec(tmp_path, prepared, seeds=1)
+    run = tmp_path / "out" / prepared.name / "tiny" / "seed-0"
+    processes.append(
+        process := command_line("sweep", spec, "--out", tmp_path / "out", cwd=tmp_path)
+    )
+    wait_for("checkpoints/step-*[5-9]", run, process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130, out + err
+    assert "each run saves a checkpoint first" in err
+    assert "tiny/seed-0: stopped" in out
+    assert "the same command goes on" in out
+    assert not (run / "report.json").exists()
+    assert not (tmp_path / "out" / ".stop").exists()
+
+
+def test_a_search_stops_the_worse_trials(prepared: Path, tmp_path: Path) -> None:
+    rates = {"choice": [1e-9, 2e-9, 3e-9]}  # at which nothing is learnt, unlike in trial 0
+    search = {"space": {"learner.supervised.learning_rate": rates}, "minutes": 30}
+    spec = write_spec(tmp_path, prepared, search=search, seeds=1)
+    result = rss_rl.sweep(spec, out=tmp_path / "out")
+    trials = sorted((tmp_path / "out" / prepared.name).glob("trial-*"))
+    finished = [trial for trial in trials if (trial / "seed-0" / "report.json").is_file()]
+    stopped = [trial for trial in trials if (trial / "stopped-early").is_file()]
+    assert len(trials) == 4  # then the space is empty
+    assert trials[0] in finished
+    assert {*finished, *stopped} == {*trials}
+    assert stopped
+    assert list(read_json(finished[0] / "seed-0" / "report.json", "")["splits"]) == ["dev"]
+    assert len(result.frame) == len(finished)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("events.jsonl")}
+    again = rss_rl.sweep(spec, ["search.minutes=0"], out=tmp_path / "out")
+    assert again.markdown == result.markdown
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("events.jsonl")} == before

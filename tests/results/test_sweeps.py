@@ -1,0 +1,272 @@
+"""Sweeps without training: what a specification plans, what it refuses, and what runs show."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from tiny_runs import tiny_tree
+
+from rss_rl.api.sweeping import sweep
+from rss_rl.errors import CheckpointError, ConfigError
+from rss_rl.metrics.run_metrics import BestMetric
+from rss_rl.packaged import find_sweep, packaged_sweeps
+from rss_rl.results.sweeps.plan import PlannedRun, find_base, plan_runs, state_of
+from rss_rl.results.sweeps.report import published, write_sweep
+from rss_rl.results.sweeps.search import draw_settings, rungs
+from rss_rl.results.sweeps.spec import Search, Spec, load_spec
+from rss_rl.runs.run_directory import RunDirectory
+
+RATE = "learner.policy.learning_rate"
+
+
+def tree(place: Path, **changes: Any) -> dict[str, Any]:
+    """Two rows, of which one goes through two shares, on one dataset, with two seeds."""
+    base = place / "tiny.yaml"
+    base.write_text(json.dumps(tiny_tree(place / "prepared")))
+    whole = {"policy.name": "select-all", "phases": [{"name": "a", "supervised": True, "steps": 2}]}
+    whole["phases"][0]["selection"] = "all"  # type: ignore[index]
+    rows = {"rss": {"label": "RSS"}, "whole": {"settings": whole, "axes": {}}}
+    made = {"base": str(base), "datasets": {"tiny": {"data": str(place / "prepared")}}, "seeds": 2}
+    made |= {"settings": {"evaluation.all_tokens": False}, "rows": rows}
+    return made | {"axes": {"reward.target_share": [0.3, 0.6]}} | changes
+
+
+def planned(spec: Spec, out: Path) -> list[PlannedRun]:
+    return list(plan_runs(spec, find_base(str(spec.base)), out))
+
+
+def report(run: PlannedRun, split: str = "test", **scores: float) -> None:
+    """Leaves a finished run behind that scored so."""
+    costs = {"steps": 1, "best_step": 1, "wall_seconds": 1.0, "examples_per_second": 1.0}
+    costs |= {"parameters": 123456, "seed": run.config.seed}
+    with RunDirectory.create(run.path, json.loads(run.config.model_dump_json())) as directory:
+        directory.write_report({"splits": {split: {run.mode: {"kept": 0.5} | scores}}, **costs})
+
+
+def test_rows_times_axes_times_seeds(tmp_path: Path) -> None:
+    runs = planned(load_spec(tree(tmp_path)), tmp_path / "out")
+    assert [run.name for run in runs] == [
+        f"{row}/seed-{seed}"
+        for seed in (0, 1)
+        for row in (
+            "tiny/rss,reward.target_share=0.3",
+            "tiny/rss,reward.target_share=0.6",
+            "tiny/whole",
+        )
+    ]
+    shares = [run.config.reward.target_share for run in runs[:3]]
+    assert shares == [0.3, 0.6, None]
+    assert [run.mode for run in runs[:3]] == ["thresholded", "thresholded", "all"]
+    assert {run.config.sampler.backend for run in runs} == {"local"}
+
+
+def test_later_settings_win(tmp_path: Path) -> None:
+    on = {"label": "RSS", "settings": {RATE: 0.3}, "settings_on": {"b": {RATE: 0.4}}}
+    data = {"a": {"data": "p", "settings": {RATE: 0.2, "batch_size": 8}}, "b": {"data": "p"}}
+    made = tree(tmp_path, rows={"plain": {}, "on": on}, datasets=data, axes={}, seeds=[7])
+    runs = planned(load_spec(made, [f"{RATE}=0.1", "batch_size=4"]), tmp_path / "out")
+    rates = {run.name: run.config.learner.policy.learning_rate for run in runs}
+    assert list(rates.values()) == [0.2, 0.3, 0.1, 0.4]
+    assert [run.config.batch_size for run in runs] == [8, 8, 4, 4]
+    assert {run.config.seed for run in runs} == {7}
+
+
+def test_key_value_changes_the_specification(tmp_path: Path) -> None:
+    given = ["rows=rss", "seeds=1", "axes.reward.target_share=[0.5]", "title=Mine"]
+    spec = load_spec(tree(tmp_path), given)
+    assert (list(spec.rows), spec.title) == (["rss"], "Mine")
+    [run] = planned(spec, tmp_path / "out")
+    assert run.config.reward.target_share == 0.5
+    with pytest.raises(ConfigError, match=r"rows: no 'rs'; did you mean 'rss'"):
+        load_spec(tree(tmp_path), ["rows=rs"])
+
+
+def test_folds_and_how_data_are_prepared(tmp_path: Path) -> None:
+    source = {"source": "cr", "folder": "cr", "folds": 3, "vectors": ["v.txt"]}
+    spec = load_spec(tree(tmp_path, datasets={"cr": source}, axes={}), ["root=DATA", "rows=rss"])
+    runs = planned(spec, tmp_path / "out")
+    assert [run.path.parts[-3] for run in runs] == [f"cr-fold-{n}" for n in (0, 1, 2)] * 2
+    assert runs[1].fold.options == {"fold": "1", "folds": "3"}
+    assert runs[1].fold.vectors == (Path("DATA/v.txt"),)
+    other = load_spec(tree(tmp_path, datasets={"cr": source | {"dim": 50}}, axes={}))
+    assert planned(other, tmp_path / "out")[0].fold.data != runs[0].fold.data
+
+
+def test_values_that_no_folder_can_be_named_after(tmp_path: Path) -> None:
+    phases = [[{"name": "a", "supervised": True, "selection": "all", "steps": n}] for n in (1, 2)]
+    spec = load_spec(tree(tmp_path, rows={"x": {}}, axes={"phases": phases}, seeds=1))
+    names = [run.path.parts[-2] for run in planned(spec, tmp_path / "out")]
+    assert len({*names}) == 2
+    assert all(re.fullmatch(r"x,phases=[0-9a-f]{8}", name) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"axes": {"reward.target_shar": [0.1]}}, r"axes\.reward\.target_shar: unknown key"),
+        ({"rows": {"x": {"settings": {"batch_size": 0}}}}, r"rows\.x\.settings: batch_size"),
+        ({"settings": {"seed": 1}}, "seed is not set in a sweep. Give seeds"),
+        ({"settings": {"data": "x"}}, "data is not set in a sweep. Give datasets"),
+        ({"axes": {"sampler.backend": ["ray"]}}, "--jobs trains several runs"),
+        ({"rows": {"x": {"settings_on": {"tin": {}}}}}, "no dataset 'tin'; did you mean 'tiny'"),
+        ({"datasets": {"x": {}}}, r"datasets\.x: give either source or data"),
+        ({"datasets": {"data": {"data": "x"}}}, "no dataset is called 'data'"),
+        ({"datasets": {"../x": {"data": "x"}}}, "datasets"),
+        ({"settings": {"reward.target_share": 0.2}}, r"is an axis: give axes\.reward"),
+        ({"search": {"space": {RATE: {"log": [0.1, 1]}}}}, "a search has no rows"),
+        ({"rowz": {}}, "unknown key 'rowz'; did you mean 'rows'"),
+    ],
+)
+def test_what_is_refused_names_its_key(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=said):
+        planned(load_spec(tree(tmp_path, **changes)), tmp_path / "out")
+
+
+def searching(place: Path, **space: Any) -> dict[str, Any]:
+    search = {"space": {RATE: {"log": [1e-3, 0.1]}, "sampler.selections": {"choice": [2, 4]}}}
+    search["space"] |= space
+    return tree(place, rows={}, axes={}, seeds=1, search=search)
+
+
+def test_draws_are_the_same_again_and_differ(tmp_path: Path) -> None:
+    spec = load_spec(searching(tmp_path))
+    runs, again = (
+        list(islice(plan_runs(spec, find_base(str(spec.base)), tmp_path), 20)) for _ in "12"
+    )
+    assert runs == again
+    assert runs[0].label == "trial-000, as it is"
+    rates = [run.config.learner.policy.learning_rate for run in runs[1:]]
+    assert len({*rates}) == 19
+    assert all(1e-3 <= rate <= 0.1 for rate in rates)
+    assert {run.config.sampler.selections for run in runs} == {2, 4}
+
+
+def test_settings_that_are_not_valid_together_are_drawn_again(tmp_path: Path) -> None:
+    base = find_base(str(searching(tmp_path)["base"]))
+    space = {"reward.share_schedule": {"choice": [0.0, 0.5]}, RATE: {"choice": [-1.0, 0.1]}}
+    spec = load_spec(searching(tmp_path) | {"search": {"space": space}})
+    runs = list(plan_runs(spec, base, tmp_path))
+    assert 1 < len(runs) < 5
+    assert all(run.config.learner.policy.learning_rate > 0 for run in runs)
+    wrong = load_spec(searching(tmp_path) | {"search": {"space": {RATE: {"choice": [-1, -2]}}}})
+    with pytest.raises(ConfigError, match=r"search\.space: learner\.policy\.learning_rate"):
+        list(plan_runs(wrong, base, tmp_path))
+
+
+def test_a_dimension_has_one_kind_and_rungs_wait() -> None:
+    for wrong in ({}, {"log": [0, 1]}, {"uniform": [1, 1]}, {"choice": [1, 2], "log": [1, 2]}):
+        with pytest.raises(ValueError, match="give one|low below high"):
+            Search.model_validate({"space": {"a": wrong}})
+    config = planned_config()
+    assert rungs(config) == [8]
+
+
+def planned_config() -> Any:
+    from rss_rl.components import EVERYTHING
+    from rss_rl.config import parse_config
+
+    return parse_config(tiny_tree(Path("x")), where="test", trust=EVERYTHING)
+
+
+def test_states(tmp_path: Path) -> None:
+    first, *_ = planned(load_spec(tree(tmp_path)), tmp_path / "out")
+    assert state_of(first) == "missing"
+    with RunDirectory.create(first.path, json.loads(first.config.model_dump_json())):
+        assert state_of(first) == "interrupted"
+    report(first, accuracy=0.5)
+    assert state_of(first) == "finished"
+    other, *_ = planned(load_spec(tree(tmp_path), ["batch_size=4"]), tmp_path / "out")
+    assert state_of(other) == "changed"
+    with pytest.raises(CheckpointError, match="made with other settings or data"):
+        sweep(tree(tmp_path), ["batch_size=4"], out=tmp_path / "out")
+
+
+def test_the_table_the_frame_and_the_picture(tmp_path: Path) -> None:
+    runs = planned(load_spec(tree(tmp_path)), tmp_path / "out")
+    for number, run in enumerate(runs):
+        if number != 2:  # the first seed of the row that keeps all words
+            report(run, accuracy=0.5 + 0.1 * number, kept=[0.3, 0.6, 1.0][number % 3])
+    result = sweep(tree(tmp_path), out=tmp_path / "out", only_read=True)
+    assert "| RSS | 0.3 | 2 | 65.0 (21.2) | 30.0 (0.0) | 0.12 M |" in result.markdown
+    assert "| whole | - | 1 of 2 | 100.0 | 100.0 | 0.12 M |" in result.markdown
+    frame = pd.read_parquet(tmp_path / "out" / "sweep.parquet")
+    assert len(frame) == 5
+    assert frame["reward.target_share"].tolist()[:2] == [0.3, 0.6]
+    assert {"seed", "policy.name", "row", "accuracy"} <= {*frame}
+    assert "batch_size" not in frame  # all runs have the same
+    assert (tmp_path / "out" / "sweep.md").read_text() == result.markdown
+    assert (tmp_path / "out" / "sweep.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_deviations_are_over_folds_of_means_over_seeds(tmp_path: Path) -> None:
+    data = {"cr": {"source": "cr", "folds": 2}}
+    spec = load_spec(tree(tmp_path, datasets=data, axes={}), ["rows=rss"])
+    runs = planned(spec, tmp_path / "out")
+    for run, accuracy in zip(runs, (0.1, 0.5, 0.3, 0.7), strict=True):
+        report(run, accuracy=accuracy)
+    markdown = write_sweep(spec, runs, ["finished"] * 4, tmp_path / "out", None)[1]
+    assert "| RSS | 4 | 40.0 (28.3) |" in markdown  # of .2 and .6
+
+
+def test_published_figures_stand_beside(tmp_path: Path) -> None:
+    rows = {"disan": {"label": "DiSAN"}}
+    data = {"sick-relatedness": {"data": "x"}}
+    made = tree(tmp_path, rows=rows, datasets=data, axes={}, metrics=["pearson"])
+    made["published"] = ["IJCAI 2018, table 3"]
+    spec = load_spec(made)
+    runs = planned(spec, tmp_path / "out")
+    report(runs[0], pearson=0.8)
+    markdown = write_sweep(spec, runs, ["finished", "missing"], tmp_path / "out", None)[1]
+    assert "| DiSAN | 1 of 2 | 0.8000 | 0.8695 (0.0012) |" in markdown
+    assert "| *dependency-tree-lstm* | - | - | 0.8676 (0.0030) |" in markdown
+    with pytest.raises(ConfigError, match="published: no 'IJCAI 2018, table 9'; did you mean"):
+        published(load_spec(made | {"published": ["IJCAI 2018, table 9"]}))
+
+
+def test_trials_are_ordered_by_dev_those_off_the_share_last(tmp_path: Path) -> None:
+    spec = load_spec(searching(tmp_path), ["reward.target_share=0.5"])
+    runs = list(islice(plan_runs(spec, find_base(str(spec.base)), tmp_path / "out"), 4))
+    for run, (accuracy, kept) in zip(runs, [(0.7, 0.5), (0.9, 0.7), (0.8, 0.5)], strict=False):
+        report(run, split="dev", accuracy=accuracy, kept=kept)
+    states = ["finished", "finished", "finished", "stopped early"]
+    best = BestMetric("accuracy", lower_is_better=False)
+    markdown = write_sweep(spec, runs, states, tmp_path / "out", best)[1]  # type: ignore[arg-type]
+    assert re.findall(r"^\| (trial-\d+)", markdown, re.MULTILINE) == [
+        "trial-002",
+        "trial-000",
+        "trial-001",
+    ]
+    assert "4 trials: 3 finished, 1 stopped early" in markdown
+    assert f"rss-rl train {runs[2].path}/config.yaml seed=1" in markdown
+
+
+@pytest.mark.parametrize("name", packaged_sweeps())
+def test_shipped_specifications(name: str, tmp_path: Path) -> None:
+    """Each can be planned, and a row of each table that names papers has figures of them."""
+    spec = load_spec(find_sweep(name))
+    runs = list(
+        islice(plan_runs(spec, find_base(str(spec.base)), tmp_path), 3 if spec.search else 400)
+    )
+    assert runs
+    figures = {key[:2] for key in published(spec)}
+    found = figures & {(run.fold.dataset, run.row) for run in runs}
+    assert bool(spec.published) == bool(found)
+    assert name in ("trecqa", "lambada", "shares", "search", "search_classifier") or found
+
+
+def test_nothing_is_drawn_twice(tmp_path: Path) -> None:
+    spec = load_spec(searching(tmp_path))
+    assert spec.search is not None
+    two = spec.search.model_copy(update={"space": {"a": spec.search.space["sampler.selections"]}})
+    config = planned_config()
+
+    def configured(point: Any) -> Any:
+        return config.model_copy(update={"seed": point.get("a", 2)})
+
+    assert list(draw_settings(two, configured, 0)) == [{}, {"a": 4}]
