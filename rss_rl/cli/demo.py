@@ -153,7 +153,7 @@ def _print_summary(out: Console, run: Run, shown: _Demo) -> None:
     test = run.report["splits"]["test"]
     chosen, lines = test["thresholded"], score_sentences(test, "accuracy", "test")
     if (share := run.config.reward.target_share) is not None:
-        lines.insert(0, f"The policy was asked to keep {share:.0%} of the words.")
+        lines.insert(0, f"The policy was asked to keep {100 * share:.3g}% of the words.")
     if "rationale_f1" in chosen:
         lines.append(
             f"The policy was not given the {shown.marked}. Of the words it keeps, "

@@ -238,12 +238,10 @@ def open_result(
 class PackedModel:
     """An export in memory, to send to other machines.
 
-    step    of the checkpoint
     sha256  of weights, vocabulary and configuration; the same for a run and its export
     files   contents of the files that `open_result` needs, by name
     """
 
-    step: int
     sha256: str
     files: Mapping[str, bytes]
 
@@ -268,7 +266,7 @@ def pack_model(path: Path, which: str | int = "best", trust: Trust = NOTHING) ->
         with disk_errors(export, "cannot be read", _AGAIN):
             files = {name: (export / name).read_bytes() for name in (EXPORT_FILE, *sums)}
     content = json.dumps([record["config"], sums], sort_keys=True)
-    return PackedModel(record["step"], hashlib.sha256(content.encode()).hexdigest(), files)
+    return PackedModel(hashlib.sha256(content.encode()).hexdigest(), files)
 
 
 def _export_record(path: Path) -> dict[str, Any]:

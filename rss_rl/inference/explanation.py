@@ -16,8 +16,8 @@ import numpy as np
 from rss_rl.inference import notebook
 from rss_rl.types import DEPENDENT, HEAD, Array
 
-_QUOTES = {"``": '"', "''": '"'}
-"""Tokens that the tokenizer rewrites, and their form in the text."""
+_QUOTES = ('"', "''", "``")
+"""Forms in a text of the tokens that the tokenizer writes for quotation marks."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -144,8 +144,9 @@ def word_offsets(text: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]
     for word in words:
         while text[position : position + 1].isspace():
             position += 1
-        form = word if text.startswith(word, position) else _QUOTES.get(word, "")
-        if not form or not text.startswith(form, position):
+        forms = (word, *_QUOTES) if word in _QUOTES else (word,)
+        form = next((known for known in forms if text.startswith(known, position)), None)
+        if form is None:
             return None
         found.append((position, position + len(form)))
         position += len(form)

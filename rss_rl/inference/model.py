@@ -131,7 +131,9 @@ class Model:
         labels, share = self.labels, self.config.reward.target_share
         names = f" ({', '.join(labels.names)})" if labels.names else ""
         asked = (
-            {} if share is None or not self.selects else {"asked for": f"{share:.0%} of the words"}
+            {}
+            if share is None or not self.selects
+            else {"asked for": f"{100 * share:.3g}% of the words"}
         )
         return {
             "predicts": f"{labels.kind}{names}",

@@ -55,7 +55,7 @@ def kept_warning(report: Mapping[str, Any], asked: float | None) -> str | None:
         )
     if abs(kept - asked) > _FAR_FROM_SHARE or (collapsed and _COLLAPSED < asked < 1 - _COLLAPSED):
         return (
-            f"the policy keeps {kept:.1%} of dev's words; {asked:.0%} were asked for. Train "
+            f"the policy keeps {kept:.1%} of dev's words; {100 * asked:.3g}% were asked for. Train "
             "longer (more steps in the phases that train the policy), or start from "
             "another initial_probability of the policy"
         )

@@ -184,6 +184,7 @@ def test_no_word_is_placed_where_the_text_has_another() -> None:
     assert word_offsets("one two", ("one", "three")) is None
     assert word_offsets("one two three", ("one", "three")) is None
     assert word_offsets("a  b", ("a", "b")) == ((0, 1), (3, 4))
+    assert word_offsets("it ''is''", ("it", "``", "is", "''")) == ((0, 2), (3, 5), (5, 7), (7, 9))
 
 
 @pytest.mark.parametrize("kind", ["rows", "arrow", "pandas", "generator", "file", "files"])

@@ -21,6 +21,7 @@ from rss_rl.training.run import train
         (0.9, 0.2, "keeps 90.0% of dev's words; 20% were asked for"),
         (0.005, 0.03, "keeps 0.5% of dev's words; 3% were asked for"),
         (0.995, 0.97, "97% were asked for"),
+        (0.5, 0.999, "99.9% were asked for"),
         (0.005, 0.005, None),
         (0.5, None, None),
         (0.999, None, "does not select"),
