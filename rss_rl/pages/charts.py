@@ -6,7 +6,9 @@ import io
 import itertools
 import math
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -206,10 +208,12 @@ def _phases(axes: Axes, settings: Mapping[str, Any], curves: pd.DataFrame) -> No
 
 
 def words_chart(reading: Reading) -> Markup:
-    """Words by number of occurrences and share kept."""
+    """Words by number of occurrences and share kept; empty if none occurs often enough."""
     words = reading.words[reading.words["count"] >= _FEWEST]
     frequent = words.sort_values("count", ascending=False, kind="stable")
     drawn = _both(words[:_LABELLED], frequent[:_MOST_WORDS])
+    if drawn.empty:
+        return Markup()
     axes = _chart("Words by frequency and share kept", _WIDE, "occurrences", "share kept")
     axes.set_xscale("log")
     axes.scatter(drawn["count"], drawn["share"], s=18, color=_SERIES[0], alpha=0.75, gid="words")
@@ -264,9 +268,17 @@ def frontier_chart(means: pd.DataFrame, split: str, metric: str | None) -> Marku
     return _svg(axes, "; ".join(said))
 
 
+@contextmanager
+def _style() -> Iterator[None]:
+    """The style of the page, whose own fonts show letters that matplotlib's does not have."""
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        yield
+
+
 def _chart(title: str, size: tuple[float, float], x: str, y: str) -> Axes:
     """An empty chart; `size` in inches."""
-    with mpl.rc_context(_STYLE):
+    with _style():
         figure = Figure(size, layout="constrained")
         FigureCanvasSVG(figure)
         axes: Axes = figure.subplots()
@@ -298,13 +310,14 @@ def _keep_apart(axes: Axes, labels: Sequence[Annotation]) -> None:
     """Remove labels that cover earlier ones or leave the figure."""
     figure = _figure(axes)
     taken: list[Bbox] = []
-    figure.draw_without_rendering()
-    for label in labels:
-        box = label.get_window_extent()
-        if box.x1 > figure.bbox.x1 or any(box.overlaps(other) for other in taken):
-            label.remove()
-        else:
-            taken.append(box)
+    with _style():
+        figure.draw_without_rendering()
+        for label in labels:
+            box = label.get_window_extent()
+            if box.x1 > figure.bbox.x1 or any(box.overlaps(other) for other in taken):
+                label.remove()
+            else:
+                taken.append(box)
 
 
 def _figure(axes: Axes) -> Figure:
@@ -321,7 +334,7 @@ def _svg(axes: Axes, description: str, tips: Sequence[str] = ()) -> Markup:
     """
     out = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    with mpl.rc_context(_STYLE):
+    with _style():
         _figure(axes).savefig(out, format="svg", transparent=True, metadata=nothing)
     text = out.getvalue()
     text = text[text.index("<svg") :]

@@ -86,7 +86,8 @@ class Example {
   }
 
   role(word) {
-    return ["not kept", "head", "dependent", "head and dependent"][word.sentence.roles[word.place]];
+    const roles = word.sentence.roles[word.place];
+    return roleOf((roles & 1) > 0, (roles & 2) > 0);
   }
 
   /* A word's role in the selection, and the prediction with it forced in or out. */
@@ -241,6 +242,8 @@ class Example {
   }
 }
 
+const hasOneBit = ({ chances }) => !chances || chances[0].every((chance, place) => chance === chances[1][place]);
+hideRolesIf(data.examples.every((facts) => facts.sentences.every(hasOneBit)));
 const examples = data.examples.map((facts) => new Example(facts));
 document.getElementById("examples").replaceChildren(...examples.map((one) => one.root));
 

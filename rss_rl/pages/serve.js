@@ -34,7 +34,7 @@ async function ask(path, body) {
 const texts = () => fields.map((field) => field.value);
 const complete = () => texts().every((text) => text.trim());
 const isKept = (word) => word.head || word.dependent;
-const roleOf = (word) => (word.head ? (word.dependent ? "head and dependent" : "head") : word.dependent ? "dependent" : "not kept");
+const hasOneBit = (run) => !run.found || run.found.sentences.flat().every((word) => word.head_probability === word.dependent_probability);
 
 /* One model: its words, its prediction from those kept, and the policy's own selection. */
 class Run {
@@ -120,6 +120,7 @@ class Run {
   show(answer) {
     this.found = answer;
     this.view.hidden = false;
+    hideRolesIf(runs.every(hasOneBit));
     answer.sentences.forEach((words, slot) => this.showWords(this.lists[slot], words, this.own.answer.sentences[slot]));
     const all = answer.sentences.flat();
     const kept = all.filter(isKept).length;
@@ -151,7 +152,7 @@ class Run {
     button.classList.toggle("flipped", kept !== isKept(own));
     button.setAttribute("aria-pressed", String(kept));
     const chances = scored ? chancesText(word.head_probability, word.dependent_probability) : "";
-    const facts = [roleOf(word), chances, word.known ? "" : "not in the vocabulary"].filter(Boolean).join(", ");
+    const facts = [roleOf(word.head, word.dependent), chances, word.known ? "" : "not in the vocabulary"].filter(Boolean).join(", ");
     button.title = facts;
   }
 

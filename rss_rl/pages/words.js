@@ -36,6 +36,16 @@ function showRoles(word, head, dependent, known) {
   word.classList.toggle("unknown", !known);
 }
 
+/* A policy with one bit a word gives both roles the same probability: then there are no roles to tell. */
+const hideRolesIf = (oneBit) => document.body.classList.toggle("one-bit", oneBit);
+
+function roleOf(head, dependent) {
+  if (!head && !dependent) return "not kept";
+  if (document.body.classList.contains("one-bit")) return "kept";
+  return head ? (dependent ? "head and dependent" : "head") : "dependent";
+}
+
 function chancesText(head, dependent) {
+  if (head === dependent) return "probability " + head.toFixed(2);
   return "probability " + head.toFixed(2) + " as head, " + dependent.toFixed(2) + " as dependent";
 }

@@ -21,7 +21,7 @@ from rss_rl.config import RunConfig
 from rss_rl.data.prepare import prepare
 from rss_rl.data.store import open_prepared
 from rss_rl.inference.model import load_model
-from rss_rl.pages.charts import COLOURS, curve_charts
+from rss_rl.pages.charts import COLOURS, curve_charts, words_chart
 from rss_rl.pages.report import Part, gather_parts, report_page
 from rss_rl.pages.report_texts import marked_text
 from rss_rl.results.reading import ReadText
@@ -221,6 +221,16 @@ def test_curves_have_colours_of_the_page_and_a_gap_where_nothing_was_measured(
     assert after[1][0] > (start + end) / 2
     assert len(before[1]) + len(after[1]) <= 80
     assert not re.search("#[0-9a-f]{6}", ET.tostring(loss, "unicode").replace("#m", ""))
+
+
+def test_words_of_any_script_are_drawn_and_none_at_all(one: Part) -> None:
+    words = pd.DataFrame({"count": [9, 8, 7], "kept": [9, 1, 0]}, ["電影", "$x^", "<b>"])
+    words["share"] = words["kept"] / words["count"]
+    svg = words_chart(replace(one.reading, words=words))
+    for text in (">電影<", ">$x^<", ">&lt;b&gt;<", "<title>電影: kept 9 of 9 times</title>"):
+        assert text in svg
+    ET.fromstring(svg)
+    assert words_chart(replace(one.reading, words=words.assign(count=1))) == ""
 
 
 def test_more_groups_than_colours_are_said_to_be_left_out(runs: list[Path]) -> None:
