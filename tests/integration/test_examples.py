@@ -8,26 +8,19 @@ import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+import rss_rl
+from rss_rl import components, testing
+from rss_rl.cli.main import app
+from rss_rl.components import find_component
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MODULES = sorted(path.stem for path in (EXAMPLES / "rss_rl_examples").glob("[a-z]*.py"))
-CHECKS = """
-from rss_rl.components import find_component
-from rss_rl.testing import *
-
-check_policy(find_component("policy", "sparsemax"), 6, {"temperature": 0.5})
-check_encoder(find_component("encoder", "dilated"), 6)
-check_reward_model(find_component("reward_model", "margin"))
-"""
-LOADS = """
-import sys, rss_rl
-model = rss_rl.load(sys.argv[1])
-assert "ray" not in sys.modules
-print(model, model.predict(["Team wins the final match"]))
-"""
 SMALL = (
     "batch_size=8", "model.hidden=6", "model.head_hidden=6", "policy.options.hidden=6",
     "evaluation.every=4", "evaluation.all_tokens=false", "phases.0.steps=4", "phases.1.steps=4",
@@ -39,8 +32,14 @@ PLUGGED = (
 )
 
 
+def forget_plugins() -> None:
+    """Look for installed components again."""
+    components._all_entry_points.cache_clear()
+    components._installed.cache_clear()
+
+
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """In a directory of its own; built from a copy, so that nothing is left behind."""
     folder = tmp_path_factory.mktemp("examples")
     source = shutil.copytree(EXAMPLES, folder / "source")
@@ -48,7 +47,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command += ["--no-build-isolation", "--target", str(folder / "target"), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
-    return folder / "target"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder / "target")
+        patch.setenv("PYTHONPATH", str(folder / "target"), prepend=os.pathsep)  # for samplers
+        forget_plugins()
+        yield
+    forget_plugins()
 
 
 @pytest.fixture(scope="module")
@@ -67,33 +71,18 @@ def news(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class Commands:
-    """Runs programs with the package on the path, as it is where it is installed."""
-
-    def __init__(self, place: Path, installed: Path | None) -> None:
-        paths = [str(installed)] if installed else []
-        paths += filter(None, [os.environ.get("PYTHONPATH")])
-        self._environment = {
-            **os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1",
-            "COLUMNS": "200",
-        }  # fmt: skip
-        self._place = place
-
-    def python(self, *words: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *words], capture_output=True, text=True, timeout=200,
-            env=self._environment, cwd=self._place,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def rss_rl(self, *words: str) -> str:
-        return self.python("-m", "rss_rl.cli.main", *words)
-
-
 @pytest.fixture
-def commands(installed: Path, tmp_path: Path) -> Commands:
-    return Commands(tmp_path, installed)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: str, code: int = 0) -> str:
+    """What a command prints; its message where it ends with `code`."""
+    result = CliRunner().invoke(app, list(words), env={"COLUMNS": "200"})
+    assert result.exit_code == code, result.output
+    return result.stderr if code else result.stdout
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -103,52 +92,47 @@ def test_each_is_one_short_file(module: str) -> None:
     assert module not in (EXAMPLES.parent / "pyproject.toml").read_text()
 
 
-def test_each_keeps_the_promises_of_its_kind(commands: Commands, news: Path) -> None:
-    commands.python("-c", CHECKS)
-    assert "rss-rl-examples 1.0" in commands.rss_rl("components", "encoders")
+@pytest.mark.usefixtures("installed")
+def test_each_keeps_the_promises_of_its_kind() -> None:
+    testing.check_policy(find_component("policy", "sparsemax"), 6, {"temperature": 0.5})
+    testing.check_encoder(find_component("encoder", "dilated"), 6)
+    testing.check_reward_model(find_component("reward_model", "margin"))
+    assert "rss-rl-examples 1.0" in run("components", "encoders")
 
 
-def test_they_train_resume_are_scored_exported_and_loaded(commands: Commands, news: Path) -> None:
-    commands.rss_rl("data", "prepare", "ag-news", "--from", str(news), "--dim", "6",
-                    "--option", "title_only=true", "--out", "data")  # fmt: skip
+@pytest.mark.usefixtures("installed", "place")
+def test_they_train_resume_are_scored_exported_and_loaded(news: Path) -> None:
+    run("data", "prepare", "ag-news", "--from", str(news), "--dim", "6",
+        "--option", "title_only=true", "--out", "data")  # fmt: skip
     train = ("train", "own", "data=data", *SMALL, *PLUGGED, "--run-dir")
-    commands.rss_rl(*train, "local")
-    ray = ("sampler.backend=ray", "sampler.actors=1", "sampler.shards=1")
-    commands.rss_rl(*train, "ray", *ray)
-    reports = [json.loads(commands.rss_rl("report", run, "--json")) for run in ("local", "ray")]
+    run(*train, "local")
+    run(*train, "ray", "sampler.backend=ray", "sampler.actors=1", "sampler.shards=1")
+    reports = [json.loads(run("report", name, "--json")) for name in ("local", "ray")]
     scores = [report["splits"]["test"]["thresholded"] for report in reports]
     assert scores[0] == scores[1]  # whoever samples
-    commands.rss_rl(*train, "stopped", "--time", "0.1s")  # each phase ends after its first update
-    assert "thresholded" in commands.rss_rl("evaluate", "stopped", "--mode", "thresholded")
-    commands.rss_rl("train", "--resume", "local")  # finished: named by entry points, so opened
-    commands.rss_rl("export", "local", "--out", "exported")
-    assert "encoder dilated" in commands.python("-c", LOADS, "exported")
+    run(*train, "stopped", "--time", "0.1s")  # each phase ends after its first update
+    assert "thresholded" in run("evaluate", "stopped", "--mode", "thresholded")
+    run("train", "--resume", "local")  # finished: named by entry points, so opened
+    run("export", "local", "--out", "exported")
+    model = rss_rl.load("exported")
+    assert "encoder dilated" in str(model)
+    assert model.predict(["Team wins the final match"])
 
 
-def test_a_gated_policy_learns_from_the_classifiers_loss(commands: Commands, news: Path) -> None:
-    commands.rss_rl(
-        "data", "prepare", "ag-news", "--from", str(news), "--dim", "6", "--out", "data"
-    )
+@pytest.mark.usefixtures("installed", "place")
+def test_a_gated_policy_learns_from_the_classifiers_loss(news: Path) -> None:
+    run("data", "prepare", "ag-news", "--from", str(news), "--dim", "6", "--out", "data")
     small = [word for word in SMALL if "policy.options" not in word]
-    commands.rss_rl(
-        "train", "own", "data=data", *small, "model.encoder=source2token", "policy=sparsemax",
-        "learner.entropy_cost=0.0", "--run-dir", "run",
-    )  # fmt: skip
-    assert "[" in commands.rss_rl("select", "run", "Team wins the final match")
+    gated = ("model.encoder=source2token", "policy=sparsemax", "learner.entropy_cost=0.0")
+    run("train", "own", "data=data", *small, *gated, "--run-dir", "run")
+    assert "[" in run("select", "run", "Team wins the final match")
 
 
-def test_one_in_the_working_directory_needs_no_installation(tmp_path: Path, news: Path) -> None:
-    shutil.copy(EXAMPLES / "rss_rl_examples" / "ag_news.py", tmp_path / "my_source.py")
-    shutil.copy(EXAMPLES / "rss_rl_examples" / "dilated_encoder.py", tmp_path / "my_encoder.py")
-    commands = Commands(tmp_path, None)
-    commands.rss_rl("data", "prepare", "my_source:AG_NEWS", "--from", str(news), "--dim", "6",
-                    "--out", "data")  # fmt: skip
-    commands.rss_rl("train", "own", "data=data", *SMALL, "model.encoder=my_encoder:DILATED",
-                    "sampler.backend=ray", "sampler.actors=1", "--run-dir", "run")  # fmt: skip
-    refused = subprocess.run(
-        [sys.executable, "-m", "rss_rl.cli.main", "select", "run", "a text"],
-        capture_output=True, text=True, timeout=200, cwd=tmp_path,
-    )  # fmt: skip
-    assert refused.returncode == 2
-    assert "model.encoder.name" in refused.stderr
-    commands.rss_rl("select", "run", "a text", "--trust-plugins")
+def test_one_in_the_working_directory_needs_no_installation(place: Path, news: Path) -> None:
+    shutil.copy(EXAMPLES / "rss_rl_examples" / "ag_news.py", place / "my_source.py")
+    shutil.copy(EXAMPLES / "rss_rl_examples" / "dilated_encoder.py", place / "my_encoder.py")
+    run("data", "prepare", "my_source:AG_NEWS", "--from", str(news), "--dim", "6", "--out", "data")
+    run("train", "own", "data=data", *SMALL, "model.encoder=my_encoder:DILATED",
+        "sampler.backend=ray", "sampler.actors=1", "--run-dir", "run")  # fmt: skip
+    assert "model.encoder.name" in run("select", "run", "a text", code=2)
+    run("select", "run", "a text", "--trust-plugins")
