@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ray_nodes import start_ray
 from tiny_runs import Outcome, TinySource, tiny_tree
 from wheels import install_wheel
 
@@ -44,6 +45,12 @@ def reference(tiny: Callable[..., RunConfig], tmp_path_factory: pytest.TempPathF
     for _ in train(tiny(), path):
         pass
     return Outcome.read(path)
+
+
+@pytest.fixture
+def shared_ray() -> None:
+    """One Ray for all tests of a worker that ask for it: starting it takes longer than most."""
+    start_ray(4, num_gpus=0)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from ray_nodes import own_ray
+import pytest
 from tiny_runs import Outcome, assert_each_example_once_an_epoch, reports_of
 
 from rss_rl.cluster.roles import RayRoles
@@ -28,11 +28,10 @@ def test_in_one_process_the_lag_is_exact_and_the_run_repeats_to_the_bit(
     Outcome.read(tmp_path / "two").assert_equals(Outcome.read(tmp_path / "one"))
 
 
+@pytest.mark.usefixtures("shared_ray")
 def test_with_samplers_of_their_own(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
-    with own_ray(4):
-        config = tiny(sampler={"backend": "ray", "actors": 2, "max_policy_lag": 4})
-        events = train(config, tmp_path / "run", roles=RayRoles())
-        reports = reports_of(events)
+    config = tiny(sampler={"backend": "ray", "actors": 2, "max_policy_lag": 4})
+    reports = reports_of(train(config, tmp_path / "run", roles=RayRoles()))
     assert_each_example_once_an_epoch(reports)
     sampled = [r.scalars for r in reports if "policy/lag" in r.scalars]
     assert len(sampled) == 17

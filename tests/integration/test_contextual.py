@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import tiny_transformers
 import torch
-from ray_nodes import own_ray
 from tiny_runs import Outcome, stop_and_resume
 from transformers import AutoModel
 from typer.testing import CliRunner
@@ -197,10 +196,10 @@ def test_resumed_with_other_states(
         list(train(config, tmp_path / "run", resume=True))
 
 
+@pytest.mark.usefixtures("shared_ray")
 def test_samplers_on_ray(configured: Callable[..., RunConfig], run: Path, tmp_path: Path) -> None:
     config = configured(sampler={"backend": "ray", "actors": 2})
-    with own_ray(3):
-        list(train(config, tmp_path / "run", roles=RayRoles()))
+    list(train(config, tmp_path / "run", roles=RayRoles()))
     Outcome.read(tmp_path / "run").assert_equals(Outcome.read(run))
 
 

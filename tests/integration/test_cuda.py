@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -94,27 +93,6 @@ def test_samplers_share_the_gpu(configured: Callable[..., RunConfig], tmp_path: 
         np.testing.assert_allclose(apart.tensors[name], value, atol=1e-4, err_msg=name)
 
 
-def test_in_bfloat16(configured: Callable[..., RunConfig], tmp_path: Path) -> None:
-    config = configured(learner={"precision": "bfloat16"})
-    losses = [r.scalars["train/loss"] for r in reports_of(train(config, tmp_path / "run"))[:10]]
-    assert losses[-1] < losses[0]
-
-
-def test_other_words_change_no_bit(
-    tiny: Callable[..., RunConfig], encoders: dict[str, dict[str, Any]], tmp_path: Path
-) -> None:
-    """What a transformer on the GPU predicts from its selection."""
-    config = tiny(model=encoders["transformer"], learner=ON_GPU, evaluation={"all_tokens": False})
-    list(train(config, tmp_path / "run"))
-    model = rss_rl.load(tmp_path / "run", device="cuda")
-    encoded = [model.encode((text,)) for text in ("warm film b c d", "warm film q r s")]
-    chosen = model.choose(encoded)
-    kept = [torch.zeros_like(mask[:, None].expand(-1, 2, -1)) for mask in chosen.valid]
-    kept[0][:, :, :2] = True
-    logits = model.logits(dataclasses.replace(chosen, selections=kept))
-    assert torch.equal(logits[0], logits[1])
-
-
 def shown(model: Model, text: str) -> list[Any]:
     """Attention between the words of a text."""
     return list(gather_facts(model, model.encode((text,))).attention)
@@ -164,20 +142,3 @@ def test_a_contextual_policy(
     )
     list(train(config, tmp_path / "run"))
     assert rss_rl.load(tmp_path / "run", device="cuda").predict(["warm film", "quite unheard of"])
-
-
-def test_a_black_box(tiny: Callable[..., RunConfig], prepared: Path, tmp_path: Path) -> None:
-    names = open_prepared(prepared).labels.names
-    place = tiny_transformers.save(
-        tmp_path / "classifier", classes=len(names), id2label=dict(enumerate(names))
-    )
-    config = tiny(
-        reward={"model": {"name": "blackbox", "options": {"pretrained": str(place)}}},
-        phases=[{"name": "explain", "policy": True, "steps": 4}],
-        evaluation={"best_metric": "reward", "all_tokens": False},
-        learner=ON_GPU,
-        sampler=SAMPLERS,
-    )
-    with own_ray(4, num_gpus=1):
-        list(train(config, tmp_path / "run", roles=RayRoles()))
-    assert rss_rl.load(tmp_path / "run").select(["w1 w2 w3"])[0][0].words

@@ -68,16 +68,17 @@ def test_killed(
     tiny: Callable[..., RunConfig],
     reference: Outcome,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = set(os.listdir("/dev/shm"))
     process = start(configuration(tiny, tmp_path / "c.yaml"), "--run-dir", "run")
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=30)
-    assert wait_until(lambda: not processes_of(mark), GONE_S), processes_of(mark)
-    assert set(os.listdir("/dev/shm")) <= before
     RunDirectory.open(tmp_path / "run", lock=True).close()  # nobody holds it any more
+    monkeypatch.setenv(MARK, f"{mark} resumed")
     resumed = command_line("train", "--resume", "run", cwd=tmp_path)
     _, err = resumed.communicate(timeout=90)
     assert resumed.returncode == 0, err
     Outcome.read(tmp_path / "run").assert_equals(reference)
     assert wait_until(lambda: not processes_of(mark), GONE_S), processes_of(mark)
+    assert set(os.listdir("/dev/shm")) <= before

@@ -91,6 +91,7 @@ class TestOnOneMachine:
 class TestOnSeveralNodes:
     @pytest.fixture
     def cluster(self) -> Iterator[Cluster]:
+        ray.shutdown()
         made = Cluster(
             initialize_head=True,
             head_node_args={

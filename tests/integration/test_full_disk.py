@@ -9,7 +9,6 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from tiny_runs import Outcome
 
 from rss_rl.config import RunConfig
@@ -45,32 +44,19 @@ FILLING = """
 """
 
 
-@pytest.mark.parametrize(
-    ("most", "what", "file"),
-    [
-        (20_000, "the checkpoint of step 13 could not be written", "step-000013"),
-        (0, "metrics could not be written", "run"),  # nor the event log, nor the heartbeat
-    ],
-    ids=["tensors", "anything"],
-)
 def test_the_run_goes_on_when_there_is_space(
-    most: int,
-    what: str,
-    file: str,
-    tiny: Callable[..., RunConfig],
-    reference: Outcome,
-    tmp_path: Path,
+    tiny: Callable[..., RunConfig], reference: Outcome, tmp_path: Path
 ) -> None:
     config, run = tmp_path / "config.json", tmp_path / "run"
     config.write_text(tiny().model_dump_json())
     command = [sys.executable, "-c", textwrap.dedent(FILLING), str(config), str(run)]
-    ended = subprocess.run([*command, "13", str(most)], capture_output=True, text=True, timeout=100)
+    ended = subprocess.run([*command, "13", "20000"], capture_output=True, text=True, timeout=100)
     assert ended.returncode == 0, ended.stderr
     assert "Traceback" not in ended.stderr, ended.stderr + ended.stdout
     error = json.loads(ended.stdout)
-    assert error["what"].startswith(what)
+    assert error["what"].startswith("the checkpoint of step 13 could not be written")
     assert "File too large" in error["what"]
-    assert Path(error["where"]).name == file
+    assert Path(error["where"]).name == "step-000013"
     assert "ree disk space" in error["remedy"]
     assert "resume the run" in error["remedy"]
     found = load_checkpoint(run)

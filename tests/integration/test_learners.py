@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from ray_nodes import own_ray
 from tiny_runs import assert_each_example_once_an_epoch, reports_of
 from watched import WatchedRoles
 
@@ -19,13 +18,8 @@ from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.attempts import LearnersLost
 from rss_rl.training.run import train
 
+pytestmark = pytest.mark.usefixtures("shared_ray")
 SAMPLERS = {"backend": "ray", "actors": 1}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    with own_ray(6):
-        yield
 
 
 def test_two_learners_are_one(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:

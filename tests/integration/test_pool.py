@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import ray
-from ray_nodes import own_ray
 
 from rss_rl.cluster.actors import ActorProcess, this_process
 from rss_rl.cluster.pool import RayBackend
@@ -23,10 +21,7 @@ from rss_rl.rollouts.snapshot import Snapshot
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    with own_ray(4, num_gpus=0):
-        yield
+pytestmark = pytest.mark.usefixtures("shared_ray")
 
 
 class Actor:

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ray
-from ray_nodes import own_ray
 from tiny_runs import Outcome
 from watched import WatchedRoles
 
@@ -28,12 +27,7 @@ from rss_rl.training.run import RunEvent, train
 from rss_rl.training.session import UpdateReport
 from rss_rl.types import Array
 
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    """One Ray for all tests of this file: starting it takes longer than any of them."""
-    with own_ray(4):
-        yield
+pytestmark = pytest.mark.usefixtures("shared_ray")
 
 
 def pids(backend: RayBackend) -> list[int]:

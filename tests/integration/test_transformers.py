@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import tiny_transformers
 import torch
-from ray_nodes import Nodes, forget_token, new_token, own_ray
+from ray_nodes import Nodes, forget_token, new_token
 from safetensors.numpy import load_file
 from scored import texts_folder, write_texts
 from starlette.testclient import TestClient
@@ -82,10 +82,10 @@ def test_stopped_and_resumed(
     Outcome.read(tmp_path / "run").assert_equals(Outcome.read(run))
 
 
+@pytest.mark.usefixtures("shared_ray")
 def test_samplers_on_ray(configured: Callable[..., RunConfig], run: Path, tmp_path: Path) -> None:
     config = configured(sampler={"backend": "ray", "actors": 2})
-    with own_ray(3):
-        list(train(config, tmp_path / "run", roles=RayRoles()))
+    list(train(config, tmp_path / "run", roles=RayRoles()))
     Outcome.read(tmp_path / "run").assert_equals(Outcome.read(run))
 
 
@@ -211,6 +211,7 @@ def blackbox(pretrained: Path) -> dict[str, Any]:
     return {"name": "blackbox", "options": {"pretrained": str(pretrained)}}
 
 
+@pytest.mark.usefixtures("shared_ray")
 def test_a_black_box_resumed_and_on_ray(
     tiny: Callable[..., RunConfig], prepared: Path, tmp_path: Path
 ) -> None:
@@ -224,8 +225,7 @@ def test_a_black_box_resumed_and_on_ray(
     stop_and_resume(config, tmp_path / "resumed", 2)
     Outcome.read(tmp_path / "resumed").assert_equals(once)
     spread = explaining(tiny, blackbox(place), sampler={"backend": "ray", "actors": 2})
-    with own_ray(3):
-        list(train(spread, tmp_path / "on-ray", roles=RayRoles()))
+    list(train(spread, tmp_path / "on-ray", roles=RayRoles()))
     Outcome.read(tmp_path / "on-ray").assert_equals(once)
 
 

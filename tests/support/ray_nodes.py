@@ -39,15 +39,23 @@ def forget_token() -> None:
     reset_auth_token_state()
 
 
-@contextmanager
-def own_ray(cpus: int, **options: Any) -> Iterator[None]:
-    """Ray with as many CPUs; `options` of `ray.init`. It ends with the context.
+def start_ray(cpus: int, **options: Any) -> None:
+    """Ray with as many CPUs, unless this process has one; `options` of `ray.init`.
 
     Without 'local' Ray would join what a test that runs beside this one has started.
     """
+    if ray.is_initialized():
+        return
     ensure_token()  # also where the home cannot be written, of which Ray knows nothing
     quiet = {"include_dashboard": False, "log_to_driver": False, "configure_logging": False}
     ray.init("local", num_cpus=cpus, **quiet, **options)
+
+
+@contextmanager
+def own_ray(cpus: int, **options: Any) -> Iterator[None]:
+    """A new Ray, which ends with the context; one that this process has ends before."""
+    ray.shutdown()
+    start_ray(cpus, **options)
     try:
         yield
     finally:
@@ -83,6 +91,7 @@ class Nodes:
     dashboard_port: int = field(default_factory=free_port)
 
     def __post_init__(self) -> None:
+        ray.shutdown()  # of one that this process has: it would be taken for the nodes
         self._started: list[subprocess.Popen[bytes]] = []
         own = Path(sys.executable).parent
         self.bin = own if self.installed else bare_environment(self.root / "environment")
