@@ -67,13 +67,6 @@ def test_the_total_is_the_sum_of_the_terms(examples: Any, reward_model: Any) -> 
     assert parts.total.dtype == np.float32
 
 
-def test_a_constraint_is_no_term_of_the_reward(examples: Any, reward_model: Any) -> None:
-    steered = RewardConfig(sparsity_cost=0.3, target_share=0.5)
-    batch = examples.batch([1, 2])
-    parts = Reward(steered, reward_model).score(batch, _selections(examples, [1, 2], 1))
-    np.testing.assert_array_equal(parts.total, parts.score)
-
-
 def test_a_non_finite_score_names_row_and_term(examples: Any) -> None:
     def broken(batch: Any, selections: Any) -> Any:
         return {"odd": np.where(batch.rows == 5, np.nan, -1.0)}

@@ -74,13 +74,6 @@ def test_rewards_equal_the_twin(
     )
 
 
-def test_selecting_all_costs_two_or_one() -> None:
-    valid = np.array([[True, True, False], [False, False, False]])
-    everything = np.ones((2, 2, 3), bool)
-    assert penalties(everything, valid, "sum").tolist() == [2.0, 0.0]
-    assert penalties(everything, valid, "product").tolist() == [1.0, 0.0]
-
-
 def test_wrong_shapes_are_refused() -> None:
     valid = np.ones((2, 3), bool)
     with pytest.raises(ValueError, match="selection must be bool"):
@@ -146,11 +139,3 @@ def test_a_live_classifier_is_scored_with_its_present_weights() -> None:
     with torch.no_grad():
         voter.embedding.weight.mul_(-1.0)
     assert not np.array_equal(before, reward_model.score(batch, [selection])["log_likelihood"])
-
-
-def test_modes_come_back_after_a_failure() -> None:
-    voter = Voter().train()
-    with pytest.raises(IndexError):
-        ClassifierReward(voter).score(_batch(), [])
-    assert voter.training
-    assert voter.dropout.training

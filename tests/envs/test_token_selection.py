@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from typing import Any
 
 import gymnasium as gym
@@ -143,20 +141,6 @@ def test_it_renders_a_line_a_sentence_with_marks(pairs: Any, reward_model: Any) 
     assert env.render() == "\n".join(" ".join(words) for words in plain)
 
 
-def test_ids_are_rendered_where_words_are_unknown(pairs: Any, reward_model: Any) -> None:
-    class Wordless:
-        labels, sentences = pairs.labels, pairs.sentences
-        lengths, batch = pairs.lengths, pairs.batch
-
-        def __len__(self) -> int:
-            return len(pairs)
-
-    env = _make(Wordless(), reward_model, render_mode="ansi")
-    env.reset(options={"row": 0})
-    tokens = pairs.batch([0]).tokens
-    assert env.render() == "\n".join(" ".join(str(t) for t in slot[0]) for slot in tokens)
-
-
 def test_a_pickled_environment_goes_on_alike(examples: Any, reward_model: Any) -> None:
     env = _make(examples, reward_model, render_mode="ansi").unwrapped
     env.reset(seed=3)
@@ -166,15 +150,6 @@ def test_a_pickled_environment_goes_on_alike(examples: Any, reward_model: Any) -
         assert data_equivalence(env.step(action), twin.step(action), exact=True)
         assert env.render() == twin.render()
         assert data_equivalence(env.reset(), twin.reset(), exact=True)
-
-
-def test_it_needs_neither_ray_nor_a_learner() -> None:
-    code = (
-        "import sys, rss_rl.envs.token_selection, rss_rl.envs.vector\n"
-        "strangers = {'ray', 'rss_rl.learners', 'rss_rl.rollouts', 'rss_rl.models'}\n"
-        "assert not strangers & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 @pytest.mark.parametrize("form", ["whole", "section", "mapping", "keys"])

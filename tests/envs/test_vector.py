@@ -11,7 +11,6 @@ import pytest
 from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.utils.env_checker import data_equivalence
 from gymnasium.vector import AutoresetMode
-from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from rss_rl import envs
 from rss_rl.envs.vector import TokenSelectionVectorEnv
@@ -147,14 +146,6 @@ def test_nothing_returned_is_used_again(examples: Any, reward_model: Any) -> Non
         values[:] = 0
     env.step(env.action_space.sample())
     assert data_equivalence(first, kept, exact=True)
-
-
-def test_episode_statistics_work(examples: Any, reward_model: Any) -> None:
-    env = RecordEpisodeStatistics(_make(examples, reward_model))
-    env.reset(seed=1)
-    _, rewards, _, _, infos = env.step(env.action_space.sample())
-    np.testing.assert_allclose(infos["episode"]["r"], rewards, atol=1e-6)
-    assert (infos["episode"]["l"] == 1).all()
 
 
 def test_it_pickles_and_renders(examples: Any, reward_model: Any) -> None:

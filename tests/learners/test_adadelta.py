@@ -100,10 +100,3 @@ def test_a_resumed_run_goes_on_to_the_bit(name: str) -> None:
     )
     after = optimizer_tensors(again.optimizer)
     assert all(torch.equal(after[k], v) for k, v in optimizer_tensors(step.optimizer).items())
-
-
-def test_rows_go_without_l2() -> None:
-    table = nn.Parameter(torch.ones(4, 2))
-    table.grad = torch.eye(4, 2).to_sparse(1).coalesce()
-    with pytest.raises(ValueError, match="without L2"):
-        RowAdadelta([table], weight_decay=0.1, **RULE).step()

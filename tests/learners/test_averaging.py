@@ -59,7 +59,3 @@ def test_a_restored_average_goes_on_as_if_never_stopped() -> None:
         second.update(_batch(), None, number=number, dropout_keys=small.keys(number, 3))
     for mine, theirs in zip(classifier.parameters(), straight[-1], strict=True):
         assert torch.equal(mine, theirs)
-
-
-def test_without_an_average_there_is_nothing_more_to_save() -> None:
-    assert _train(1, None)[0].tensors() == {}

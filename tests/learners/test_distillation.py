@@ -54,16 +54,6 @@ def test_the_gradient_is_that_of_the_weighted_targets() -> None:
             torch.testing.assert_close(mine.grad.to_dense(), theirs.grad, rtol=1e-4, atol=1e-6)
 
 
-def test_with_all_the_weight_labels_do_not_matter() -> None:
-    ends = []
-    for classes in ((0, 1, 2), (2, 2, 0)):
-        learner, classifier = _learner(1.0)
-        keys = small.keys(0, 3)
-        learner.update(_batch(classes), _SELECTIONS, number=0, dropout_keys=keys)
-        ends.append([p.clone() for p in classifier.parameters()])
-    assert all(torch.equal(a, b) for a, b in zip(*ends, strict=True))
-
-
 def test_the_teacher_is_the_classifier_before_it_read_a_selection() -> None:
     learner, classifier = _learner(0.5, average=0.5)
     for number in range(3):
@@ -97,11 +87,3 @@ def test_a_resumed_learner_has_the_same_teacher() -> None:
         _update(second, number)
     for mine, theirs in zip(two.parameters(), one.parameters(), strict=True):
         assert torch.equal(mine, theirs)
-
-
-def test_going_back_to_before_the_first_selection_forgets_the_teacher() -> None:
-    learner, _ = _learner(0.5)
-    _update(learner, 0)
-    assert learner.tensors()
-    learner.load_tensors({})
-    assert learner.tensors() == {}

@@ -17,12 +17,10 @@ import numpy as np
 import pytest
 import small
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import nn
 
 from rss_rl.errors import LearnerError
-from rss_rl.learners.group import ALONE, ProcessGroup, shard, sum_and_max
+from rss_rl.learners.group import ALONE, ProcessGroup
 from rss_rl.models.dropout import keyed_dropout
 
 SUPPORT = Path(group_worker.__file__).parent
@@ -97,17 +95,6 @@ def test_two_processes_learn_what_one_does(
         np.testing.assert_array_equal(second[name], value, err_msg=name)
 
 
-def test_masks_of_a_seeded_generator_would_not_agree(
-    trained: dict[str, list[dict[str, np.ndarray]]],
-) -> None:
-    """The comparison can tell: with torch's generator each process draws masks of its own."""
-    alone = group_worker.train(ALONE, "leave-one-out", global_masks=True)
-    learnt = trained[group_worker.GLOBAL_MASKS][0]
-    for weights in (alone, learnt):
-        del weights["baseline"]
-    assert difference(alone, learnt)["weights"] > 1e-3
-
-
 @pytest.mark.parametrize("mode", ["kill", "hang"])
 def test_a_learner_that_dies_or_hangs_is_an_error_to_the_others(tmp_path: Path, mode: str) -> None:
     with ranks(2, tmp_path, mode) as (first, _):
@@ -134,14 +121,6 @@ def test_a_group_that_does_not_gather_is_an_error_in_time() -> None:
     assert time.monotonic() - began < 20
 
 
-@given(rows=st.integers(0, 20), size=st.integers(1, 6))
-def test_shards_are_the_batch_in_order(rows: int, size: int) -> None:
-    parts = [shard(np.arange(rows), rank, size) for rank in range(size)]
-    assert np.array_equal(np.concatenate(parts), np.arange(rows))
-    lengths = [len(part) for part in parts]
-    assert max(lengths) - min(lengths) <= 1
-
-
 @pytest.mark.parametrize("settings", small.VARIANTS.values(), ids=small.VARIANTS)
 @pytest.mark.parametrize(("rows", "width"), [(3, 4), (0, 4), (0, 0)])
 def test_every_parameter_has_a_gradient_where_nothing_is_selected(
@@ -163,13 +142,3 @@ def test_every_parameter_has_a_gradient_where_nothing_is_selected(
     for name, parameter in (*model.named_parameters(), *policies.named_parameters()):
         assert parameter.grad is not None, name
         assert torch.isfinite(parameter.grad).all(), name
-
-
-def test_alone_sums_are_its_own() -> None:
-    values = torch.tensor([1.5, -2.0])
-    assert torch.equal(ALONE.sum(values), values)
-    sums, largest = sum_and_max(ALONE, values, torch.tensor(0.25))
-    assert torch.equal(sums, values)
-    assert float(largest) == 0.25
-    module = torch.nn.Linear(1, 1)
-    assert ALONE.share(module) is module

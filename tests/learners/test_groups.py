@@ -14,10 +14,9 @@ from rss_rl.config import LearnerConfig, OptimizerConfig
 from rss_rl.errors import NonFiniteError
 from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.learners.supervised import SupervisedLearner
-from rss_rl.models.inputs import TensorBatch, tensor_batch
+from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.sentences import SentencesClassifier
 from rss_rl.policies.adapters import PolicyModule
-from rss_rl.types import Batch
 
 K, B = 3, 4
 LABELS = torch.tensor([0, 1, 2, 1])
@@ -137,17 +136,6 @@ def test_word_vectors_and_biases_have_no_l2() -> None:
         assert torch.equal(results[1][name], value) is not weight, name
 
 
-def test_supervised_training_learns() -> None:
-    classifier, _ = models()
-    learner = SupervisedLearner(classifier, OptimizerConfig(learning_rate=0.02), None)
-    tensors, drawn = batch()
-    losses = [
-        learner.update(tensors, [s[0] for s in drawn], number=n, dropout_keys=small.keys(n, B)).loss
-        for n in range(60)
-    ]
-    assert losses[-1] < 0.1 * losses[0]
-
-
 def test_dropout_follows_its_keys() -> None:
     def train(seed: int) -> dict[str, Tensor]:
         classifier, _ = models(dropout=0.5)
@@ -210,13 +198,3 @@ def test_lower_precision_keeps_parameters_in_single_precision() -> None:
     gradient.update(tensors, paid(drawn), number=0)
     for module in (classifier, policy):
         assert {p.dtype for p in module.parameters()} == {torch.float32}
-
-
-def test_tensor_batch_holds_what_a_batch_holds() -> None:
-    tokens, valid = np.array([[3, 4], [5, 0]]), np.array([[True, True], [True, False]])
-    made = tensor_batch(
-        Batch(np.array([7, 8]), (tokens,), (valid,), np.array([1, 0])), torch.device("cpu")
-    )
-    assert torch.equal(made.tokens[0], torch.from_numpy(tokens))
-    assert torch.equal(made.valid[0], torch.from_numpy(valid))
-    assert made.labels.tolist() == [1, 0]

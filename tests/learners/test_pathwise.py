@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,13 +12,11 @@ import small
 import torch
 
 from rss_rl.config import parse_config
-from rss_rl.learners.group import ALONE
 from rss_rl.learners.pathwise import PathwiseLearner
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.policies.build import build_policy
 
 ENTROPY_COST, COMPLEMENT = 0.3, 0.7
-SUPPORT = Path(pathwise_worker.__file__).parent
 
 
 def setting(
@@ -119,35 +112,3 @@ def test_the_classifier_gets_no_gradient_and_keeps_its_mode() -> None:
     assert classifier.training
     assert all(p.grad is None for p in classifier.parameters())
     assert all(torch.equal(v, before[k]) for k, v in classifier.state_dict().items())
-
-
-def test_two_learners_learn_what_one_does(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    paths = [str(SUPPORT), str(SUPPORT.parent.parent)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
-    worker = str(SUPPORT / "pathwise_worker.py")
-    started = [
-        subprocess.Popen(
-            [sys.executable, worker, str(rank), "2", port, str(tmp_path)],
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        for rank in range(2)
-    ]
-    try:
-        for process in started:
-            _, errors = process.communicate(timeout=100)
-            assert process.returncode == 0, errors
-    finally:
-        for process in started:
-            process.kill()
-            process.communicate()
-    weights, reports = pathwise_worker.learn(ALONE)
-    for rank in range(2):
-        found = dict(np.load(tmp_path / f"{rank}.npz"))
-        np.testing.assert_allclose(found.pop("reports"), np.array(reports), rtol=1e-9, atol=1e-12)
-        for name, value in weights.items():
-            np.testing.assert_allclose(found[name], value, rtol=1e-8, atol=1e-10, err_msg=name)

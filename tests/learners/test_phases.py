@@ -54,13 +54,6 @@ def test_learners_take_turns() -> None:
     assert all(t.sampled for t in turns)
 
 
-def test_taking_turns_begins_anew_with_each_phase() -> None:
-    schedule = PhaseSchedule([phase(steps=3), phase(policy=True, alternate_every=2)])
-    walk(schedule, 3)
-    schedule.advance()
-    assert [t.supervised for t in walk(schedule, 3)] == [True, True, False]
-
-
 def test_a_phase_ends_at_its_steps() -> None:
     schedule = PhaseSchedule([phase(steps=2), phase(name="next", steps=1)])
     for expected in (False, False, True):
@@ -84,23 +77,6 @@ def test_a_phase_ends_at_its_plateau() -> None:
     assert seen == [
         (True, False), (True, False), (False, False), (True, False), (False, False), (False, True),
     ]  # fmt: skip
-
-
-def test_whichever_end_comes_first() -> None:
-    schedule = PhaseSchedule([phase(steps=100, patience=1)])
-    schedule.observe(1.0)
-    assert not schedule.phase_over
-    schedule.observe(1.0)
-    assert schedule.phase_over
-    stepping = PhaseSchedule([phase(steps=1, patience=5)])
-    stepping.count()
-    assert stepping.phase_over
-
-
-def test_no_plateau_without_patience() -> None:
-    schedule = PhaseSchedule([phase(steps=100)])
-    assert [schedule.observe(1.0) for _ in range(50)] == [True] + [False] * 49
-    assert not schedule.phase_over
 
 
 def test_a_loss_that_is_no_number_is_never_the_best() -> None:

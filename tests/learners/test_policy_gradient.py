@@ -193,20 +193,6 @@ def test_drawn_with_the_samplers_numbers_it_is_unbiased_within_monte_carlo_error
     assert float(error.norm() / wanted.norm()) < 0.05
 
 
-def test_leave_one_out_has_less_variance_than_no_baseline() -> None:
-    policy = small.policy()
-    spread = {}
-    tokens, valid = sentence(TOKENS, 50)
-    for baseline in ("none", "leave-one-out"):
-        estimates = []
-        for seed in range(20):
-            drawn = small.selection(valid.repeat(4, 1), 0.5, seed).reshape(4, 50, 2, TOKENS)
-            paid = RewardBatch([drawn], 5 + drawn.sum((-1, -2)).double()[..., None], None)
-            estimates.append(estimate(policy, baseline, [(tokens, valid)], paid)[0])
-        spread[baseline] = float(torch.stack(estimates).var(0).sum())
-    assert spread["leave-one-out"] < 0.2 * spread["none"]
-
-
 def test_the_loss_is_what_the_definition_says() -> None:
     policy = small.policy()
     slots = [small.sentences(3, 2), small.sentences(1, 4, seed=1)]
@@ -242,18 +228,6 @@ def test_entropy_cost_adds_the_gradient_of_the_mean_entropy() -> None:
     assert added.abs().max() > 1e-3
 
 
-def test_entropy_cost_alone_raises_the_entropy() -> None:
-    policy = small.policy()
-    made = learner(policy, "none", entropy_cost=1.0)
-    tokens, valid = sentence(TOKENS, 2)
-    drawn = small.selection(valid)[None]
-    batch = TensorBatch([tokens], [valid], torch.zeros(2, dtype=torch.int64))
-    paid = RewardBatch([drawn], torch.zeros(1, 2, 1, dtype=torch.float64), None)
-    entropies = [made.update(batch, paid, number=n).entropy for n in range(200)]
-    assert entropies[-1] > entropies[0] + 0.05
-    assert entropies[-1] <= np.log(2) + 1e-9
-
-
 def test_the_moving_average_is_carried_from_update_to_update() -> None:
     policy = small.policy()
     made = learner(policy, "moving-average")
@@ -273,23 +247,3 @@ def test_self_critical_needs_thresholded_rewards() -> None:
     paid = RewardBatch([small.selection(valid)[None]], table(1, 2, 1), None)
     with pytest.raises(ValueError, match="needs the thresholded rewards"):
         estimate(policy, "self-critical", [(tokens, valid)], paid)
-
-
-def test_updates_make_the_rewarded_selection_likely() -> None:
-    policy = small.policy()
-    config = LearnerConfig(policy=OptimizerConfig(learning_rate=0.05))
-    made = PolicyGradientLearner(policy, embedding(), config, None, estimator=small.estimator())
-    tokens, valid = sentence(TOKENS, 20)
-    batch = TensorBatch([tokens], [valid], torch.zeros(20, dtype=torch.int64))
-    embedded = embedding()(tokens).detach()
-    wanted = torch.tensor([[True, False, True, False], [False, False, True, True]])
-    for number in range(80):
-        key = stream_key(0, "selection", number)
-        uniforms = torch.from_numpy(keyed_uniforms(key, np.arange(20), 4, 2, TOKENS))
-        with torch.no_grad():
-            drawn = policy.sample(embedded, valid, uniforms).selection
-        rewards = (drawn == wanted).double().sum((-1, -2))[..., None]
-        made.update(batch, RewardBatch([drawn], rewards, None), number=number)
-    p = policy.probabilities(embedded[:1], valid[:1])[0].detach()
-    assert torch.equal(p > 0.5, wanted)
-    assert float(torch.where(wanted, p, 1 - p).mean()) > 0.9

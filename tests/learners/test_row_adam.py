@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from rss_rl.config import OptimizerConfig
 from rss_rl.learners.optim import GradientStep, load_optimizer_tensors, optimizer_tensors
-from rss_rl.learners.row_adam import ROW_UPDATES, RowAdam, without_zero_rows
+from rss_rl.learners.row_adam import ROW_UPDATES, RowAdam
 
 V, E = 9, 3
 RATE, BETAS, EPS = 0.1, (0.8, 0.95), 1e-3
@@ -138,16 +138,6 @@ def test_what_rows_have_no_use_for_is_refused() -> None:
     adam.param_groups[0]["weight_decay"] = 0.1
     with pytest.raises(ValueError, match="without L2"):
         adam.step()
-
-
-def test_rows_of_zeros_are_left_out() -> None:
-    update = updates_of(0, 1)[0] | {2: [0.0, 0.0, 0.0]}
-    kept = sorted(set(update) - {2})
-    for sparse in (True, False):
-        found = without_zero_rows(gradient_of(update, sparse=sparse))
-        assert found.is_coalesced()
-        assert found.indices()[0].tolist() == kept
-        assert torch.equal(found.to_dense(), gradient_of(update, sparse=False))
 
 
 class Bag(nn.Module):

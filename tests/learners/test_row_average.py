@@ -88,18 +88,6 @@ def test_it_goes_on_to_the_bit_from_what_was_saved() -> None:
     assert all(torch.equal(v, saved_whole[k]) for k, v in other.state_dict().items())
 
 
-@pytest.mark.parametrize("lost", ["average/clock", "average/since", "average/written"])
-def test_a_state_without_a_part_is_refused(lost: str) -> None:
-    learner, _ = learner_of(0.9)
-    saved = learner.tensors()
-    for wrong in (
-        {name: value for name, value in saved.items() if name != lost},
-        saved | {lost: saved[lost][None]},
-    ):
-        with pytest.raises(RuntimeError, match="do not fit"):
-            learner.load_tensors(wrong)
-
-
 def test_the_leader_is_followed_from_where_it_stands() -> None:
     """By hand: two updates in which a row stands still come to their product."""
     leader, table = torch.tensor([[4.0], [8.0]]), torch.tensor([[0.0], [0.0]])

@@ -13,16 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from rss_rl.logs import events
 from rss_rl.logs.events import (
     EVENTS,
     EVENTS_FILE,
-    EventKind,
     EventLog,
     NullEventLog,
     events_markdown,
     parse_events,
-    register_event,
 )
 
 
@@ -108,11 +105,6 @@ def test_the_size_is_bounded(tmp_path: Path) -> None:
     assert str(old[-1]["error"]).startswith(("19", "18"))
 
 
-def test_a_long_text_is_cut(tmp_path: Path) -> None:
-    EventLog(tmp_path).write("run_failed", error="x" * 10**6)
-    assert (tmp_path / EVENTS_FILE).stat().st_size < 10_000
-
-
 def test_threads_do_not_mix_their_lines(tmp_path: Path) -> None:
     log = EventLog(tmp_path)
 
@@ -154,12 +146,3 @@ def test_the_documentation_lists_every_event(repository: Path) -> None:
         assert kind.name == kind.name.lower()
         assert kind.meaning
         assert "|" not in kind.meaning
-
-
-def test_the_registry_takes_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(events, "EVENTS", dict(EVENTS))
-    register_event(EventKind("coffee_made", "at last", ("cups",)))
-    EventLog(tmp_path).write("coffee_made", cups=2)
-    assert "| `coffee_made` | at last | `cups` |" in events_markdown()
-    with pytest.raises(ValueError, match="registered already"):
-        register_event(EventKind("coffee_made", "again"))

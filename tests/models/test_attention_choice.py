@@ -19,7 +19,6 @@ from rss_rl.models.attention_choice import (
 )
 from rss_rl.models.build import build_classifier, build_encoder
 from rss_rl.ops import native
-from rss_rl.ops.compilers import missing_compiler, missing_triton
 from rss_rl.types import LabelSpec
 
 
@@ -35,28 +34,12 @@ def compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
 
 
-@pytest.fixture
-def gpu(compiler: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with a CUDA device and all that its kernels need."""
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr(module, "missing_triton", lambda: None)
-
-
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize(
     ("name", "backend"), [("auto", "compiled"), ("eager", "eager"), ("compiled", "compiled")]
 )
 def test_a_choice(name: module.AttentionName, backend: str) -> None:
     assert attention_backend(name) == backend
-
-
-@pytest.mark.usefixtures("compiler")
-def test_an_optimiser_goes_with_its_model() -> None:
-    assert outer_backend(ModelConfig(attention="compiled")) == "compiled"
-    assert outer_backend(ModelConfig(attention="eager")) == "eager"
-    # Nothing has settled it for all processes of a run.
-    assert outer_backend(ModelConfig(encoder="cnn")) == "eager"
-    assert outer_backend(ModelConfig(encoder="cnn", attention="compiled")) == "eager"
 
 
 @pytest.mark.parametrize(
@@ -122,31 +105,3 @@ def test_what_is_settled_is_what_the_models_are_built_with(
 def test_what_cannot_be_had_is_refused() -> None:
     with pytest.raises(ConfigError, match="no compiler"):
         attention_backend("compiled")
-
-
-def test_a_compiler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    assert missing_compiler() == "there is no C++ compiler 'no-such-compiler'"
-
-
-@pytest.mark.usefixtures("gpu")
-@pytest.mark.parametrize("lacking", ["missing_compiler", "missing_triton"])
-def test_a_gpu_takes_compilers_for_both_devices(
-    lacking: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A run's samplers are on the CPU where its learner is on the GPU."""
-    assert attention_backend("auto") == "compiled"
-    monkeypatch.setattr(module, lacking, lambda: "something missing")
-    with caplog.at_level(logging.INFO, "rss_rl.attention"):
-        assert attention_backend("auto") == "eager"
-    assert "runs eager, several times slower: something missing" in caplog.text
-    with pytest.raises(ConfigError, match="something missing"):
-        attention_backend("compiled")
-
-
-def test_what_triton_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
-    monkeypatch.setenv("CC", "no-such-compiler")
-    assert missing_triton() == "there is no C compiler 'no-such-compiler'"
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    assert missing_triton() == "there is no package 'triton'"

@@ -73,14 +73,6 @@ def test_the_parts_of_resan_have_their_published_counts() -> None:
     }
 
 
-def test_parameter_count_leaves_out_what_it_is_told() -> None:
-    classifier = build_classifier(model_config(encoder="mean", hidden=2), SNLI, 1, VECTORS, 3)
-    assert (
-        parameter_count(classifier) - parameter_count(classifier, without=classifier.embedding)
-        == 3 * 300
-    )
-
-
 @pytest.mark.parametrize(
     ("labels", "settings", "outputs"),
     [
@@ -102,11 +94,6 @@ def test_number_of_logits(labels: LabelSpec, settings: dict[str, Any], outputs: 
             certain = torch.full((1, outputs), -1e4)
             certain[:, column] = 0
             assert float(model.predict(certain)) == pytest.approx(score)
-
-
-def test_one_sentence_has_no_highway() -> None:
-    head: Any = build_classifier(model_config(hidden=2, encoder="mean"), SNLI, 1, VECTORS, 4).head
-    assert parameter_count(head) == 300 * 2 + 2 + 2 * 3 + 3
 
 
 def test_initial_weights_are_glorot_and_biases_zero() -> None:
@@ -154,26 +141,12 @@ def test_highway_with_a_closed_gate_is_the_identity() -> None:
 class TestWordEmbedding:
     vectors = np.arange(12, dtype=np.float32).reshape(6, 2) * np.array([[0]] + [[1]] * 5)
 
-    def test_looks_up_rows_of_both_kinds(self) -> None:
-        embedding = WordEmbedding(self.vectors, 3)
-        tokens = torch.tensor([[0, 1, 2], [3, 5, 0]])
-        assert torch.equal(embedding(tokens), torch.tensor(self.vectors)[tokens].float())
-        assert embedding.size == 2
-
     def test_only_trainable_rows_but_padding_get_gradient(self) -> None:
         embedding = WordEmbedding(self.vectors, 3)
         embedding(torch.tensor([[0, 0, 1, 2, 2, 3, 5]])).sum().backward()
         assert embedding.trainable.grad is not None
         assert embedding.trainable.grad.tolist() == [[0, 0], [1, 1], [2, 2]]
         assert not embedding.fixed.requires_grad
-
-    def test_all_rows_may_be_trainable(self) -> None:
-        embedding = WordEmbedding(self.vectors, 6)
-        wanted = torch.from_numpy(self.vectors[5]).float()
-        assert torch.equal(embedding(torch.tensor([[5]]))[0, 0], wanted)
-
-    def test_fixed_rows_do_not_travel_with_the_weights(self) -> None:
-        assert set(WordEmbedding(self.vectors, 3).state_dict()) == {"trainable"}
 
     @pytest.mark.parametrize("trainable", [0, 7])
     def test_refuses_impossible_numbers_of_rows(self, trainable: int) -> None:

@@ -8,13 +8,10 @@ from typing import Any
 import pytest
 import small
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rss_rl.models import directional
 from rss_rl.models.sentences import SentencesClassifier
 
 every_variant = pytest.mark.parametrize("variant", small.VARIANTS)
@@ -79,24 +76,6 @@ def test_nothing_selected_gives_finite_logits_and_gradients(variant: str, case: 
 
 
 @every_variant
-@settings(max_examples=15)
-@given(
-    lengths=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=4),
-    share=st.sampled_from([0.0, 0.2, 0.6, 1.0]),
-    seed=st.integers(0, 10**6),
-)
-def test_any_lengths_and_selections_give_finite_gradients(
-    variant: str, lengths: list[tuple[int, int]], share: float, seed: int
-) -> None:
-    model = small.classifier(double=False, **small.VARIANTS[variant])
-    logits = model(*small.pairs(*lengths, seed=seed, share=share))
-    assert logits.shape == (len(lengths), 3)
-    model.losses(logits, torch.zeros(len(lengths), dtype=torch.int64)).sum().backward()
-    for parameter in model.parameters():
-        assert parameter.grad is None or torch.isfinite(parameter.grad).all()
-
-
-@every_variant
 @pytest.mark.parametrize("labels", [small.CLASSES, small.SCORE], ids=lambda spec: spec.kind)
 def test_every_parameter_gets_gradient(variant: str, labels: Any) -> None:
     model = small.classifier(labels, **small.VARIANTS[variant])
@@ -124,26 +103,6 @@ def test_save_and_load_agree(variant: str, kind: str, tmp_path: Path) -> None:
     assert not torch.equal(other(*inputs), before)
     other.load_state_dict(load_file(tmp_path / "weights.safetensors"))
     assert torch.equal(other(*inputs), before)
-
-
-def test_attention_is_asked_for_gathered_pairs_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    original = directional.packed_attention
-
-    def recording(head_scores: Tensor, dependent_scores: Tensor, *rest: Any) -> Tensor:
-        asked.append((len(head_scores), len(dependent_scores)))
-        return original(head_scores, dependent_scores, *rest)
-
-    monkeypatch.setattr(directional, "packed_attention", recording)
-    tokens, valid = small.sentences(12, 9)
-    selection = torch.zeros(2, 2, 12, dtype=torch.bool)
-    selection[0, 0, [1, 5]] = selection[0, 1, [0, 4, 11]] = True
-    selection[1, 0, [2]] = selection[1, 1, [3]] = True
-    for variant in ("resan", "resan, paper's context", "faithful"):
-        asked.clear()
-        settings = small.VARIANTS[variant] | {"attention": "eager"}
-        small.classifier(sentences=1, **settings)([tokens], [valid], [selection])
-        assert asked == [(3, 4), (3, 4)]  # n_h and n_d of both sentences, in each direction
 
 
 class LargestTensor(TorchDispatchMode):
@@ -178,18 +137,6 @@ def test_no_operation_makes_a_tensor_of_all_pairs(variant: str) -> None:
     few = largest_tensor(model, 0.05)  # 10 x 10 pairs of 4 features
     assert few <= 200 * max(3 * small.EMBEDDING, 2 * small.HIDDEN)
     assert largest_tensor(model, 1.0) >= 200 * 200  # so that the measure can fail
-
-
-def test_dropout_acts_in_training_only_and_by_torchs_generator() -> None:
-    model = small.classifier(double=False, dropout=0.5)
-    inputs = small.pairs((6, 2), (1, 7))
-    assert torch.equal(model(*inputs), model(*inputs))
-    model.train()
-    torch.manual_seed(1)
-    first = model(*inputs)
-    assert not torch.equal(model(*inputs), first)
-    torch.manual_seed(1)
-    assert torch.equal(model(*inputs), first)
 
 
 @every_variant

@@ -15,18 +15,11 @@ from choices import CANDIDATE, READERS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rss_rl.config import ModelConfig
-from rss_rl.errors import DataError
 from rss_rl.models.bidirectional import both_ends
-from rss_rl.models.build import build_classifier, parameter_count
 from rss_rl.models.cloze import initial_gru
 
 every_reader = pytest.mark.parametrize(("reader", "output"), READERS)
 LENGTHS = [(9, 4), (12, 1), (1, 5), (7, 7)]
-
-
-def cloze_config(**options: Any) -> ModelConfig:
-    return ModelConfig(classifier={"name": "cloze", "options": options})
 
 
 def read(reader: str, output: str, **settings: Any) -> Any:
@@ -150,39 +143,6 @@ def test_gru_directions_start_at_each_sequences_own_ends() -> None:
         assert not found[row, n:].any()
         end = np.concatenate([wanted[-1, :3], wanted[0, 3:]]) if n else np.zeros(6)
         np.testing.assert_allclose(ends[row], end, atol=1e-12)
-
-
-def test_initial_weights_are_those_of_the_paper() -> None:
-    torch.manual_seed(0)
-    config = cloze_config(hidden=64, output="entities")
-    model: Any = build_classifier(config, CANDIDATE, 2, np.zeros((4, 100), np.float32), 4)
-    for weight in (model.attention.weight, model.output.weight):
-        assert 0.0098 < float(weight.detach().abs().max()) <= 0.01
-        assert float(weight.detach().std()) == pytest.approx(0.02 / 12**0.5, rel=0.03)
-    for layer in (model.passage, model.question, model.attention.gru):
-        for name, parameter in layer.named_parameters():
-            spread = float(parameter.detach().std())
-            assert spread == (0 if "bias" in name else pytest.approx(0.1, rel=0.03)), name
-
-
-def test_parameter_counts_by_arithmetic() -> None:
-    e, h, rows = 100, 128, 600
-    gru = {n: 2 * 3 * (h * (n + h) + 2 * h) for n in (e, 2 * h)}  # torch's GRU has two biases
-    attention = {"stanford": (2 * h) ** 2, "sequential": (2 * h) ** 2 + gru[2 * h]}
-    output = {"entities": rows * 2 * h, "words": e * 2 * h, "pointer": 0}
-    for reader, last in READERS:
-        config = cloze_config(attention=reader, output=last)
-        model = build_classifier(config, CANDIDATE, 2, np.zeros((4, e), np.float32), 4)
-        count = parameter_count(model, without=model.embedding)
-        assert count == 2 * gru[e] + attention[reader] + output[last]
-
-
-def test_misuse_is_refused() -> None:
-    drawn = choices.clozes(*LENGTHS)
-    with pytest.raises(ValueError, match="marks"):
-        read("stanford", "pointer")(drawn.tokens, drawn.valid)
-    with pytest.raises(DataError, match=r"classifier\.options\.entities"):
-        read("stanford", "entities", cloze={"entities": 2})(*drawn.inputs)
 
 
 @every_reader

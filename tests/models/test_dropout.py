@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import small
 import torch
-from compiling import needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -100,19 +99,6 @@ def test_keys_of_parts_equal_the_slow_twin(key: int, number: int, calls: int) ->
     assert int(found[1]) % 2**64 == state
 
 
-def test_parts_have_masks_of_their_own_and_leave_the_numbers_of_the_calls_alone() -> None:
-    assert part_keys(torch.tensor([0]), torch.tensor([0])) is None
-    layer, keys = Dropout(RATE).train(), keys_of(1, 2)
-    with keyed_dropout(keys):
-        parts = [part_keys(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 0])) for _ in range(2)]
-        whole = layer(torch.ones(2, 64)) != 0
-    seen = [mask for part in parts for mask in masks(part, (64,))[0]]  # type: ignore[arg-type]
-    for one, other in itertools.combinations([*seen, *whole], 2):
-        assert float((one == other).double().mean()) < 0.8  # 0.58 by chance
-    with keyed_dropout(keys), keyed_dropout(None):
-        assert part_keys(torch.tensor([0]), torch.tensor([0])) is not None
-
-
 @given(rows=st.lists(st.integers(0, 10**6), min_size=2, max_size=6, unique=True), data=st.data())
 def test_alone_in_a_batch_and_in_a_shard_an_example_meets_one_mask(
     rows: list[int], data: st.DataObject
@@ -123,19 +109,6 @@ def test_alone_in_a_batch_and_in_a_shard_an_example_meets_one_mask(
         part = masks(keys_of(*rows[shard]), (4, 10), (5,))  # and less padding
         assert torch.equal(part[0], whole[0][shard, :4])
         assert torch.equal(part[1], whole[1][shard])
-
-
-def test_examples_updates_calls_and_positions_differ() -> None:
-    first, second = masks(keys_of(1, 2), (3, 64), (3, 64))
-    (later,) = masks(keys_of(1, 2, update=1), (3, 64))
-    for one, other in (
-        (first[0], first[1]),
-        (first, second),
-        (first, later),
-        (first[:, 0], first[:, 1]),
-    ):
-        share = float((one == other).double().mean())
-        assert share < 0.75  # 0.58 by chance
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.25, 0.5, 0.9])
@@ -153,22 +126,6 @@ def test_rates_and_scale_are_right(rate: float) -> None:
         assert float(z.abs().max()) < 4.5
         # The sum of squares of m standard normal numbers has mean m and variance 2 m.
         assert abs(float(z.square().sum()) - len(z)) < 5 * (2 * len(z)) ** 0.5
-
-
-def test_neighbours_are_not_correlated() -> None:
-    (kept,) = masks(keys_of(*range(400)), (24, 48))
-    bits = (kept.double() - kept.double().mean()) / kept.double().std()
-    pairs = {
-        "features": (bits[..., 1:], bits[..., :-1]),
-        "every fourth feature": (bits[..., 4:], bits[..., :-4]),
-        "positions": (bits[:, 1:], bits[:, :-1]),
-        "examples": (bits[1:], bits[:-1]),
-    }
-    first, second = masks(keys_of(*range(400)), (24, 48), (24, 48))
-    pairs["calls"] = tuple((m.double() - m.double().mean()) / m.double().std()
-                           for m in (first, second))  # fmt: skip
-    for name, (one, other) in pairs.items():
-        assert abs(float((one * other).mean())) < 5 / one.numel() ** 0.5, name
 
 
 def test_gradient_is_the_mask() -> None:
@@ -192,21 +149,6 @@ def test_it_is_torchs_dropout_without_keys_and_nothing_in_evaluation() -> None:
     with keyed_dropout(keys_of(*range(4))):
         assert torch.equal(layer.eval()(values), values)
         assert torch.equal(Dropout(0.0).train()(values), values)
-
-
-def test_misuse_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"lies in \[0, 1\)"):
-        Dropout(1.0)
-    with pytest.raises(ValueError, match="int64"), keyed_dropout(torch.zeros(3)):
-        pass
-    with pytest.raises(ValueError, match="2 keys"), keyed_dropout(keys_of(1, 2)):
-        Dropout(RATE).train()(torch.ones(3, 4))
-
-
-@pytest.mark.parametrize("shape", [(0, 4, 6), (3, 0, 6), (0, 6), (0, 0, 4), (1, 1, 1)])
-def test_empty_values_pass(shape: tuple[int, ...]) -> None:
-    with keyed_dropout(keys_of(*range(shape[0]))):
-        assert Dropout(RATE).train()(torch.ones(shape)).shape == shape
 
 
 @pytest.mark.parametrize("settings", small.VARIANTS.values(), ids=small.VARIANTS)
@@ -247,35 +189,3 @@ def test_rows_drop_what_their_tokens_would() -> None:
     assert torch.equal(third, expected[2][kept])
     with packed_rows(packed):  # without keys it changes nothing
         assert layers[0](torch.ones(7, 6)).shape == (7, 6)
-
-
-@needs_compiler
-@pytest.mark.parametrize("attention", ["eager", "compiled"])
-def test_the_slots_of_an_example_meet_different_masks(attention: str) -> None:
-    model = small.classifier(dropout=0.4, encoder="source2token", attention=attention).train()
-    tokens, valid = small.sentences(6)
-    seen: list[Tensor] = []
-    model.head.register_forward_pre_hook(  # type: ignore[operator]
-        lambda module, inputs: seen.extend(inputs[0])
-    )
-    with keyed_dropout(keys_of(7)):
-        model([tokens, tokens], [valid, valid])
-    assert len(seen) == 2
-    assert not torch.allclose(seen[0], seen[1])
-
-
-@pytest.mark.parametrize("encoder", ["mean", "bilstm", "resan"])
-def test_nothing_is_compiled_where_nobody_asks(
-    encoder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse() -> None:
-        raise AssertionError("the kernels were asked for")
-
-    monkeypatch.setattr(module, "missing_compiler", refuse)
-    tokens, valid, _ = small.pairs((5, 3), (4, 6))
-    eager = small.classifier(encoder=encoder, dropout=0.3, double=False, attention="eager").train()
-    with keyed_dropout(small.keys(0, 2)):
-        eager(tokens, valid)
-    auto = small.classifier(encoder="bilstm", dropout=0.3, double=False, attention="auto").train()
-    with keyed_dropout(small.keys(0, 2)), pytest.raises(AssertionError, match="asked for"):
-        auto(tokens, valid)

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from model_configs import model_config
 
 from rss_rl.config import ModelConfig, parse_config
 from rss_rl.errors import ConfigError
-from rss_rl.models.build import build_classifier, build_encoder, parameter_count
+from rss_rl.models.build import build_classifier, parameter_count
 from rss_rl.types import LabelSpec
 
 SNLI = LabelSpec("classes", ("contradiction", "entailment", "neutral"))
@@ -65,20 +64,6 @@ def test_parameter_counts_are_those_of_the_formulas(name: str) -> None:
     assert abs(number / 1e6 - millions) < 0.05
 
 
-@pytest.mark.parametrize("name", ["bilstm", "bigru", "bisru", "multi-head"])
-def test_stacked_matrices_are_drawn_one_by_one(name: str) -> None:
-    torch.manual_seed(0)
-    encoder: Any = build_encoder(model_config(encoder=name), E)
-    for label, parameter in encoder.context.named_parameters():
-        if parameter.ndim == 1:
-            assert not parameter.detach().any(), label
-            continue
-        width = 2 * D if name == "multi-head" else D
-        bound = (6 / (parameter.shape[1] + width)) ** 0.5
-        for block in parameter.detach().split(width):
-            assert 0.97 * bound < float(block.abs().max()) <= bound, label
-
-
 def parsed(**model: Any) -> ModelConfig:
     phases = [{"name": "one", "supervised": True, "selection": "all", "steps": 1}]
     return parse_config({"data": "some", "phases": phases, "model": model}, where="").model
@@ -101,9 +86,3 @@ def test_impossible_sizes_are_configuration_errors(
 ) -> None:
     with pytest.raises(ConfigError, match=complaint):
         parsed(encoder={"name": name, "options": options})
-
-
-def test_heads_that_cannot_share_the_features_are_refused() -> None:
-    with pytest.raises(ConfigError, match="heads=8 cannot share 20 features"):
-        build_encoder(model_config(encoder="multi-head", hidden=10), E)
-    build_encoder(model_config(encoder="multi-head", hidden=10, heads=4), E)

@@ -10,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rss_rl.models.encoders.pooled import PooledEncoder
 from rss_rl.models.sentences import remove_unselected
 
-every_variant = pytest.mark.parametrize("variant", small.VARIANTS)
 FAITHFUL = [name for name in small.VARIANTS if not name.startswith("resan")]
 
 
@@ -93,21 +91,6 @@ def test_in_the_faithful_form_a_dependent_is_seen_by_the_heads_alone() -> None:
     )
     no_head = torch.tensor([[[False] * 4, [False, True, False, False]]])
     assert torch.equal(model([tokens], [valid], [no_head]), model([changed], [valid], [no_head]))
-
-
-@every_variant
-def test_encoders_keep_to_their_selection_without_the_classifiers_help(variant: str) -> None:
-    model = small.classifier(sentences=1, **small.VARIANTS[variant])
-    if isinstance(model.encoder, PooledEncoder):
-        return  # reads no selection at all: what it sees is what the classifier left
-    tokens, valid = small.sentences(6, 3, 2)
-    selection = small.selection(valid, 0.4, seed=1)
-    embedded = model.embedding(tokens)
-    before = model.encoder(embedded, valid, selection)
-    torch.testing.assert_close(model.encoder(embedded, valid, selection | ~valid[:, None]), before)
-    if variant in FAITHFUL:
-        changed = torch.where((valid & ~selection.any(1))[..., None], -3.0, embedded)
-        torch.testing.assert_close(model.encoder(changed, valid, selection), before)
 
 
 def test_remove_unselected_keeps_order_and_roles() -> None:

@@ -77,19 +77,6 @@ def test_resan(
         np.testing.assert_allclose(result[row], wanted, rtol=1e-9, atol=1e-10)
 
 
-def test_the_two_readings_of_an_unselected_head_differ() -> None:
-    tokens, valid = small.sentences(*LENGTHS)
-    selection = small.selection(valid, 0.5, seed=2)
-    results = [
-        encode(
-            small.classifier(keep_unselected=True, unselected_context=reading),
-            tokens, valid, selection,
-        )
-        for reading in READINGS
-    ]  # fmt: skip
-    assert np.abs(results[0] - results[1]).max() > 1e-3
-
-
 @pytest.mark.parametrize("form", ["resan", "resan, paper's context", "faithful"])
 @pytest.mark.parametrize("explicit", [True, False])
 def test_selecting_everything_is_disan(form: str, explicit: bool) -> None:
@@ -101,24 +88,6 @@ def test_selecting_everything_is_disan(form: str, explicit: bool) -> None:
     for row, x in enumerate(embedded(model, tokens, valid)):
         wanted = twins.head(twins.disan(x, p, "elu", 5.0), p_head, "elu")
         np.testing.assert_allclose(logits[row].detach().numpy(), wanted, rtol=1e-9, atol=1e-10)
-
-
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_source2token_and_mean_encoders_read_the_union_of_the_roles(share: float) -> None:
-    tokens, valid = small.sentences(*LENGTHS)
-    selection = small.selection(valid, share, seed=3)
-    attention, mean = small.classifier(encoder="source2token"), small.classifier(encoder="mean")
-    p = twins.parameters(attention.encoder.pool)  # type: ignore[arg-type]
-    by_attention = encode(attention, tokens, valid, selection)
-    by_mean = encode(mean, tokens, valid, selection)
-    for row, (x, (zh, zd)) in enumerate(
-        zip(embedded(attention, tokens, valid), bits(selection, valid), strict=True)
-    ):
-        kept = x[zh | zd]
-        wanted = twins.source2token(kept, p, "elu")
-        np.testing.assert_allclose(by_attention[row], wanted, rtol=1e-9, atol=1e-12)
-        average = kept.mean(0) if len(kept) else np.zeros(x.shape[1])
-        np.testing.assert_allclose(by_mean[row], average, rtol=1e-9, atol=1e-12)
 
 
 def sentence_vectors(

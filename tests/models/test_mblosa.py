@@ -12,15 +12,11 @@ import torch
 import twins
 from model_configs import model_config
 from torch import Tensor
-from torch.autograd import gradcheck
 
-from rss_rl.config import ModelConfig, PolicyConfig, parse_config
-from rss_rl.errors import ConfigError
-from rss_rl.models import mblosa
-from rss_rl.models.build import build_classifier, build_encoder, parameter_count
+from rss_rl.config import PolicyConfig
+from rss_rl.models.build import build_classifier, parameter_count
 from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.mblosa import BlockContext, BlockSelfAttention, BlockSettings
-from rss_rl.ops.attention_pairs import Pairs
 from rss_rl.policies.build import build_policy
 from rss_rl.types import LabelSpec
 
@@ -162,32 +158,6 @@ def test_what_a_token_sees() -> None:
     assert seen().tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_gradients_are_those_of_the_values() -> None:
-    module = direction()
-    embedded, valid = sentences(4, 1)
-    names = [name for name, _ in module.named_parameters()]
-
-    def run(x: Tensor, *weights: Tensor) -> Tensor:
-        out = torch.func.functional_call(module, dict(zip(names, weights, strict=True)), (x, valid))
-        return out * valid[..., None]
-
-    weights = [p.detach().clone().requires_grad_() for p in module.parameters()]
-    assert gradcheck(run, (embedded.requires_grad_(), *weights), fast_mode=True)
-
-
-def test_attention_is_never_asked_for_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[int, ...]] = []
-    original = mblosa.feature_wise_attention
-
-    def recording(heads: Tensor, dependents: Tensor, values: Tensor, pairs: Pairs, *rest: Any):  # type: ignore[no-untyped-def]
-        asked.append(tuple(pairs.shape))
-        return original(heads, dependents, values, pairs, *rest)
-
-    monkeypatch.setattr(mblosa, "feature_wise_attention", recording)
-    direction(length=5)(*sentences(40, 12))
-    assert asked == [(2 * 8, 5, 5), (2, 8, 8)]
-
-
 SNLI = LabelSpec("classes", ("contradiction", "entailment", "neutral"))
 D, E, HEAD = 240, 300, 300
 SELF_ATTENTION = 2 * D * D + D  # W1, W2, b
@@ -238,12 +208,3 @@ def test_parameter_counts_are_those_of_the_published_ablations(row: str) -> None
     assert parameter_count(policy) == 0
     assert parameter_count(classifier, without=classifier.embedding) == by_parts == wanted
     assert abs(wanted / 1e6 - published) < 0.1
-
-
-def test_settings_that_make_no_encoder_are_refused() -> None:
-    tree = {"data": "d", "phases": [{"name": "a", "supervised": True, "steps": 1}]}
-    nothing = {"encoder": {"name": "biblosan", "options": {"local": False, "across": False}}}
-    with pytest.raises(ConfigError, match="without local and across there is no context"):
-        parse_config({**tree, "model": nothing}, where="f")
-    with pytest.raises(ConfigError, match=r"encoder\.options\.block_length"):
-        build_encoder(ModelConfig(encoder="biblosan"), 5)

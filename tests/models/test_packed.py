@@ -13,8 +13,7 @@ from compiling import needs_compiler
 from torch import Tensor
 
 from rss_rl.models import embedding as embedding_module
-from rss_rl.models.dropout import keyed_dropout, slot_keys
-from rss_rl.models.encoders.protocol import PackedEncoder
+from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.encoders.resan import ReSANEncoder
 from rss_rl.models.sentences import SentencesClassifier
 from rss_rl.ops.packing import Packed, Rows
@@ -74,32 +73,6 @@ def test_an_empty_shard_has_all_gradients(settings: dict[str, Any]) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("more", [{"attention": "eager"}, {}])
-def test_nothing_is_padded(more: dict[str, Any]) -> None:
-    tokens, valid, selections = small.pairs((6, 2), (1, 7))
-    for settings, words in (({"keep_unselected": True}, 16), ({"keep_unselected": False}, 0)):
-        model = small.classifier(**{"attention": "compiled"} | settings | more)
-        assert isinstance(model.encoder, PackedEncoder)
-        words = words or sum(
-            int((s.any(1) & v).sum()) for s, v in zip(selections, valid, strict=True)
-        )
-        seen = padding_calls(model)
-        model(tokens, valid, selections)
-        assert seen == [(words,)]
-
-
-@needs_compiler
-def test_a_batch_in_bfloat16_is_near_one_in_float32() -> None:
-    tokens, valid, selections = small.pairs((6, 2), (1, 7), (5, 5), (4, 3))
-    model = small.classifier(attention="compiled", double=False, keep_unselected=True)
-    exact = model(tokens, valid, selections)
-    with torch.autocast("cpu", torch.bfloat16):
-        rounded = model(tokens, valid, selections)
-    assert not torch.equal(exact, rounded)
-    torch.testing.assert_close(rounded.float(), exact, rtol=0.05, atol=0.05)
-
-
-@needs_compiler
 @pytest.mark.parametrize("settings", PACKED)
 @pytest.mark.parametrize("samples", [1, 3])
 @pytest.mark.parametrize("chosen", ["all", "some", "none of one"])
@@ -129,43 +102,6 @@ def test_a_word_that_comes_again_is_looked_up_once(
     torch.testing.assert_close(logits, padded(tokens, valid, selections), rtol=1e-9, atol=1e-12)
 
 
-def test_each_token_is_looked_up_where_gradients_are_wanted_or_no_word_comes_again() -> None:
-    embedding, ids = small.classifier().embedding, torch.tensor([1, 1, 1, 2])
-    assert embedding.rows(ids, once=True).at is None
-    with torch.no_grad():
-        assert embedding.rows(ids, once=True).at is not None
-        assert embedding.rows(ids[2:], once=True).at is None
-        assert embedding.rows(ids, once=False).at is None
-
-
-@needs_compiler
-@pytest.mark.parametrize("settings", PACKED)
-def test_each_token_drops_its_own_features_without_gradients(settings: dict[str, Any]) -> None:
-    tokens, valid, _ = small.pairs((6, 2), (1, 7), (5, 5))
-    tokens = [torch.ones_like(ids) * mask for ids, mask in zip(tokens, valid, strict=True)]
-    found = []
-    for attention in ("compiled", "eager"):
-        model = small.classifier(dropout=0.4, attention=attention, **settings)
-        model.encoder.train()  # the rest evaluates
-        with torch.no_grad(), keyed_dropout(torch.arange(3)):
-            found.append(model(tokens, valid))
-    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-12)
-
-
-@needs_compiler
-def test_repeated_words_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    tokens, valid, selections = small.pairs((6, 2), (1, 7), (5, 5), (4, 3))
-    tokens = [ids % 4 for ids in tokens]
-    model, found = small.classifier(attention="compiled", double=False), []
-    seen = padding_calls(model)
-    for few in (0.75, 0.0):
-        monkeypatch.setattr(embedding_module, "_FEW", few)
-        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-            found.append(model(tokens, valid, selections))
-    assert seen[0][0] <= 4 < seen[1][0]
-    torch.testing.assert_close(*found, rtol=0.01, atol=0.01)  # sums in another order, rounded
-
-
 @contextmanager
 def memory_of_nan() -> Iterator[None]:
     """Within it torch fills what is not initialised."""
@@ -174,25 +110,6 @@ def memory_of_nan() -> Iterator[None]:
         yield
     finally:
         torch.use_deterministic_algorithms(False)
-
-
-@needs_compiler
-@pytest.mark.parametrize("hidden", [17, 31, 100])
-@pytest.mark.parametrize("lower", [True, False])
-def test_nothing_comes_from_memory_that_nobody_wrote(hidden: int, lower: bool) -> None:
-    draw = torch.Generator().manual_seed(hidden)
-    for trial in range(4):
-        lengths = torch.randint(1, 14, (2, 30 + 7 * trial), generator=draw)
-        valid = [torch.arange(14) < each[:, None] for each in lengths]
-        tokens = [torch.randint(1, small.WORDS, v.shape, generator=draw) * v for v in valid]
-        model = small.classifier(double=False, hidden=hidden, dropout=0.2, attention="compiled")
-        keys = torch.arange(len(tokens[0]))
-        with memory_of_nan(), keyed_dropout(keys):
-            with torch.autocast("cpu", torch.bfloat16, enabled=lower):
-                logits = model.train()(tokens, valid)
-            logits.float().square().sum().backward()
-        assert logits.isfinite().all()
-        assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
 @needs_compiler
@@ -207,10 +124,3 @@ def test_dropout_without_keys_is_torchs() -> None:
     resa.train()
     one, other = (resa.packed(words, tokens, roles).vectors for _ in range(2))
     assert not torch.allclose(one, other)
-
-
-def test_keys_of_slots_stay_on_the_keys_device() -> None:
-    with keyed_dropout(torch.arange(3, device="meta")):
-        keys = slot_keys(2)
-    assert keys is not None
-    assert (keys.device.type, keys.shape) == ("meta", (2, 3))

@@ -15,12 +15,8 @@ from choices import SENTENCE, Choices
 from compiling import needs_compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model_configs import VECTOR_ENCODERS, model_config
+from model_configs import VECTOR_ENCODERS
 from torch import Tensor
-
-from rss_rl.config import ModelConfig
-from rss_rl.models.build import build_classifier, build_context, parameter_count
-from rss_rl.models.dropout import keyed_dropout
 
 ENCODERS = VECTOR_ENCODERS
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -81,30 +77,6 @@ def test_sentences_without_padding_are_those_in_pieces(variant: str) -> None:
     torch.testing.assert_close(packed, padded, rtol=1e-9, atol=1e-10)
     for one, other in zip(by_packed, by_padded, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-9)
-
-
-@needs_compiler
-@pytest.mark.parametrize("variant", ["resan", "resan, paper's", "disan", "source2token"])
-def test_a_word_that_comes_again_in_a_passage_is_looked_up_once(variant: str) -> None:
-    drawn, model = choices.passages(MANY), choices.model(SENTENCE, **VARIANTS[variant])
-    inputs = [ids % 3 for ids in drawn.tokens], *drawn.inputs[1:]
-    looked_up: list[int] = []
-    model.embedding.register_forward_hook(lambda module, read, out: looked_up.append(len(out)))
-    expected = model(*inputs)
-    with torch.no_grad():
-        found = model(*inputs)
-    assert looked_up[-1] == 3 < looked_up[1]
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
-
-
-def test_sentences_of_a_passage_meet_different_masks() -> None:
-    model = choices.model(SENTENCE, encoder="source2token", dropout=0.4).train()
-    drawn = choices.passages([([4, 4], 3)], share=1.0)
-    drawn.tokens[0][0, 4:] = drawn.tokens[0][0, :4]
-    with keyed_dropout(small.keys(0, 1)):
-        logits = model(*drawn.inputs)
-    assert abs(float((logits[0, 0] - logits[0, 1]).detach())) > 1e-6
-    assert torch.equal(*model.eval()(*drawn.inputs)[0])
 
 
 @pytest.mark.parametrize("variant", [v for v in VARIANTS if v != "resan, paper's"])
@@ -181,12 +153,6 @@ def test_every_parameter_gets_gradient_and_none_from_an_empty_shard(variant: str
         assert not parameter.grad.any()
 
 
-def test_marks_are_asked_for() -> None:
-    drawn = choices.passages()
-    with pytest.raises(ValueError, match="marks"):
-        choices.model(SENTENCE)(drawn.tokens, drawn.valid)
-
-
 def test_lower_precision_stays_near() -> None:
     model = choices.model(SENTENCE, double=False)
     drawn = choices.passages()
@@ -195,29 +161,3 @@ def test_lower_precision_stays_near() -> None:
         rough = model(*drawn.inputs)
     assert rough.dtype == torch.float32
     torch.testing.assert_close(rough, exact, rtol=0.1, atol=0.2)
-
-
-def test_parameter_counts_by_arithmetic() -> None:
-    d = e = 100
-    vectors = np.zeros((4, e), np.float32)
-    dense = {n: n * d + d for n in (d, 2 * d, 4 * d)}
-    source2token = {n: 2 * (n * n + n) for n in (e, 2 * d)}
-    direction = {n: dense[n] + 2 * d * d + d + 2 * (d * d + d) + d for n in (e, 4 * d)}
-    shared = source2token[2 * d] + dense[2 * d] + source2token[e] + dense[e] + dense[2 * d] + d + 1
-    built = build_classifier(ModelConfig(hidden=d), SENTENCE, 2, vectors, 4)
-    count = parameter_count(built, without=built.embedding)
-    assert count == shared + 2 * direction[e] + 2 * direction[4 * d] == 413_001
-    # The published table, with the context layers of its rows in millions.
-    lstm = {n: 2 * 4 * (d * (n + d) + d) for n in (e, 4 * d)}
-    gru = {n: 2 * 3 * (d * (n + d) + d) for n in (e, 4 * d)}
-    heads = {n: 3 * (n * 2 * d + 2 * d) for n in (e, 4 * d)}
-    published = [round((shared + sum(part.values())) / 1e6, 2) for part in (lstm, gru, heads)]
-    assert published == [0.71, 0.57, 0.45]
-
-
-@pytest.mark.parametrize("name", ENCODERS)
-def test_every_encoder_has_a_context_layer_over_sentences(name: str) -> None:
-    layer = build_context(model_config(encoder=name, hidden=4), 6)
-    valid = torch.tensor([[True, True, False], [True, False, False]])
-    values = torch.randn(2, 3, 6)
-    assert layer(values, valid).shape == (2, 3, layer.output_size)

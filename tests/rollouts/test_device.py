@@ -36,12 +36,6 @@ def test_auto_is_bfloat16_where_the_device_multiplies_it(
             assert torch.is_autocast_enabled("cpu") is (dtype is not None)
 
 
-def test_a_torch_that_cannot_tell_is_taken_to_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
-        monkeypatch.delattr(torch.cpu, name, raising=False)
-    assert not multiplies_bfloat16(CPU)
-
-
 @pytest.mark.parametrize("native", [True, False])
 def test_a_run_warns_of_emulated_bfloat16_and_notes_its_precision(
     native: bool,

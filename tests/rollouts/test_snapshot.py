@@ -23,7 +23,6 @@ from rss_rl.rollouts.snapshot import (
     POLICY,
     WORDS,
     Delta,
-    Joined,
     Models,
     Parts,
     Publications,
@@ -132,34 +131,6 @@ def test_of_word_vectors_the_rows_that_changed_travel(models: Models, other: Mod
     assert_same(models, other)
 
 
-def test_all_word_vectors_travel_where_rows_have_come_to_as_much(models: Models) -> None:
-    publisher = Publisher(models)
-    count = len(models.classifier.embedding.trainable)
-    publisher.publish(0, whole=True)
-    sent, kinds = 0, []
-    for version in range(1, 12):
-        rows = torch.arange(count // 4)
-        publisher.note(WORDS, rows)
-        (delta,) = publisher.publish(version, whole=False).deltas
-        kinds.append(delta.whole)
-        sent = 0 if delta.whole else sent + len(rows)
-        assert sent < count
-    assert kinds[:5] == [False, False, False, count % 4 == 0, count % 4 != 0]
-    publisher.note(WORDS, torch.arange(count))
-    assert publisher.publish(12, whole=False).deltas[0].whole
-
-
-def test_rows_and_then_all_are_all(models: Models, other: Models) -> None:
-    publisher = Publisher(models)
-    other.load(publisher.publish(0, whole=True))
-    add_(models, WORDS, 0.5)
-    publisher.note(WORDS, torch.tensor([3]))
-    publisher.note(WORDS)
-    publisher.note(WORDS, torch.tensor([4]))
-    other.load(publisher.publish(1, whole=False))
-    assert_same(models, other)
-
-
 class Counting(nn.Module):
     """Buffers of several types, one that no checkpoint has, and a parameter."""
 
@@ -207,36 +178,6 @@ def parameters(*kinds: torch.dtype) -> list[nn.Parameter]:
     """One of each type, of different shapes, and one that is not contiguous."""
     made = [torch.randn(3, number + 1).to(kind) for number, kind in enumerate(kinds)]
     return [nn.Parameter(each) for each in [*made, torch.randn(4, 5).T]]
-
-
-@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
-def test_joined_parameters_are_read_and_set_at_once(kind: torch.dtype) -> None:
-    one, two = parameters(torch.float32, kind, kind), parameters(torch.float32, kind, kind)
-    mine, theirs = Joined(one), Joined(two)
-    weights = mine.read().copy()
-    for number, parameter in enumerate(one):  # as an optimiser, in place
-        with torch.no_grad():
-            parameter += number + 1
-    assert not np.array_equal(mine.read(), weights)
-    with torch.no_grad():
-        theirs.write(mine.read())
-    for a, b in zip(one, two, strict=True):
-        assert a.dtype == b.dtype
-        assert torch.equal(a, b)
-
-
-def test_joined_parameters_may_be_given_other_tensors() -> None:
-    """As `module.to` does: what is read and set are the parameters, wherever they are."""
-    own = parameters(torch.float32)
-    joined = Joined(own)
-    joined.read()
-    own[0].data = torch.full((3, 1), 7.0)
-    weights = joined.read()
-    assert (weights[:3] == 7).all()
-    own[0].data = torch.zeros(3, 1)
-    with torch.no_grad():
-        joined.write(weights)
-    assert (own[0] == 7).all()
 
 
 def whole(part: str, tag: float) -> Delta:

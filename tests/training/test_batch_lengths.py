@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from rss_rl.config import RunConfig
-from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.training import session
 from rss_rl.training.run import train
 
@@ -53,16 +51,3 @@ def test_the_comparison_with_all_tokens_reads_the_same_batches(
 ) -> None:
     list(train(steered, tmp_path / "run"))
     assert by_length == [False, False]
-
-
-def test_what_an_earlier_version_began_keeps_batches_of_similar_lengths(
-    steered: RunConfig, tmp_path: Path, by_length: list[bool]
-) -> None:
-    list(train(steered, tmp_path, stop=lambda: True))
-    file = tmp_path / "config.json"
-    record = json.loads(file.read_text())
-    del record["config"]["batch_lengths"], record["settled"]["batch_lengths"]
-    file.write_text(json.dumps(record))
-    list(train(steered, tmp_path, resume=True, stop=lambda: True))
-    assert "batch_lengths" not in RunDirectory.open(tmp_path).settled
-    assert by_length == [False, True]

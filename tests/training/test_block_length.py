@@ -13,7 +13,7 @@ from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.models.build import build_encoder
-from rss_rl.ops.blocks import block_length, expected_longest
+from rss_rl.ops.blocks import block_length
 from rss_rl.rollouts.snapshot import build_prepared_models, training_lengths
 from rss_rl.types import LabelSpec
 
@@ -66,23 +66,8 @@ def test_passages_give_no_length(tiny: Prepared, tiny_config: RunConfig) -> None
     assert built(blocks(tiny_config, block_length=2), passages) == 2
 
 
-@pytest.mark.parametrize("spread", [(1.0,), (1.0, -1.0), (1.0, float("nan"))])
-def test_a_damaged_spread_is_refused(tiny: Prepared, spread: tuple[float, ...]) -> None:
-    tree = tiny.manifest.model_dump()
-    tree["splits"]["train"]["length_sd"] = spread
-    with pytest.raises(ValueError, match="length_sd|sentence slot"):
-        Manifest.model_validate(tree)
-
-
 def test_the_rule_takes_the_least_memory() -> None:
     """n r + (n / r)^2 over whole r is least within one of the rule's r."""
     for n in (8, 20, 60, 200, 1000):
         best = min(range(1, n + 1), key=lambda r: n * r + (n / r) ** 2)
         assert abs(block_length(n) - best) <= 1
-
-
-def test_the_bound_of_the_longest_length_holds() -> None:
-    draw = np.random.default_rng(0)
-    for batch in (2, 64):
-        longest = draw.normal(14, 6, (4000, batch)).max(1).mean()
-        assert longest < expected_longest(14, 6, batch) < longest + 6

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,7 @@ from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.training.learner import LocalLearner
-from rss_rl.training.run import train
 from rss_rl.training.session import Session
-from rss_rl.training.trained_models import open_models
 
 WAYS: dict[str, dict[str, Any]] = {
     "reinforce shared": {"policy": {"options": {"shared": True}}},
@@ -127,15 +124,6 @@ def test_a_rollout_does_not_depend_on_who_samples_it_or_with_whom(
     np.testing.assert_allclose(part.rewards, alone.rewards, atol=1e-5)
 
 
-def test_a_run_through_gates_is_written_and_opened_again(
-    tiny_config: RunConfig, tmp_path: Path
-) -> None:
-    config = with_settings(tiny_config, WAYS["hardkuma"])
-    list(train(config, tmp_path / "run"))
-    _, models, _ = open_models(tmp_path / "run", "latest")
-    assert all(torch.isfinite(p).all() for p in models.policy.parameters())
-
-
 class Fixed(torch.nn.Module):
     """Has gates, and no parameters."""
 
@@ -203,23 +191,3 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         LocalLearner(with_settings(tiny_config, settings), tiny)
-
-
-def test_one_learner_reads_an_example_once(
-    tiny_config: RunConfig, tiny: Prepared, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = with_settings(tiny_config, {"reward": {"target_share": 0.3}})
-    config = config.model_copy(update={"phases": tiny_config.phases[1:]})
-    session = session_of(config, tiny)
-    learner = session.learner
-    assert isinstance(learner, LocalLearner)
-    read: list[int] = []
-    whole = learner.examples.batch
-
-    def counted(rows: Any) -> Any:
-        read.append(len(rows))
-        return whole(rows)
-
-    monkeypatch.setattr(learner.examples, "batch", counted)
-    session.update()
-    assert read == [config.batch_size]

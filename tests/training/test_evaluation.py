@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -12,10 +10,8 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.envs.rewards import Reward
 from rss_rl.models.inputs import tensor_batch
-from rss_rl.rollouts.reward import build_reward
 from rss_rl.rollouts.snapshot import Models, build_prepared_models
-from rss_rl.training.evaluation import MODES, Mode, _Evaluator, evaluate
-from rss_rl.types import Array, Batch
+from rss_rl.training.evaluation import MODES, Mode, evaluate
 
 _CPU = torch.device("cpu")
 
@@ -124,55 +120,6 @@ def test_equal_calls_agree_and_leave_the_modules_as_they_were(
     assert torch.equal(before, torch.get_rng_state())
     reseeded = tiny_config.model_copy(update={"seed": 5})
     assert _scores(models, reseeded, tiny)["sampled"] != first["sampled"]
-
-
-def test_the_random_rows_floor_is_an_independent_move(
-    models: Models, tiny_config: RunConfig, tiny: Prepared, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-    original = _Evaluator._shuffle
-
-    def spy(self: _Evaluator, selections: list[Array], batch: Batch, purpose: str) -> list[Array]:
-        asked.append(purpose)
-        return original(self, selections, batch, purpose)
-
-    monkeypatch.setattr(_Evaluator, "_shuffle", spy)
-    _scores(models, tiny_config, tiny, ["random"])
-    assert set(asked) == {"random", "floor"}
-
-
-def test_without_rationales_nothing_is_moved(
-    models: Models, tiny_config: RunConfig, tiny: Prepared, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would be time for nothing, and the same for fast and slow models."""
-    expected = _scores(models, tiny_config, tiny, ["all", "thresholded"])
-    bare = tiny.split("dev")
-    whole = bare.batch
-    monkeypatch.setattr(bare, "batch", lambda rows: replace(whole(rows), rationale=None))
-    monkeypatch.setattr(_Evaluator, "_shuffle", lambda *_: pytest.fail("moved"))
-    found = evaluate(models, bare, tiny_config, ["all", "thresholded"], device=_CPU)
-    for mode, scores in found.items():
-        left = {name: v for name, v in expected[mode].items() if not name.startswith("rationale")}
-        assert scores == left
-
-
-def test_the_classifier_is_asked_once_for_each_selection(
-    models: Models, tiny_config: RunConfig, tiny: Prepared
-) -> None:
-    """Its likelihood is the reward, which is not computed anew; and is what `score` would say."""
-    asked: list[int] = []
-    hook = models.classifier.register_forward_hook(lambda *given: asked.append(1))
-    found = _scores(models, tiny_config, tiny, ["thresholded", "sampled"])
-    hook.remove()
-    assert len(asked) == 1 + tiny_config.evaluation.selections  # dev is one batch
-    reward, seen = build_reward(tiny_config, models, tiny.split("dev")), found["thresholded"]
-    batch = tiny.split("dev").batch(range(20))
-    tensors = tensor_batch(batch, _CPU)
-    with torch.no_grad():
-        shown = models.policy_inputs(tensors.tokens, tensors.valid)
-        pairs = zip(shown, tensors.valid, strict=True)
-        chosen = [models.policy.threshold(*pair).numpy() for pair in pairs]
-    assert seen["reward"] == pytest.approx(reward.score(batch, chosen).total.mean(), abs=1e-5)
 
 
 def test_another_reward_is_what_evaluation_reports(

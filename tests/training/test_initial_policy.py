@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from copy import copy
 from itertools import count
@@ -13,13 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-import rss_rl
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
-from rss_rl.inference.artifact import export_run
 from rss_rl.runs.checkpoint import checkpoint_steps, load_checkpoint
-from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.training.initial_policy import read_initial_policy
 from rss_rl.training.run import train
 from rss_rl.training.trained_models import open_models
@@ -142,48 +138,6 @@ def test_another_policy_is_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_that_is_resumed_before_its_first_checkpoint_begins_with_it(
-    tiny_config: RunConfig, source: Path, tmp_path: Path
-) -> None:
-    list(train(begun(tiny_config, source), tmp_path / "run", resume=True))
-    theirs, mine = (load_checkpoint(p, "best").tensors for p in (source, tmp_path / "run"))
-    names = [name for name in theirs if name.startswith("policy/")]
-    assert all(np.array_equal(mine[name], theirs[name]) for name in names)
-    record = json.loads((tmp_path / "run" / "provenance.json").read_text())
-    step = load_checkpoint(source, "best").step
-    assert record["policy.from_run"] == f"{source}, update {step}"
-
-
-def test_a_run_of_a_version_with_fewer_settings_will_do(
-    tiny_config: RunConfig, tiny: Prepared, source: Path, tmp_path: Path
-) -> None:
-    old = Path(shutil.copytree(source, tmp_path / "old"))
-    record = json.loads((old / "config.json").read_text())
-    del record["config"]["policy"]["from_run"]
-    record["config"]["policy"]["options"] = {}
-    (old / "config.json").write_text(json.dumps(record))
-    config = begun(tiny_config, old, policy={"options": {}})
-    now, found = (
-        read_initial_policy(begun(tiny_config, source), tiny),
-        read_initial_policy(config, tiny),
-    )
-    assert now is not None
-    assert found is not None
-    assert found.tensors.keys() == now.tensors.keys()
-
-
-def test_paths_are_absolute_in_runs_and_gone_from_exports(
-    tiny_config: RunConfig, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(source.parent)
-    config = begun(tiny_config, source, policy={"from_run": source.name})
-    run = rss_rl.train(config, out=tmp_path / "run")
-    assert RunDirectory.open(run.path).config["policy"]["from_run"] == str(source)
-    exported = export_run(run.path, tmp_path / "exported")
-    assert str(source) not in (exported / "config.yaml").read_text()
-    assert rss_rl.load(exported).config.policy.from_run is None
-
-
 def test_other_data_are_refused(tiny_config: RunConfig, tiny: Prepared, source: Path) -> None:
     config = begun(tiny_config, source)
     stranger = copy(tiny)
@@ -194,8 +148,3 @@ def test_other_data_are_refused(tiny_config: RunConfig, tiny: Prepared, source: 
     encoded.states_digest = lambda: "another"  # type: ignore[method-assign]
     with pytest.raises(ConfigError, match="read other states of tokens"):
         read_initial_policy(config, encoded)
-
-
-def test_the_comparison_with_all_tokens_is_refused(tiny_config: RunConfig, source: Path) -> None:
-    with pytest.raises(ConfigError, match=r"evaluation\.all_tokens=false"):
-        begun(tiny_config, source, evaluation={"all_tokens": True})

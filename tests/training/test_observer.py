@@ -70,11 +70,3 @@ def test_a_damaged_checkpoint_is_reported(tiny_config: RunConfig, tmp_path: Path
     (output,) = [e for e in logged(run) if e["event"] == "checkpoint_passed_over"]
     assert output["level"] == "warning"
     assert "step 9" in output["cause"]
-
-
-def test_whoever_wants_no_more_events_stops_the_run(tiny_config: RunConfig, tmp_path: Path) -> None:
-    events = train(tiny_config, tmp_path / "run")
-    next(events)
-    assert read_status(str(tmp_path / "run")).state == "running"
-    events.close()  # type: ignore[attr-defined]
-    assert read_status(str(tmp_path / "run")).state == "stopped"

@@ -40,11 +40,6 @@ def test_every_share_is_as_likely() -> None:
     assert np.abs(np.corrcoef(shares.T) - np.eye(4)).max() < 0.15
 
 
-def test_within_a_sentence_all_tokens_are_as_likely() -> None:
-    (selection, _), _ = random_selections(0, 3, long_batch(), ROLES, 1.0)
-    assert np.abs(selection.mean((0, 1)) - 0.5).max() < 0.08
-
-
 def test_one_bit_decides_both_roles_where_they_share_it() -> None:
     for selection in random_selections(0, 3, long_batch(), 1, 1.0).selections:
         assert (selection[:, 0] == selection[:, 1]).all()
@@ -61,13 +56,6 @@ def test_a_row_draws_the_same_in_any_batch(seed: int, update: int) -> None:
         assert (both[0][[4, 1]] == both[1]).all()
         assert not (both[0] & ~valid[:, None]).any()
     assert (whole.replaced[[4, 1]] == part.replaced).all()
-
-
-def test_seeds_and_updates_differ() -> None:
-    batch = long_batch(4)
-    first = random_selections(0, 0, batch, ROLES, 1.0).selections[0]
-    for seed, update in ((1, 0), (0, 1)):
-        assert (random_selections(seed, update, batch, ROLES, 1.0).selections[0] != first).any()
 
 
 def test_a_share_of_the_examples_is_replaced() -> None:
@@ -115,16 +103,6 @@ def test_a_run_that_was_stopped_equals_one_that_never_was(
 def _after(updates: int) -> Any:
     asked = iter(range(updates))
     return lambda: next(asked, None) is None
-
-
-def test_without_parts_a_run_is_another(tiny_config: RunConfig, tmp_path: Path) -> None:
-    found = []
-    for mixed in (0.0, 0.5):
-        list(train(parts(tiny_config, mixed_share=mixed), tmp_path / str(mixed)))
-        found.append(losses(tmp_path / str(mixed)))
-    assert found[0].keys() == found[1].keys()
-    differ = [step for step, loss in found[0].items() if found[1][step] != loss]
-    assert differ == [12, 13, 14, 15, 16]  # co-training
 
 
 def losses(run: Path) -> dict[int, float]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import html
 import re
 import warnings
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +14,7 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 
 from rss_rl.config import PhaseConfig, RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.errors import CheckpointError, ConfigError, NonFiniteError
+from rss_rl.errors import CheckpointError, NonFiniteError
 from rss_rl.inference.model import Model
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.logs.tensorboard_view import tensorboard_name
@@ -190,12 +188,6 @@ def test_an_undefined_metric_neither_stops_a_run_nor_is_the_best(
     assert warm_up == [True, False, True]  # the opening, nothing to compare, the first real one
 
 
-def test_a_best_metric_of_another_task_is_refused(tiny_config: RunConfig, tmp_path: Path) -> None:
-    scored = tiny_config.evaluation.model_copy(update={"best_metric": "pearson"})
-    with pytest.raises(ConfigError, match="best_metric"):
-        next(train(tiny_config.model_copy(update={"evaluation": scored}), tmp_path / "run"))
-
-
 def test_sentences_are_marked_by_role() -> None:
     selection = np.array([[True, True, False, False], [True, False, True, False]])
     text = mark_sentence(["a", "b", "c", "d"], selection)
@@ -209,16 +201,6 @@ def rendered(markdown: str) -> str:
         from tensorboard import plugin_util
     page: str = plugin_util.markdown_to_safe_html(markdown)
     return page
-
-
-def test_marked_sentences_read_in_tensorboard_as_they_were_written() -> None:
-    words = ["*a*", "x|y", "<b>", "~~no~~", "[l](u)", "`c`", "a\nb", "&amp;"]
-    kept = np.array([[n < 3 for n in range(len(words))]] * 2)
-    page = rendered(f"| x |\n| --- |\n| {mark_sentence(words, kept)} |")
-    cell = page.split("<td>")[1].split("</td>")[0]
-    bold, plain = (html.unescape(part) for part in cell.rsplit("</strong>", 1))
-    assert bold == "<strong>*a*</strong> <strong>x|y</strong> <strong><b>"
-    assert plain == " ~~no~~ [l](u) `c` a b &amp;"
 
 
 def test_tensorboard_shows_predictions_and_labels_beside_marked_sentences(
@@ -266,10 +248,3 @@ def test_tensorboard_names_runs_and_opens_on_their_main_charts(
     ]
     for chart in category.chart:
         assert any(re.search(tag, name) for tag in chart.multiline.tag for name in tags)
-
-
-def test_update_reports_hold_plain_numbers(finished: tuple[Path, list[object]]) -> None:
-    _, events = finished
-    report = next(e for e in events if isinstance(e, UpdateReport))
-    assert {f.name for f in fields(report)} == {"update", "phase", "rows", "scalars"}
-    assert all(isinstance(value, float | int) for value in report.scalars.values())

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 
 import pytest
 
-from rss_rl.config import EncoderChoice, RunConfig
+from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.errors import CheckpointError, ConfigError
+from rss_rl.errors import ConfigError
 from rss_rl.logs.events import EventSink
 from rss_rl.models import attention_choice
 from rss_rl.rollouts.backend import Backend
@@ -75,50 +74,3 @@ def test_a_run_of_compiled_attention_is_not_resumed_where_there_is_no_compiler(
     with pytest.raises(ConfigError, match=r"no compiler here.*resumes only where"):
         list(train(tiny_config, path, resume=True))
     open_models(path, "latest")  # to be scored it need not agree to the bit
-
-
-def test_what_the_machine_does_not_decide_is_not_settled(
-    tiny_config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compiler(monkeypatch, None)  # there is one
-    for change in ({"attention": "eager"}, {"encoder": EncoderChoice(name="mean")}):
-        model = tiny_config.model.model_copy(update=change)
-        config = tiny_config.model_copy(update={"model": model})
-        path, roles = tmp_path / model.encoder.name, ToldRoles()
-        list(train(config, path, roles=roles, stop=lambda: True))
-        assert roles.output == [model.attention]
-
-
-@pytest.mark.parametrize(
-    "settled",
-    [
-        "none",
-        {"model.attention": 3},
-        {"model.attention": "fast"},
-        {"batch_lengths": "some"},
-    ],
-)
-def test_a_damaged_record_is_refused(
-    tiny_config: RunConfig, tmp_path: Path, settled: object
-) -> None:
-    path = tmp_path / "run"
-    list(train(tiny_config, path, stop=lambda: True))
-    file = path / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"settled": settled}))
-    with pytest.raises((CheckpointError, ConfigError), match=r"config\.json"):
-        list(train(tiny_config, path, resume=True))
-
-
-def test_an_earlier_run_settles_when_it_is_gone_on_with(
-    tiny_config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compiler(monkeypatch, "no compiler here")
-    path = tmp_path / "run"
-    list(train(tiny_config, path, stop=lambda: True))
-    file = path / "config.json"
-    record = json.loads(file.read_text())
-    settled = record.pop("settled")
-    assert settled == {"model.attention": "eager", "batch_lengths": "similar"}
-    file.write_text(json.dumps(record))
-    list(train(tiny_config, path, resume=True, stop=lambda: True))
-    assert RunDirectory.open(path).settled == {"model.attention": "eager"}

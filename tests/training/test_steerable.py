@@ -84,11 +84,6 @@ def test_a_rule_that_differs_later_is_refused_then(tiny_config: RunConfig, tiny:
         assert kept["selection/thresholded_kept"] == pytest.approx(float(level > 0))
 
 
-def test_the_rule_of_one_half_is_taken(tiny_config: RunConfig, tmp_path: Path) -> None:
-    events = list(train(configured(tiny_config, least=0.5), tmp_path / "run"))
-    assert events
-
-
 @pytest.mark.parametrize(
     "policy",
     [

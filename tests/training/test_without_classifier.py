@@ -114,34 +114,6 @@ def test_it_selects_and_predicts_nothing(
 
 
 @pytest.mark.parametrize(
-    ("name", "fragment"),
-    [
-        ("acuracy", "did you mean 'accuracy'"),
-        ("pearson", "labels are classes, so there is no 'pearson'"),
-        ("map", "no rival answers, so there is no 'map'"),
-        ("kept", "there is no 'kept'"),
-    ],
-)
-def test_a_best_metric_that_dev_has_not_is_refused(
-    tiny_config: RunConfig, tiny: Prepared, name: str, fragment: str
-) -> None:
-    with pytest.raises(ConfigError, match=fragment):
-        find_best_metric(of(tiny_config, evaluation={"best_metric": name}), tiny)
-
-
-@pytest.mark.parametrize(
-    ("name", "lower"),
-    [("accuracy", False), ("loss", True), ("rationale_f1", False)],
-)
-def test_any_name_that_is_reported_can_choose_the_best(
-    tiny_config: RunConfig, tiny: Prepared, name: str, lower: bool
-) -> None:
-    config = of(tiny_config, evaluation={"best_metric": name})
-    found = find_best_metric(config, tiny)
-    assert (found.name, found.lower_is_better) == (name, lower)
-
-
-@pytest.mark.parametrize(
     ("changed", "fragment"),
     [
         ({"evaluation": {"metrics": ["correlation"]}}, "of kind score"),
@@ -172,14 +144,6 @@ def test_metrics_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=fragment):
         find_best_metric(of(tiny_config, **changed), tiny)
-
-
-def test_pathwise_gradients_need_the_likelihood(tiny_config: RunConfig) -> None:
-    """By default a policy that has both learns from rewards where there is no likelihood."""
-    given: Any = {"policy": {"name": "gumbel"}, "reward": {"model": RULE}}
-    assert of(tiny_config, **given).estimator.name == "reinforce"
-    with pytest.raises(ConfigError, match="differentiates the classifier's loss"):
-        of(tiny_config, **given, learner={"estimator": {"name": "pathwise"}})
 
 
 def test_a_supervised_phase_trains_the_classifier_for_prediction(
