@@ -1,4 +1,4 @@
-"""The pathwise learner: its gradient, who gets it, and that two learners are as one."""
+"""The pathwise learner: its gradient, and who gets it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-import pathwise_worker
 import pytest
 import small
 import torch
@@ -17,6 +16,11 @@ from rss_rl.models.inputs import TensorBatch
 from rss_rl.policies.build import build_policy
 
 ENTROPY_COST, COMPLEMENT = 0.3, 0.7
+TREE: dict[str, Any] = {
+    "data": "none",
+    "reward": {"sparsity_cost": 0.2, "coherence_cost": 0.1},
+    "phases": [{"name": "frozen", "policy": True, "steps": 3}],
+}
 
 
 def setting(
@@ -24,9 +28,9 @@ def setting(
 ) -> tuple[PathwiseLearner, Any, Any, TensorBatch, list[torch.Tensor]]:
     """A learner of plain gradient steps of size 1 and its models, in float64."""
     step = {"name": "sgd", "learning_rate": 1.0, "clip_norm": None}
-    tree = pathwise_worker.TREE | {"learner": {"policy": step, "entropy_cost": ENTROPY_COST}}
+    tree = TREE | {"learner": {"policy": step, "entropy_cost": ENTROPY_COST}}
     likelihood = {"name": "likelihood", "options": {"complement": complement}}
-    tree["reward"] = pathwise_worker.TREE["reward"] | {"model": likelihood}
+    tree["reward"] = TREE["reward"] | {"model": likelihood}
     given = {"name": "hardkuma"} | policy
     tree["policy"] = small.policy_config(**given).model_dump(mode="json")
     config = parse_config(tree, where="test")
