@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -100,16 +98,6 @@ def test_a_word_that_comes_again_is_looked_up_once(
     torch.testing.assert_close(logits, each, rtol=1e-10, atol=1e-12)
     padded = small.classifier(attention="eager", **settings)
     torch.testing.assert_close(logits, padded(tokens, valid, selections), rtol=1e-9, atol=1e-12)
-
-
-@contextmanager
-def memory_of_nan() -> Iterator[None]:
-    """Within it torch fills what is not initialised."""
-    torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(False)
 
 
 @needs_compiler
