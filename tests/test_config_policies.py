@@ -11,7 +11,6 @@ from rss_rl.config import RunConfig, load_config, parse_config
 from rss_rl.errors import ConfigError
 
 LEARNS = {"name": "a", "policy": True, "steps": 3}
-IDLE = {"name": "a", "supervised": True, "steps": 3}
 
 
 def parsed(phase: dict[str, Any], **sections: Any) -> RunConfig:

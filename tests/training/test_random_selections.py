@@ -17,10 +17,9 @@ from rss_rl.logs.metrics import read_metrics
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.random_selections import mix_selections, random_selections
 from rss_rl.training.run import train
-from rss_rl.types import ROLES, Batch, LabelSpec
+from rss_rl.types import ROLES, Batch
 
 CPU = torch.device("cpu")
-CLASSES = LabelSpec("classes", ("no", "yes"))
 FULL = PhaseConfig(name="parts", supervised=True, selection="uniform_share", steps=4)
 
 
