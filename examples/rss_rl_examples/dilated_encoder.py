@@ -46,5 +46,5 @@ class DilatedEncoder(nn.Module):
 DILATED = EncoderComponent(
     name="dilated", help="Dilated convolutions with residuals, and the mean of the tokens.",
     build=DilatedEncoder, options=DilatedOptions,
-    capabilities=frozenset({"kept_only", "linear_time"}), source="Yu and Koltun, ICLR 2016",
+    capabilities=frozenset({"kept_only"}), source="Yu and Koltun, ICLR 2016",
 )  # fmt: skip
