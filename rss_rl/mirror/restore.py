@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rss_rl.components import Trust
-from rss_rl.config import parse_config
 from rss_rl.errors import CheckpointError, StorageError
 from rss_rl.mirror.files import is_of_run
 from rss_rl.runs.checkpoint import (
@@ -21,7 +19,7 @@ from rss_rl.runs.checkpoint import (
     parse_step,
     read_pointer,
 )
-from rss_rl.runs.run_directory import CONFIG_FILE, check_free, claim
+from rss_rl.runs.run_directory import CONFIG_FILE, check_free, claim, refuse_changed
 from rss_rl.storage import Storage
 
 _LATEST = f"checkpoints/{LATEST.upper()}"
@@ -79,13 +77,12 @@ def continue_from(
         CheckpointError: another configuration, no intact checkpoint on the storage, the storage is
             ahead of the directory, the directory holds other files than a run's, or another process
             trains there.
-        ConfigError: the stored configuration is not valid in this version.
         StorageError: the storage fails.
     """
     files = {name: size for name, size in storage.files().items() if is_of_run(name)}
     if CONFIG_FILE not in files or not _has_checkpoints(files):
         return None
-    _check_config(storage, config)
+    refuse_changed(stored_config(storage) or {}, config, storage.uri)
     if checkpoint_steps(run_dir):
         _check_not_ahead(storage, run_dir)
         return None
@@ -133,20 +130,6 @@ def stored_config(storage: Storage) -> dict[str, Any] | None:
             remedy="Choose another path, or delete its content",
         ) from error
     return config
-
-
-def _check_config(storage: Storage, config: Mapping[str, Any]) -> None:
-    stored = stored_config(storage) or {}
-    # Completed with defaults, as it may be older than some keys.
-    where = f"{storage.uri}/{CONFIG_FILE}"
-    found = parse_config(stored, where=where, trust=Trust.of(config)).model_dump(mode="json")
-    changed = [key for key in {**found, **config} if found.get(key) != config.get(key)]
-    if changed:
-        raise CheckpointError(
-            f"the configuration differs from the run's in: {', '.join(changed)[:500]}",
-            where=storage.uri,
-            remedy="Resume without overrides, or start a new run on another storage path",
-        )
 
 
 def _check_not_ahead(storage: Storage, run_dir: Path) -> None:

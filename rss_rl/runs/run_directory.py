@@ -251,6 +251,21 @@ def _write_config(path: Path, config: Mapping[str, Any], text: str) -> None:
     replace_file(path / "config.yaml", yaml_text(dict(config)))
 
 
+def refuse_changed(begun: Mapping[str, Any], config: Mapping[str, Any], where: str) -> None:
+    """Refuse to resume a run with another configuration than it began with, both plain JSON data.
+
+    Raises:
+        CheckpointError: names the keys.
+    """
+    changed = [key for key in {**begun, **config} if begun.get(key) != config.get(key)]
+    if changed:
+        raise CheckpointError(
+            f"the configuration differs from the run's in: {', '.join(changed)[:500]}",
+            where=where,
+            remedy="Resume without overrides, or start a new run in another place",
+        )
+
+
 def check_free(path: Path, *, overwrite: bool = False) -> None:
     """Refuse a directory with other files than a run's, or with a run unless `overwrite`.
 

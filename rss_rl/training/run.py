@@ -19,7 +19,6 @@ from rss_rl.config import (
     ModelConfig,
     PhaseConfig,
     RunConfig,
-    parse_config,
     parse_section,
 )
 from rss_rl.data.store import Prepared, open_prepared
@@ -31,7 +30,13 @@ from rss_rl.rollouts.device import find_device, multiplies_bfloat16
 from rss_rl.rollouts.snapshot import autocast_dtype, open_data
 from rss_rl.runs.checkpoint import Checkpoint, checkpoint_steps, load_checkpoint
 from rss_rl.runs.provenance import provenance
-from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, STATES, RunDirectory
+from rss_rl.runs.run_directory import (
+    ALL_TOKENS,
+    CONFIG_FILE,
+    STATES,
+    RunDirectory,
+    refuse_changed,
+)
 from rss_rl.training.attempts import (
     FORK,
     SPLITS,
@@ -210,20 +215,11 @@ def _directory(config: RunConfig, path: Path, resume: bool, overwrite: bool) -> 
         settled = {_LENGTHS: config.settled_lengths} if auto else {}
         return RunDirectory.create(path, resolved, overwrite=overwrite, settled=settled)
     run = RunDirectory.open(path, lock=True)
-    where, named = str(path / CONFIG_FILE), Trust.of(resolved)
     try:
-        began = parse_config(run.config, where=where, trust=named).model_dump(mode="json")
-    except ConfigError:
+        refuse_changed(run.config, resolved, str(path))
+    except CheckpointError:
         run.close()
         raise
-    changed = [key for key in resolved if resolved[key] != began[key]]
-    if changed:
-        run.close()
-        raise CheckpointError(
-            f"the configuration differs from the run's in: {', '.join(changed)}",
-            where=str(path),
-            remedy="Resume without overrides, or start a new run in another directory",
-        )
     return run
 
 

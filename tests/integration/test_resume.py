@@ -72,7 +72,7 @@ def test_another_configuration_or_other_data_are_refused(
 ) -> None:
     run = tmp_path / "run"
     list(train(tiny(), run, stop=lambda: True))
-    with pytest.raises(CheckpointError, match="differs from the run's in: seed, reward"):
+    with pytest.raises(CheckpointError, match="differs from the run's in: reward, seed"):
         list(train(tiny(seed=1, reward={"sparsity_cost": 0.5}), run, resume=True))
     manifest = run / "inputs" / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"name": "tiny"', '"name": "other"'))
