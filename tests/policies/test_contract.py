@@ -114,15 +114,6 @@ def negated(right: Sampled, shown: Tensor, valid: Tensor, uniforms: Tensor) -> S
     return Sampled(~right.selection & valid[:, None], right.log_prob)
 
 
-def leaking(right: Tensor, *_: Tensor) -> Tensor:
-    return right + 0.1
-
-
-def padded_chance(right: Tensor, shown: Tensor, valid: Tensor) -> Tensor:
-    """The fault: it falls with the length of the padded sentence."""
-    return right / (1 + 0.1 * valid.shape[1])
-
-
 FAULTS: dict[str, tuple[str, Callable[..., Any], str]] = {
     "padding": ("sample", selects_padding, "sample on padding is not 0"),
     "own randomness": ("sample", random_bits, "differs between two calls"),
@@ -130,7 +121,6 @@ FAULTS: dict[str, tuple[str, Callable[..., Any], str]] = {
     "numbers for bits": ("threshold", lambda right, *_: right.float(), "threshold is no bool"),
     "one role": ("threshold", lambda right, *_: right[:, 0], "has the shape"),
     "padded mean": ("threshold", padded_mean, "depends on the padding"),
-    "padded chance": ("probabilities", padded_chance, "probabilities .* depends on the padding"),
     "padded gates": (
         "gates",
         lambda right, *_: right / (1 + 0.1 * right.shape[-1]),
@@ -138,13 +128,11 @@ FAULTS: dict[str, tuple[str, Callable[..., Any], str]] = {
     ),
     "other bits": ("logits", lambda right, *_: right + 1, "uniform < sigmoid"),
     "gates leave 1": ("gates", lambda right, *_: right * 1.5, r"leave \[0, 1\]"),
-    "gates never 0": ("gates", lambda right, *_: right * 0.5 + 0.1, "on padding is not 0"),
     "detached": (
         "evaluate",
         lambda right, *_: Evaluated(right.log_prob.detach(), right.entropy.detach()),
         "no gradient",
     ),
-    "detached gates": ("gates", lambda right, *_: right.detach(), "no gradient"),
 }
 
 
@@ -180,11 +168,6 @@ def nothing_dropped(right: Tensor, shown: Tensor, *_: Tensor) -> Tensor:
     return right if len(shown) else right.flatten()
 
 
-def something_for_nothing(right: Tensor, shown: Tensor, valid: Tensor, *_: Tensor) -> Tensor:
-    """The fault: a batch without tokens has one all the same."""
-    return right if valid.any() else right + 1
-
-
 EMPTY: dict[str, tuple[str, Callable[..., Any], str]] = {
     "entropy": (
         "evaluate",
@@ -193,11 +176,7 @@ EMPTY: dict[str, tuple[str, Callable[..., Any], str]] = {
     ),
     "gradient": ("evaluate", nothing_rooted, "entropy of .* gradient that is not finite"),
     "evaluate": ("evaluate", nothing_compared, "a batch without a sentence: max"),
-    "sample": ("sample", nothing_compared, "a batch without a sentence: max"),
     "threshold": ("threshold", nothing_dropped, "threshold of a batch without .* shape"),
-    "probabilities": ("probabilities", something_for_nothing, "probabilities of .* is not 0"),
-    "logits": ("logits", nothing_compared, "a batch without a sentence: max"),
-    "gates": ("gates", something_for_nothing, "gates of .* is not 0"),
 }
 
 
