@@ -1,7 +1,8 @@
 """Writes the tables of results into the documents: `python docs/result_tables.py [--check]`.
 
 README.md and the pages of docs hold tables between `<!-- table: NAME from FILE, FILE -->` and
-`<!-- end -->`. The files are CSVs of tests/benchmarks/results. result_tables.yaml beside this file
+`<!-- end -->`. The files are CSVs of tests/benchmarks/results, and published.csv of configs/sweeps.
+result_tables.yaml beside this file
 says what stands in the columns of each table:
 
 columns    heading and cell of each. A cell holds fields, `{WORD/COLUMN:FORM}`: the figure of COLUMN
@@ -36,6 +37,7 @@ from rss_rl.errors import RssError
 REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = Path("tests/benchmarks/results")
 LAYOUTS = Path("docs/result_tables.yaml")
+PUBLISHED = Path("configs/sweeps/published.csv")
 BLOCK = re.compile(
     r"<!-- table: (?P<name>\S+) from (?P<files>[^>]+) -->\n(?:(?!<!-- table:).)*?<!-- end -->",
     re.DOTALL,
@@ -62,7 +64,8 @@ def rewritten(document: Path, root: Path) -> str:
     """
 
     def block(found: re.Match[str]) -> str:
-        files = [root / RESULTS / name.strip() for name in found["files"].split(",")]
+        names = [name.strip() for name in found["files"].split(",")]
+        files = [root / (PUBLISHED if n == PUBLISHED.name else RESULTS / n) for n in names]
         opening = found[0].partition("\n")[0]
         return f"{opening}\n\n{rendered(found['name'], files, root)}\n\n<!-- end -->"
 
@@ -118,6 +121,12 @@ def read_lines(file: Path) -> list[Line]:
         raise RssError("a document names a missing file", where=str(file))
     with file.open(encoding="utf-8", newline="") as opened:
         lines = [{k: v for k, v in line.items() if v} for line in csv.DictReader(opened)]
+    if file.name == PUBLISHED.name:
+        return [
+            {"split": "published", "place": line["dataset"], "row": line["model"]}
+            | {line["metric"]: line["value"]}
+            for line in lines
+        ]
     for line in lines:
         if "place" in line:
             line["place"], _, line["fold"] = line["place"].partition("-fold-")

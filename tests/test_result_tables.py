@@ -28,7 +28,7 @@ def program(repository: Path) -> Any:
 @pytest.fixture
 def copy(repository: Path, tmp_path: Path) -> Path:
     """The documents with what they are written from, to be spoilt."""
-    for name in (Path("docs"), RESULTS):
+    for name in (Path("docs"), Path("configs"), RESULTS):
         shutil.copytree(repository / name, tmp_path / name)
     shutil.copyfile(repository / "README.md", tmp_path / "README.md")
     return tmp_path
