@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,8 +25,8 @@ from rss_rl.durable import file_sha256
 from rss_rl.errors import ConfigError
 
 _CONFIG, _TOKENIZER = "config.json", "tokenizer.json"
-_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
-_PATTERNS = [_CONFIG, "*.safetensors", *_WEIGHTS[1:], "tokenizer*", "vocab*", "merges*", "special*"]
+_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_PATTERNS = [_CONFIG, "*.safetensors", _INDEX, "tokenizer*", "vocab*", "merges*", "special*"]
 _PLAIN = frozenset({".json", ".safetensors", ".txt"})
 """Suffixes of formats that cannot contain executable code."""
 _INSTALL = "Install it with `pip install 'rss-rl[transformers]'`"
@@ -82,7 +83,7 @@ class Pretrained:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of what determines its output: configuration, tokenizer and weights."""
-        kinds = (_CONFIG, "*tokenizer*.json", "special_tokens_map.json", "*.safetensors")
+        kinds = (_CONFIG, "*tokenizer*.json", "special_tokens_map.json", "*.safetensors", _INDEX)
         files = sorted({path for kind in kinds for path in self.folder.glob(kind)})
         sums = [f"{path.name} {file_sha256(path)}" for path in files]
         return hashlib.sha256("".join(sums).encode()).hexdigest()
@@ -216,7 +217,7 @@ def _checked(name: str, folder: Path) -> Pretrained:
         raise ConfigError(
             f"has no {_CONFIG}", where=name, remedy="Name a folder that save_pretrained wrote"
         )
-    if not any((folder / weights).is_file() for weights in _WEIGHTS):
+    if not any((folder / weights).is_file() for weights in (_WEIGHTS, _INDEX)):
         pickled = any(folder.glob("*.bin")) or any(folder.glob("*.pt"))
         raise ConfigError(
             "has its weights only in pickle form, which can run code when they are loaded"
@@ -225,6 +226,7 @@ def _checked(name: str, folder: Path) -> Pretrained:
             where=name,
             remedy="Save them again with save_pretrained(..., safe_serialization=True)",
         )
+    _check_index(name, folder)
     for path in folder.glob("*.safetensors"):
         with _whole(name, path, "file of weights"), safe_open(path, "np"):
             pass  # its header gives its length
@@ -235,6 +237,25 @@ def _checked(name: str, folder: Path) -> Pretrained:
             remedy="Save its fast tokenizer next to the model, by save_pretrained",
         )
     return Pretrained(name, folder)
+
+
+def _check_index(name: str, folder: Path) -> None:
+    """Refuse an index of weights that names anything but safetensors files of its folder.
+
+    The library would load others as pickles, which can run code, or from another folder.
+    """
+    if not (folder / _INDEX).is_file():
+        return
+    with _whole(name, folder / _INDEX, "index of weights"):
+        parts = set(json.loads((folder / _INDEX).read_bytes())["weight_map"].values())
+    for part in sorted(map(str, parts)):
+        inside = Path(part).name == part and part.endswith(".safetensors")
+        if not inside or not (folder / part).is_file():
+            raise ConfigError(
+                f"its {_INDEX} names '{part:.100}', which is no safetensors file of the folder",
+                where=name,
+                remedy="Save it again with save_pretrained(..., safe_serialization=True)",
+            )
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import tiny_transformers
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors import safe_open
 from transformers import AutoModel
 
 from rss_rl.config import ModelConfig, OptimizerConfig
@@ -24,6 +25,7 @@ from rss_rl.models.build import build_classifier
 from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.encoders.transformer import TransformerEncoder
 from rss_rl.models.protocol import Classifier
+from rss_rl.pretrained.folder import Pretrained, open_pretrained
 from rss_rl.types import ROLES, LabelSpec
 
 WORDS = ("<pad>", "<unk>", "fine", "dull", "a", "film", "not", "ab", "extraordinarily", "so")
@@ -413,6 +415,30 @@ def test_bad_folders(folder: Path, tmp_path: Path) -> None:
         kind = {"model_type": "bert"} | tree
         (pickled / "config.json").write_text(json.dumps(kind))
         refused("is not an encoder", pickled)
+
+
+@pytest.mark.parametrize(
+    "part", ["pytorch_model.bin", "../outside.safetensors", "lost.safetensors", None]
+)
+def test_an_index_of_weights_names_nothing_but_them(
+    folder: Path, tmp_path: Path, part: str | None
+) -> None:
+    """The library would load others as pickles, which run code, or from elsewhere."""
+    place = shutil.copytree(folder, tmp_path / "inside" / "sharded")
+    (place / "model.safetensors").rename(place / "model-1.safetensors")
+    shutil.copy(place / "model-1.safetensors", place.parent / "outside.safetensors")
+    (place / "pytorch_model.bin").write_bytes(b"\x80")
+    with safe_open(place / "model-1.safetensors", "np") as file:
+        parts = dict.fromkeys(file.keys(), "model-1.safetensors")
+    index = place / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": parts}))
+    before = open_pretrained(str(place)).digest
+    open_pretrained(str(place)).encoder()
+    name = next(iter(parts))
+    index.write_text("{}" if part is None else json.dumps({"weight_map": parts | {name: part}}))
+    with pytest.raises(ConfigError, match="is not a complete index" if part is None else part):
+        open_pretrained(str(place))
+    assert Pretrained(str(place), place).digest != before
 
 
 @pytest.mark.parametrize("damage", [lambda whole: whole[:-9], lambda _: "{}", lambda _: ""])
