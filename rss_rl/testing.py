@@ -64,7 +64,9 @@ class _Promises:
         """Raise unless a tensor has the shape and is finite."""
         found = tuple(value.shape)
         self.require(
-            found == shape, f"{what} has the shape {found}, not {shape}", "See protocol.py"
+            found == shape,
+            f"{what} has the shape {found}, not {shape}",
+            "See its Protocol for the shapes",
         )
         self.require(torch.isfinite(value).all(), f"{what} is not finite", _MASK)
 
