@@ -90,11 +90,6 @@ def test_a_source_is_named_in_a_command(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, words).exit_code == 0
 
 
-def test_capabilities_that_follow_from_options_are_told_apart() -> None:
-    assert "with its default options" in run("encoders", "plugged:GREETING").output
-    assert "with its default options" not in run("policies", "select-all").output
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

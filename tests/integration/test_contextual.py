@@ -23,7 +23,6 @@ from rss_rl.cluster.roles import RayRoles
 from rss_rl.config import RunConfig
 from rss_rl.data.states import STATES_FILE, StatesInfo, StatesWriter, alone
 from rss_rl.data.store import open_prepared
-from rss_rl.durable import file_sha256
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference.artifact import export_run
 from rss_rl.models.inputs import tensor_batch
@@ -282,52 +281,6 @@ def test_the_command(tiny: Callable[..., RunConfig], folder: Path, tmp_path: Pat
     assert "no such folder" in result.stderr
 
 
-def test_bfloat16_products(data: Path, folder: Path, tmp_path: Path) -> None:
-    """Nearly the same states, which float32 products do not continue."""
-    copy = tmp_path / "data"
-    shutil.copytree(data, copy)
-    asked = ["data", "encode", str(copy), "--pretrained", str(folder), "--dtype", "float32"]
-    lower = [*asked, "--precision", "bfloat16"]
-    assert CliRunner().invoke(app, [*lower, "--force"]).exit_code == 0
-    digest = json.loads((copy / STATES_FILE).read_text())["digest"]
-    rough, exact = (
-        open_prepared(place).with_states(str(folder), digest).split("dev").batch([0, 1]).states
-        for place in (copy, data)
-    )
-    assert rough is not None
-    assert exact is not None
-    assert 0 < np.abs(rough[0] - exact[0]).max() < 0.1
-    refused = CliRunner().invoke(app, asked)
-    assert refused.exit_code == 2
-    assert "(float32, bfloat16 products)" in " ".join(refused.stderr.split())
-    for key in ("precision", "dtype"):
-        with pytest.raises(ConfigError, match=rf"{key}: is 'bf16', not float\d\d or"):
-            encode(copy, str(folder), **{key: "bf16"})
-    record = json.loads((copy / STATES_FILE).read_text())
-    record["splits"]["dev"] = []
-    (copy / STATES_FILE).write_text(json.dumps(record))
-    with pytest.raises(DataError, match="--dtype float32 --precision bfloat16`: it resumes"):
-        open_prepared(copy).with_states(str(folder), digest)
-    assert CliRunner().invoke(app, lower).exit_code == 0
-    open_prepared(copy).with_states(str(folder), digest)
-
-
-def test_force_keeps_what_is_there_until_there_is_something_else(
-    data: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    copy = tmp_path / "data"
-    shutil.copytree(data, copy)
-    before = sorted(path.name for path in copy.glob("states*"))
-    with monkeypatch.context() as patch:
-        patch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(9, 9, 0))  # type: ignore[attr-defined]
-        with pytest.raises(DataError, match="are free"):
-            encode(copy, str(folder), force=True)
-    assert sorted(path.name for path in copy.glob("states*")) == before
-    next(copy.glob("states-dev-*.arrow")).unlink()
-    encode(copy, str(folder), dtype="float32")  # what is listed and gone is written again
-    assert sorted(path.name for path in copy.glob("states*")) == before
-
-
 def test_one_encodes_at_a_time(data: Path, folder: Path) -> None:
     with alone(data), pytest.raises(DataError, match="another process is encoding"):
         encode(data, str(folder), dtype="float32")
@@ -338,26 +291,6 @@ def test_states_beyond_float16_are_refused(tmp_path: Path) -> None:
     writer = StatesWriter(tmp_path, info, 1, force=False)
     with pytest.raises(DataError, match=r"float16.*--dtype float32"):
         writer.write("train", (np.array([[1e5, 1.0]], np.float32),))
-
-
-def test_files_are_hashed_once(
-    tiny: Callable[..., RunConfig], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However often their maps are closed and opened again."""
-    copy = tmp_path / "data"
-    shutil.copytree(tiny().data, copy)
-    monkeypatch.setattr("rss_rl.data.states._FILE_BYTES", 2000)
-    monkeypatch.setattr("rss_rl.data.states._OPEN_FILES", 1)
-    info = encode(copy, str(folder))
-    assert len(info.splits["train"]) > 2
-    hashed: list[Path] = []
-    monkeypatch.setattr(
-        "rss_rl.data.locations.file_sha256", lambda path: hashed.append(path) or file_sha256(path)
-    )
-    split = open_prepared(copy).with_states(str(folder), info.digest).split("train")
-    for _ in range(2):
-        split.batch(np.arange(len(split)))
-    assert len(hashed) == len(set(hashed)) > 2
 
 
 def test_refused(

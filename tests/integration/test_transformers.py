@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 import time
@@ -15,7 +14,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import tiny_transformers
-import torch
 from ray_nodes import Nodes, forget_token, new_token
 from safetensors.numpy import load_file
 from scored import texts_folder, write_texts
@@ -29,7 +27,7 @@ from rss_rl.cluster.roles import RayRoles
 from rss_rl.cluster.sampler_actor import ray_samplers
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
-from rss_rl.errors import CheckpointError, ConfigError
+from rss_rl.errors import CheckpointError
 from rss_rl.inference.artifact import export_run, pack_model
 from rss_rl.inference.predict import Scorer, begin, score_file
 from rss_rl.rollouts.snapshot import build_prepared_models
@@ -186,17 +184,6 @@ def test_it_is_served_as_it_is_used(run: Path) -> None:
     assert sum(word["head"] or word["dependent"] for word in words) == 2
 
 
-def test_words_that_training_has_not_seen_are_read(run: Path) -> None:
-    """By their pieces; a model of word vectors takes them all for one."""
-    model = rss_rl.load(run)
-    encoded = [model.encode((text,)) for text in ("q9 q9", "q8 q8", "q9 q9")]
-    chosen = model.choose(encoded)
-    everything = [mask[:, None].expand(-1, 2, -1) for mask in chosen.valid]
-    logits = model.logits(dataclasses.replace(chosen, selections=everything))
-    assert torch.equal(logits[0], logits[2])
-    assert not torch.equal(logits[0], logits[1])
-
-
 def explaining(tiny: Callable[..., RunConfig], model: dict[str, Any], **changes: Any) -> RunConfig:
     """A run in which the policy alone learns, from this reward model."""
     return tiny(
@@ -227,21 +214,3 @@ def test_a_black_box_resumed_and_on_ray(
     spread = explaining(tiny, blackbox(place), sampler={"backend": "ray", "actors": 2})
     list(train(spread, tmp_path / "on-ray", roles=RayRoles()))
     Outcome.read(tmp_path / "on-ray").assert_equals(once)
-
-
-def test_rewards_that_do_not_fit_are_refused_before_anything_is_written(
-    tiny: Callable[..., RunConfig], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "someones.py").write_text(
-        "def probabilities(texts):\n    return [[0.5, 0.5] for _ in texts]\n"
-        "probabilities.classes = ['calm', 'loud']\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    function = {"name": "someones:probabilities", "options": {"target": "label"}}
-    for model, said in (
-        (blackbox(folder), "is not a text classifier"),
-        (function, "its classes: calm, loud"),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            list(train(explaining(tiny, model), tmp_path / "run"))
-        assert not (tmp_path / "run").exists()

@@ -97,18 +97,6 @@ def test_nothing_to_look_at_gives_zero() -> None:
         assert torch.equal(tensor, torch.zeros_like(tensor))
 
 
-def test_short_types_are_computed_in_single_precision() -> None:
-    pairs = pairs_of(4, 9, 1.0, "before")
-    inputs = [t.detach().bfloat16().requires_grad_() for t in inputs_of(pairs, 20)]
-    found = compiled(pairs, inputs)
-    wanted = compiled(pairs, single(inputs))
-    assert found[0].dtype == torch.bfloat16
-    assert torch.equal(found[0], wanted[0].bfloat16())
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        mixed = [inputs[0].float(), *inputs[1:]]
-        assert torch.equal(feature_wise_attention(*mixed, pairs, C, "compiled"), found[0])
-
-
 def test_no_tensor_of_all_pairs_is_in_memory() -> None:
     pairs = pairs_of(17, 96, 1.0, "before")
     inputs = single(inputs_of(pairs, 300))

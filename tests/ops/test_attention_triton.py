@@ -18,10 +18,8 @@ from attending import C, inputs_of, outcome, pairs_of, reference, single
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rss_rl.ops import compilers as module
 from rss_rl.ops.attention import feature_wise_attention
 from rss_rl.ops.attention_pairs import Order, Pairs
-from rss_rl.ops.compilers import runs_triton
 from rss_rl.ops.masking import Gathered
 
 pytest.importorskip("triton", reason="no package 'triton'")
@@ -96,14 +94,6 @@ def test_values_and_gradients_are_those_of_the_formula(
 ) -> None:
     pairs = pairs_of(m, n, share, order, aside=aside)
     inputs = single(inputs_of(pairs, d, spread=spread))
-    assert_near(found_by(pairs, inputs), reference(inputs, pairs))
-
-
-@pytest.mark.cuda
-@on_device
-def test_more_positions_than_are_scanned_at_once() -> None:
-    pairs = pairs_of(2, 70, 0.8, "before")
-    inputs = single(inputs_of(pairs, 5))
     assert_near(found_by(pairs, inputs), reference(inputs, pairs))
 
 
@@ -210,19 +200,3 @@ def test_kernels_compile_without_a_device(
     assert len(made["cubin"]) > 0
     assert re.search(r"\b(atom|red)\.", made["ptx"]) is None  # sums in no order
     assert ("ex2.approx.ftz.f32" in made["ptx"]) == (name != "prepare_kernel")
-
-
-def test_devices_that_triton_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By what the device says of itself: none is needed."""
-    device = torch.device("cuda", 7)
-    for capability, missing, runs in [
-        ((6, 1), None, False),
-        ((7, 0), None, True),
-        ((9, 0), None, True),
-        ((9, 0), "no compiler", False),
-    ]:
-        monkeypatch.setattr("torch.cuda.get_device_capability", lambda _, c=capability: c)
-        monkeypatch.setattr(module, "missing_triton", lambda missing=missing: missing)
-        runs_triton.cache_clear()
-        assert runs_triton(device) == runs
-    runs_triton.cache_clear()

@@ -168,23 +168,6 @@ def test_scores_of_any_size_are_computed() -> None:
 
 
 @needs_compiler
-def test_gradients_of_inputs_alone_or_weights_alone() -> None:
-    tokens = tokens_of(4)
-    values, weights = drawn(4, tokens, torch.float64)
-    given_ = together(weights, [None, None])
-    expected = torch.autograd.grad(by_layers(values, given_, tokens).sum(), all_of(values, weights))
-    fixed = values.detach()
-    found = directional_attention(fixed, given_, tokens, "elu", C).sum()
-    for one, other in zip(
-        torch.autograd.grad(found, all_of(values, weights)[1:]), expected[1:], strict=True
-    ):
-        torch.testing.assert_close(one, other)
-    frozen = together([Weights(*(t.detach() for t in each)) for each in weights], [None, None])
-    found = directional_attention(values, frozen, tokens, "elu", C).sum()
-    torch.testing.assert_close(torch.autograd.grad(found, [values])[0], expected[0])
-
-
-@needs_compiler
 def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = tokens_of(5, 0.9, 60)
     values, weights = drawn(5, tokens, torch.float32)

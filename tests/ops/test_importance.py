@@ -183,14 +183,6 @@ def test_the_product_is_truncated_as_a_whole(limit: float) -> None:
         np.testing.assert_allclose(found, part, rtol=1e-12)
 
 
-def test_two_slots_of_a_bit_that_pay_together() -> None:
-    """By hand: .9 * .1 * .9 for the decision; with each bit's own ratio .9 * .1 * .5."""
-    half, target = [np.array([0.5])] * 2, [np.array([0.9])] * 2
-    for form, wanted in (("truncated-sum", 0.081), ("truncated-token", 0.045)):
-        found = estimated(form, 1e9, half, target, product)
-        np.testing.assert_allclose(np.concatenate(found), [wanted, wanted], rtol=1e-12)
-
-
 def test_bits_by_themselves_give_the_gradient_where_no_other_bit_has_moved() -> None:
     mine = np.concatenate(estimated("truncated-token", 1e9, BEHAVIOUR, TARGET))
     cut = len(TARGET[0])
@@ -204,16 +196,6 @@ def test_bits_by_themselves_give_the_gradient_where_no_other_bit_has_moved() -> 
         )
     np.testing.assert_allclose(mine, alone, rtol=1e-12)
     assert not np.allclose(mine, np.concatenate(exact()), rtol=0.1)
-
-
-def test_clipped_bits_are_bits_by_themselves_where_nothing_binds() -> None:
-    near = [np.array([0.6, 0.35]), np.array([0.5, 0.3])]
-    mine = estimated("clipped-token", 0.6, BEHAVIOUR, near)
-    wanted = twins.expected_gradient(lambda r: r, BEHAVIOUR, near, both_pay)
-    for found, part in zip(mine, wanted, strict=True):
-        np.testing.assert_allclose(found, part, rtol=1e-12)
-    bound = np.concatenate(estimated("clipped-token", 0.1, BEHAVIOUR, near))
-    assert not np.allclose(bound, np.concatenate(wanted), rtol=0.1)
 
 
 @every_form

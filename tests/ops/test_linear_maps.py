@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.layers import Dense, linear
 from rss_rl.ops import operators
 from rss_rl.ops.compilers import missing_compiler
 from rss_rl.ops.dropping import LEVELS, Drop
-from rss_rl.ops.linear_maps import gate_mix, has_kernels, linear_maps
+from rss_rl.ops.linear_maps import gate_mix, linear_maps
 
 pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))
 
@@ -197,86 +196,6 @@ def test_what_does_not_fit_is_refused() -> None:
     ):
         with pytest.raises(ValueError):
             wrong()
-
-
-def test_only_what_is_wanted_is_computed() -> None:
-    values, *weights = drawn((5, 4), (6, 4), (6, 4), (6, 4))
-    (bias,) = drawn((6,), seed=1)
-    outs = linear_maps(values, weights, [None, bias, None], activation="relu")
-    exact = [
-        F.relu(F.linear(values, w, b)) for w, b in zip(weights, (None, bias, None), strict=True)
-    ]
-    # The first map's result goes nowhere.
-    found, expected = (
-        torch.autograd.grad(some[1].square().sum() + some[2].sum(), [values, *weights[1:], bias])
-        for some in (outs, exact)
-    )
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
-    frozen = [weight.detach() for weight in weights]
-    out = linear_maps(values, frozen, [None] * 3)[0]
-    (by_values,) = torch.autograd.grad(out.sum(), [values])
-    torch.testing.assert_close(by_values, frozen[0].sum(0).expand(5, 4))
-    out = linear_maps(values.detach(), frozen, [bias] * 3)[0]
-    assert torch.equal(torch.autograd.grad(out.sum(), [bias])[0], torch.full((6,), 5.0))
-
-
-def test_autocast_to_another_type_is_left_to_torch() -> None:
-    values, weight, bias = (tensor.detach() for tensor in drawn((3, 4), (20, 4), (20,)))
-    with torch.autocast("cpu", torch.float16):
-        assert not has_kernels(values, "compiled")
-        (out,) = linear_maps(values, [weight], [bias])
-    torch.testing.assert_close(out, F.linear(values, weight, bias))
-
-
-@pytest.mark.parametrize("mode", ["float32", "bfloat16"])
-def test_keyed_dropout_calls_count_alike_by_either_backend(mode: str) -> None:
-    torch.manual_seed(0)
-    (values,) = drawn((3, 4, 12))
-    keys = torch.tensor([5, -7, 11])
-    found = []
-    for backend in ("compiled", "eager"):
-        torch.manual_seed(1)
-        layers = [Dense(12, 12, "elu", 0.5, backend).train() for _ in range(2)]  # type: ignore[arg-type]
-        with keyed_dropout(keys), torch.autocast("cpu", torch.bfloat16, enabled=mode != "float32"):
-            out = layers[1](layers[0](values))
-        weights = [layer.linear.weight for layer in layers]
-        found.append([out, *torch.autograd.grad(out.sum(), [values, *weights])])
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-5 if mode == "float32" else 0.1)
-    dropped = found[1][1] == 0
-    assert 0.1 < dropped.double().mean() < 0.9
-    assert torch.equal(found[0][1] == 0, dropped)
-
-
-def test_a_gate_that_is_shut_gives_one_side_exactly() -> None:
-    hidden, context, gate = (
-        torch.full((1, 3), 1.0),
-        torch.full((1, 3), 1e8),
-        torch.full((1, 3), 200.0),
-    )
-    assert torch.equal(gate_mix([(hidden, context, gate, gate)]), hidden)
-    assert torch.equal(gate_mix([(context, hidden, -gate, -gate)]), hidden)
-
-
-def test_small_numbers_keep_their_digits() -> None:
-    values = -torch.logspace(-8, 1, 97)[:, None]
-    (out,) = linear_maps(values, [torch.ones(1, 1)], [None], activation="elu")
-    torch.testing.assert_close(out.double(), torch.expm1(values.double()), rtol=5e-7, atol=0)
-
-
-def test_gradients_that_are_not_contiguous_are_read_as_they_are() -> None:
-    values, weight, bias = drawn((6, 5), (4, 5), (4,))
-    (out,) = linear_maps(values, [weight], [bias], activation="relu")
-    flow = torch.arange(24.0).view(4, 6).T
-    expected = torch.autograd.grad(F.relu(F.linear(values, weight, bias)), [values, bias], flow)
-    for one, other in zip(torch.autograd.grad(out, [values, bias], flow), expected, strict=True):
-        torch.testing.assert_close(one, other)
-    mixed = gate_mix([leaves := drawn(*[(6, 4)] * 4)])  # type: ignore[list-item]
-    share = torch.sigmoid(leaves[2] + leaves[3])
-    exact = torch.autograd.grad(torch.lerp(leaves[1], leaves[0], share), leaves, flow)
-    for one, other in zip(torch.autograd.grad(mixed, leaves, flow), exact, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
 def test_a_dense_layer_and_a_linear_one_are_the_same_by_either_backend() -> None:

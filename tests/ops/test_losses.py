@@ -39,21 +39,6 @@ def test_targets_are_those_of_the_paper(y: float) -> None:
     np.testing.assert_allclose(result[0].numpy(), paper_target(y), atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("y", "wanted"),
-    [
-        (1.0, [1, 0, 0, 0, 0]),
-        (3.0, [0, 0, 1, 0, 0]),
-        (3.6, [0, 0, 0.4, 0.6, 0]),
-        (4.5, [0, 0, 0, 0.5, 0.5]),
-        (5.0, [0, 0, 0, 0, 1]),
-    ],
-)
-def test_targets_at_the_ends_and_on_a_bin(y: float, wanted: list[float]) -> None:
-    result = score_targets(torch.tensor([y]), 5, 1.0, 5.0)
-    assert result[0].tolist() == pytest.approx(wanted, abs=1e-6)
-
-
 @given(low=st.floats(-3, 3), span=st.floats(0.5, 9), place=st.floats(0, 1), bins=st.integers(2, 12))
 def test_targets_are_distributions_whose_mean_is_the_score(
     low: float, span: float, place: float, bins: int
@@ -75,15 +60,6 @@ def test_divergence_is_kl_from_the_target() -> None:
         t = paper_target(y)
         kl = sum(t_k * math.log(t_k / p_k) for t_k, p_k in zip(t, p, strict=True) if t_k > 0)
         assert result[row] == pytest.approx(kl, abs=1e-12)
-
-
-def test_divergence_of_the_target_itself_is_zero() -> None:
-    scores = torch.tensor([2.25, 4.5], dtype=torch.float64)
-    perfect = score_targets(scores, 5, 1.0, 5.0).clamp_min(1e-300).log()
-    torch.testing.assert_close(
-        score_divergence(perfect, scores, 1.0, 5.0), torch.zeros(2, dtype=torch.float64)
-    )
-    torch.testing.assert_close(expected_score(perfect, 1.0, 5.0), scores)
 
 
 def test_gradient_of_the_divergence_is_probability_minus_target() -> None:

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from rss_rl.ops.masking import (
     causal_means,
-    gather,
     kept_indices,
     masked_mean,
     masked_softmax,
@@ -46,13 +45,6 @@ def test_kept_indices_pack_kept_positions_in_order(rows: list[list[bool]]) -> No
         padding = len(index) - len(row)
         assert index == row + [0] * padding
         assert kept == [True] * len(row) + [False] * padding
-
-
-@given(MASKS)
-def test_gathered_rows_are_the_kept_ones(rows: list[list[bool]]) -> None:
-    keep = mask(rows)
-    values, packed = values_for(keep), kept_indices(keep)
-    assert torch.equal(gather(values, packed.index)[packed.kept], values[keep])
 
 
 @given(MASKS, st.sampled_from([1.0, 1e3, 1e-3]))

@@ -7,8 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rss_rl.ops import matmul as module
-from rss_rl.ops.matmul import empty_rows, matmul, pad_rows, weight_gradient
+from rss_rl.ops.matmul import empty_rows, matmul, weight_gradient
 
 BFLOAT16 = torch.bfloat16
 
@@ -37,15 +36,6 @@ def test_what_stands_around_the_rows_changes_nothing(
         assert (found.dtype, found.shape) == (dtype, expected.shape)
         tolerance = 0.02 * columns**0.5 if dtype == BFLOAT16 else 1e-4
         torch.testing.assert_close(found.double(), expected, rtol=tolerance, atol=tolerance)
-
-
-def test_rows_of_others_are_not_taken_for_room() -> None:
-    others = torch.full((24, 4), torch.nan, dtype=BFLOAT16)
-    others[:3] = 1.0
-    assert torch.equal(
-        matmul(others[:3], torch.ones(4, 2, dtype=BFLOAT16)),
-        torch.full((3, 2), 4.0, dtype=BFLOAT16),
-    )
 
 
 def test_products_are_of_few_numbers_of_rows() -> None:
@@ -83,25 +73,3 @@ def test_the_gradient_of_weights(rows: int, features: int) -> None:
         torch.testing.assert_close(
             weight_gradient(*some, dtype).double(), exact, rtol=1e-5, atol=1e-4
         )
-
-
-def test_gradients_of_weights_are_of_few_numbers_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    multiplied: list[int] = []
-    monkeypatch.setattr(
-        module, "matmul", lambda left, right: multiplied.append(len(right)) or left @ right
-    )
-    for rows in range(512, 1024, 3):
-        flow = empty_rows(rows, 6, BFLOAT16).fill_(1.0)[:, 2:4]  # a part of longer rows
-        given_ = empty_rows(rows, 5, BFLOAT16).fill_(1.0)
-        found = weight_gradient(flow, given_, torch.float32)
-        assert (found - rows).abs().max() <= 2**-7 * rows
-    assert len(set(multiplied)) <= 17
-
-
-def test_torchs_own_products_are_of_few_numbers_of_rows_under_autocast() -> None:
-    with torch.autocast("cpu", torch.bfloat16):
-        found = [pad_rows(torch.ones(rows, 3)) for rows in range(512, 1024)]
-    assert len({len(each) for each in found}) == 17
-    assert [int(each.sum()) for each in found] == [3 * rows for rows in range(512, 1024)]
-    with torch.autocast("cpu", torch.float16):
-        assert len(pad_rows(torch.ones(513, 3))) == 513

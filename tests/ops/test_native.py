@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -72,34 +71,6 @@ def test_what_was_begun_ahead_is_waited_for(cache: Path, monkeypatch: pytest.Mon
 
 
 @needs_compiler
-def test_who_ends_while_it_is_compiled_ahead_ends_in_silence(tmp_path: Path, sources: Path) -> None:
-    """As a command that is refused at once: Python starts no thread once it is ending."""
-    code = (
-        "import atexit, sys, time\n"
-        "from pathlib import Path\n"
-        "from rss_rl.ops import native\n"
-        "native._SOURCES = Path(sys.argv[1])\n"
-        "units = native._units\n"
-        "native._units = lambda folder: (time.sleep(0.5), units(folder))[1]\n"
-        "atexit.register(time.sleep, 2.0)\n"
-        "native.load_ahead()\n"
-    )
-    environment = {**os.environ, "RSS_RL_CACHE": str(tmp_path / "kept")}
-    command = [sys.executable, "-c", code, str(sources)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_what_cannot_be_compiled_ahead_is_reported_later(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    module.load_ahead()
-    with pytest.raises(KernelsError, match="no C"):
-        load_kernels()
-
-
-@needs_compiler
 def test_processes_may_compile_at_once(cache: Path, sources: Path) -> None:
     command = [sys.executable, "-c", LOAD, str(sources)]
     started = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(3)]
@@ -143,22 +114,3 @@ def test_what_a_compiler_says_is_reported(
         load_kernels()
     assert missing_compiler() is not None
     assert not list(cache.iterdir())
-
-
-@needs_compiler
-def test_a_compiler_that_does_not_know_the_processor_serves(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compiler = os.environ.get("CXX") or "g++"
-    old = f'case "$*" in *-march=native*) echo "error: native?" >&2; exit 1;; esac; {compiler} "$@"'
-    monkeypatch.setenv("CXX", fake(tmp_path, old))
-    assert load_kernels().rss_seven() == 7
-
-
-def test_a_compiler_that_makes_no_library_is_reported(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writes = 'for last; do :; done; test "$1" = --version || echo nothing > "$last"'
-    monkeypatch.setenv("CXX", fake(tmp_path, writes))
-    with pytest.raises(KernelsError, match="cannot be loaded"):
-        load_kernels()

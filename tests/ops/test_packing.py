@@ -15,7 +15,7 @@ from torch import Tensor
 from rss_rl.ops.attention import feature_wise_attention, packed_attention
 from rss_rl.ops.attention_pairs import Order, PackedPairs
 from rss_rl.ops.packing import Packed
-from rss_rl.ops.pooling import feature_wise_pooling, packed_pooling, packed_shared_pooling
+from rss_rl.ops.pooling import feature_wise_pooling, packed_pooling
 
 C = 5.0
 ORDERS: tuple[Order, ...] = ("before", "after", "others")
@@ -144,23 +144,6 @@ def test_gradcheck_of_packed_pooling() -> None:
     tokens = Packed.of([torch.tensor([[True, True, False], [True, True, True]])])
     given_ = leaves(0, (5, 3), (5, 3), dtype=torch.float64)
     assert torch.autograd.gradcheck(lambda *some: packed_pooling(*some, tokens), given_)
-
-
-@needs_compiler
-def test_what_does_not_fit_shared_tokens_is_refused() -> None:
-    tokens, cells = Packed.of([torch.ones(2, 2, dtype=torch.bool)]), torch.tensor([0, 7])
-    row, base = torch.ones(2, 3), torch.ones(4, 3)
-    assert packed_shared_pooling((row, row), cells, tokens, 2, (base, base)).shape == (4, 3)
-    for rows, at, common in (
-        ((row, row.double()), cells, (base, base)),
-        ((row, row[:1]), cells, (base, base)),
-        ((row, row), cells[:1], (base, base)),
-        ((row, row), cells, (base, base[1:])),
-    ):
-        with pytest.raises(ValueError):
-            packed_shared_pooling(rows, at, tokens, 2, common)
-    with pytest.raises(IndexError):
-        packed_shared_pooling((row, row), cells + 1, tokens, 2, (base, base))
 
 
 def test_what_does_not_fit_is_refused() -> None:
