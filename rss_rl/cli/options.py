@@ -163,11 +163,6 @@ def checkpoint(which: str) -> str | int:
     return int(which) if which.isdecimal() else which
 
 
-def split_list(given: str | None) -> list[str]:
-    """The items of an option such as `A,B`; empty if not given."""
-    return [item.strip() for item in (given or "").split(",") if item.strip()]
-
-
 def end_run(run: Run, out: Console, *, as_json: bool, page: bool = False) -> None:
     """Show the report of a finished run.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import errno
 import io
 import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -39,16 +38,6 @@ def markdown_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     lines = ([cell.replace("|", r"\|") for cell in line] for line in (header, *body))
     head, *rest = (f"| {' | '.join(line)} |" for line in lines)
     return "\n".join([head, f"| {' | '.join(['---'] * len(header))} |", *rest])
-
-
-def csv_text(records: Sequence[Mapping[str, Any]], header: Sequence[str] = ()) -> str:
-    """Records as CSV: first the columns of `header`, then any others in their order."""
-    names = dict.fromkeys([*header, *(name for record in records for name in record)])
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(names), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return out.getvalue()
 
 
 def format_spread(found: Spread | None, scale: float, places: int | None = None) -> str:

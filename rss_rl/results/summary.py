@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 
@@ -18,18 +17,6 @@ class Spread(NamedTuple):
 def is_number(value: object) -> bool:
     """Whether a score of a report is a finite number."""
     return isinstance(value, int | float) and math.isfinite(value)
-
-
-def spread(values: Sequence[float]) -> Spread:
-    """Mean and deviation of at least one value.
-
-    >>> spread([1.0, 3.0])
-    Spread(mean=2.0, deviation=1.4142135623730951)
-    >>> spread([1.0])
-    Spread(mean=1.0, deviation=None)
-    """
-    deviation = statistics.stdev(values) if len(values) > 1 else None
-    return Spread(statistics.fmean(values), deviation)
 
 
 def spread_text(found: Spread | None, form: Callable[[float], str]) -> str:

@@ -141,15 +141,6 @@ class RunDirectory:
         """
         return parse_config(self.config, where=str(self.path / CONFIG_FILE), trust=trust)
 
-    def moved_data(self, data: str) -> None:
-        """Record the new location of the run's data; needs the lock.
-
-        Raises:
-            CheckpointError: writing fails.
-        """
-        self.config["data"] = data
-        self._rewrite_config()
-
     def settle(self, key: str, value: str) -> None:
         """Record the value chosen for a key that depends on the machine; needs the lock.
 

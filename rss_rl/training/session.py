@@ -77,11 +77,6 @@ class Session:
         self._pipeline = RolloutPipeline(backend, config.sampler)
         self._publishing: dict[str, float] = {}  # metrics of the newest snapshot, not reported yet
 
-    @property
-    def updates_per_epoch(self) -> int:
-        """Batches that hold every training example once."""
-        return self._order.batches_per_epoch
-
     def close(self) -> None:
         """Release the samplers."""
         self._pipeline.close()

@@ -70,7 +70,6 @@ def test_a_run_of_compiled_attention_is_not_resumed_where_there_is_no_compiler(
     list(train(tiny_config, path, stop=lambda: True))
     with RunDirectory.open(path, lock=True) as run:
         run.settle("model.attention", "compiled")
-        run.moved_data(run.config["data"])  # what is written for another reason keeps it
     with pytest.raises(ConfigError, match=r"no compiler here.*resumes only where"):
         list(train(tiny_config, path, resume=True))
     open_models(path, "latest")  # to be scored it need not agree to the bit
