@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
 from rich.console import Console
 
 from rss_rl.api.encoding import encode
@@ -22,7 +23,14 @@ from rss_rl.config.loading import load_config
 from rss_rl.data.checks import is_missing
 from rss_rl.data.encoder_vectors import PREFIX as ENCODER
 from rss_rl.data.manifest import MANIFEST_FILE, SCHEMA_VERSION, Manifest
-from rss_rl.data.records import Record, column_names, read_records, require_columns
+from rss_rl.data.records import (
+    Record,
+    column_names,
+    column_types,
+    file_kind,
+    read_records,
+    require_columns,
+)
 from rss_rl.data.static_vectors import PACKAGES, find_static
 from rss_rl.data.store import open_prepared
 from rss_rl.data.vector_files import check_vectors
@@ -357,9 +365,13 @@ def _words(manifest: Manifest) -> float:
 def guess_task(files: Sequence[Path], label: str) -> str:
     """`score` if the labels are non-integer numbers, or too many different ones for classes.
 
-    Up to _MOST_CLASSES whole numbers are classes, and up to five times as many where each is the
+    A column of categories or of yes and no holds classes, whatever they look like. Up to
+    _MOST_CLASSES whole numbers are classes, and up to five times as many where each is the
     label of as many rows on average.
     """
+    tables = [column_types(path) for path in files if file_kind(path) == "parquet"]
+    if any(_names_classes(types.get(label)) for types in tables):
+        return "classes"
     records = (record for path in files for record in read_records(path))
     labels = (record.values.get(label) for record in records if isinstance(record, Record))
     seen = [str(v) for v in islice(labels, _LOOKED_AT) if v is not None and not is_missing(str(v))]
@@ -371,6 +383,10 @@ def guess_task(files: Sequence[Path], label: str) -> str:
     most = _MOST_CLASSES * (5 if each >= _MOST_CLASSES else 1)
     whole = all(number.is_integer() for number in numbers)
     return "classes" if whole and len(numbers) <= most else "score"
+
+
+def _names_classes(kind: pa.DataType | None) -> bool:
+    return kind is not None and (pa.types.is_dictionary(kind) or pa.types.is_boolean(kind))
 
 
 def _key(files: Mapping[str, Sequence[Path]], how: Mapping[str, Any]) -> str:

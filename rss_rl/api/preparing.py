@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rss_rl.data.checks import LARGEST_SCORE
@@ -210,9 +211,18 @@ def _only(files: Sequence[Path] | None) -> Path | None:
 def split_files(splits: Mapping[str, Rows | None], folder: Path) -> dict[str, list[Path]]:
     """The named files of each split that is given; other rows are written to a file in `folder`.
 
+    The first may be a mapping of splits, such as a Hugging Face DatasetDict: its `train`, and its
+    `validation` (or `dev`) and `test` unless these are given.
+
     Raises:
         DataError: rows of an unknown kind, or none.
     """
+    rows = splits["rows"]
+    if isinstance(rows, Mapping) and "train" in rows:
+        dev = rows.get("validation", rows.get("dev"))
+        own = {"rows": rows["train"], "dev": dev, "test": rows.get("test")}
+        asked = {name: given for name, given in splits.items() if given is not None}
+        splits = own | {name: given for name, given in asked.items() if name != "rows"}
     return {
         name: _row_files(rows, folder / f"{name}.parquet")
         for name, rows in splits.items()
@@ -244,12 +254,27 @@ def _table(rows: Any) -> pa.Table:
             found = pa.Table.from_pandas(rows, preserve_index=False)
         else:
             found = pa.Table.from_pylist([dict(row) for row in rows])
-    except (TypeError, ValueError, pa.ArrowException) as error:
+    except (AttributeError, TypeError, ValueError, pa.ArrowException) as error:
         raise DataError(
-            f"the rows cannot be read as a table: {str(error)[:200]}",
+            f"the {type(rows).__name__} cannot be read as a table: {str(error)[:200]}",
             remedy="Give a file, mappings with the same keys, or a pandas, Arrow or Hugging Face"
             " table",
         ) from error
     if not found.num_rows:
         raise DataError("there are no rows", remedy="Give at least a few dozen")
-    return found
+    return _with_names(found, getattr(rows, "features", None) or {})
+
+
+def _with_names(table: pa.Table, features: Mapping[str, Any]) -> pa.Table:
+    """The table with names of classes: text for categories, and for Hugging Face's ClassLabel."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):  # as text: Parquet forgets categories that are not
+            values = table[place].cast(field.type.value_type).cast(pa.string())
+            table = table.set_column(place, field.name, values.dictionary_encode())
+    for name, feature in features.items():
+        if names := getattr(feature, "names", None):
+            numbers = table[name].combine_chunks()
+            known = pc.if_else(pc.greater_equal(numbers, 0), numbers, None)  # -1: not labelled
+            column = pa.DictionaryArray.from_arrays(known.cast(pa.int32()), list(names))
+            table = table.set_column(table.column_names.index(name), name, column)
+    return table

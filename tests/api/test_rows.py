@@ -1,0 +1,64 @@
+"""Tables of other libraries as rows: what a column says it is, and splits that belong together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rss_rl.api.fitting import guess_task
+from rss_rl.api.preparing import split_files
+from rss_rl.errors import DataError
+
+
+class HubDataset:
+    """As the library datasets has it: a table, and the names of its classes."""
+
+    def __init__(self, labels: list[int]) -> None:
+        self.features = {
+            "text": SimpleNamespace(dtype="string"),
+            "label": SimpleNamespace(names=[f"class {n}" for n in range(77)]),
+        }
+        self._table = pa.table({"text": [f"t{n}" for n in labels], "label": labels})
+
+    def with_format(self, kind: str) -> pa.Table:
+        assert kind == "arrow"
+        return self._table
+
+
+def written(rows: Any, folder: Path) -> dict[str, Path]:
+    return {name: path for name, (path,) in split_files({"rows": rows}, folder).items()}
+
+
+def test_class_labels_are_classes_with_their_names(tmp_path: Path) -> None:
+    path = written(HubDataset([3, 76, -1]), tmp_path)["rows"]
+    assert pq.read_table(path)["label"].to_pylist() == ["class 3", "class 76", None]
+    assert guess_task([path], "label") == "classes"
+
+
+@pytest.mark.parametrize("kind", ["category", "bool"])
+def test_categories_and_yes_and_no_are_classes(tmp_path: Path, kind: str) -> None:
+    numbers = pd.Series(range(40)) if kind == "category" else pd.Series([0, 1] * 20)
+    path = written(pd.DataFrame({"label": numbers.astype(kind)}), tmp_path)["rows"]
+    assert guess_task([path], "label") == "classes"
+
+
+def test_a_mapping_of_splits_is_taken_as_such(tmp_path: Path) -> None:
+    splits = {name: HubDataset([n]) for n, name in enumerate(("train", "validation", "test"))}
+    found = written(splits, tmp_path)
+    assert {name: pq.read_table(path)["text"].to_pylist() for name, path in found.items()} == {
+        "rows": ["t0"],
+        "dev": ["t1"],
+        "test": ["t2"],
+    }
+
+
+@pytest.mark.parametrize("rows", [pd.Series(["a"]), {"text": ["a"]}, 3])
+def test_what_is_no_table_is_named(tmp_path: Path, rows: Any) -> None:
+    with pytest.raises(DataError, match=f"the {type(rows).__name__} cannot be read as a table"):
+        written(rows, tmp_path)
