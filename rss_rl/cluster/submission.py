@@ -81,6 +81,7 @@ def send_job(url: str, job: dict[str, Any], *, insecure: bool, timeout_s: float 
     from ray.exceptions import RayError
     from ray.job_submission import JobSubmissionClient
 
+    from rss_rl.cluster.actors import last_line
     from rss_rl.cluster.auth import ask_dashboard, check
     from rss_rl.cluster.connection import quiet
 
@@ -92,9 +93,8 @@ def send_job(url: str, job: dict[str, Any], *, insecure: bool, timeout_s: float 
     try:
         JobSubmissionClient(url, headers=headers).submit_job(**job)
     except (RayError, OSError, RuntimeError, ValueError) as error:
-        text = " ".join(str(error).split()) or type(error).__name__
         raise ClusterError(
-            text[:400],
+            last_line(error)[-400:],  # a server's own error ends its traceback
             where=url,
             remedy="Check that the cluster still runs, and its proxy's limits",
         ) from error
