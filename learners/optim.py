@@ -13,8 +13,8 @@ from rss_rl.config import OptimizerConfig
 from rss_rl.errors import CheckpointError, NonFiniteError
 from rss_rl.learners.adadelta import ROW_STEPS, RowAdadelta
 from rss_rl.learners.group import ALONE, Group
-from rss_rl.learners.plain_optimizers import PlainSGD
 from rss_rl.learners.row_adam import ROW_UPDATES, RowAdam
+from rss_rl.learners.row_optimizer import PlainSGD
 
 
 class GradientStep:

@@ -23,7 +23,7 @@ from rss_rl.ops.importance import ratio_sums
 from rss_rl.ops.losses import policy_gradient_loss, role_charge
 from rss_rl.ops.matmul import products_in
 from rss_rl.policies.adapters import PolicyModule
-from rss_rl.policies.estimators.protocol import LogProbEstimator
+from rss_rl.policies.estimators import LogProbEstimator
 from rss_rl.policies.inputs import policy_inputs
 from rss_rl.policies.protocol import StochasticPolicy
 

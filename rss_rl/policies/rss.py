@@ -2,7 +2,9 @@
 
 Legend: K samples, B sentences, N tokens, E embedding size, D hidden, R modules; role 0 = head,
 1 = dependent.
-Source: Shen et al., Reinforced Self-Attention Network (IJCAI 2018), section 3.1.
+Sources: Shen et al., Reinforced Self-Attention Network (IJCAI 2018), section 3.1. The policy
+`gumbel` is the same distribution, learnt through its gates: Jang, Gu and Poole 2017 and Maddison,
+Mnih and Teh 2017 (Gumbel-softmax); Bengio et al. 2013 (straight-through).
 """
 
 from __future__ import annotations
@@ -219,4 +221,14 @@ RSS = Component(
     options=RSSOptions,
     capabilities=frozenset({"learns", "log_probs", "logits", "gates", "share"}),
     source="Shen et al., Reinforced Self-Attention Network, IJCAI 2018, section 3.1",
+)
+
+GUMBEL = Component(
+    kind="policy",
+    name="gumbel",
+    help="Independent bits, learnt through straight-through gates from the classifier's loss.",
+    build=RSSPolicy,
+    options=RSSOptions,
+    capabilities=frozenset({"learns", "log_probs", "logits", "gates", "gates_first", "share"}),
+    source="Jang, Gu and Poole, ICLR 2017; Maddison, Mnih and Teh, ICLR 2017",
 )

@@ -26,8 +26,7 @@ from rss_rl.learners.phases import Turn
 from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
-from rss_rl.policies.estimators.build import build_estimator
-from rss_rl.policies.estimators.protocol import GateEstimator, LogProbEstimator
+from rss_rl.policies.estimators import GateEstimator, LogProbEstimator, build_estimator
 from rss_rl.policies.memo import remembering
 from rss_rl.policies.protocol import bits_per_token
 from rss_rl.rollouts.checkpoint_weights import load_weights, select_prefix

@@ -15,8 +15,7 @@ from rss_rl.data.store import Prepared
 from rss_rl.errors import NonFiniteError
 from rss_rl.learners.phases import PhaseSchedule, Turn
 from rss_rl.learners.share_control import Reached, ShareController
-from rss_rl.policies.estimators.build import build_estimator
-from rss_rl.policies.estimators.protocol import GateEstimator, LogProbEstimator
+from rss_rl.policies.estimators import GateEstimator, LogProbEstimator, build_estimator
 from rss_rl.rollouts.backend import Backend
 from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.runs.checkpoint import Checkpoint

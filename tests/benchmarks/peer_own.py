@@ -12,8 +12,7 @@ from rss_rl.config import RunConfig
 from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch, tensor_batch
-from rss_rl.policies.estimators.build import build_estimator
-from rss_rl.policies.estimators.protocol import LogProbEstimator
+from rss_rl.policies.estimators import LogProbEstimator, build_estimator
 from rss_rl.policies.rss import RSSPolicy
 from rss_rl.rollouts.rollout import Rollout, SampleJob, join_rollouts
 from rss_rl.rollouts.sampler import Sampler

@@ -14,11 +14,11 @@ from rss_rl.config import EstimatorConfig, LearnerConfig, RunConfig, parse_confi
 from rss_rl.errors import ConfigError
 from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.policies.estimators.build import build_estimator
-from rss_rl.policies.estimators.protocol import (
+from rss_rl.policies.estimators import (
     EstimatorSetup,
     GateEstimator,
     LogProbEstimator,
+    build_estimator,
 )
 
 KINDS = {

@@ -10,11 +10,10 @@ import torch
 
 from rss_rl.config import PolicyConfig, parse_section
 from rss_rl.errors import ConfigError
-from rss_rl.policies.bernoulli import BernoulliOptions, BernoulliPolicy
 from rss_rl.policies.build import build_policy
+from rss_rl.policies.fixed import BernoulliOptions, BernoulliPolicy, SelectAllPolicy
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.rss import RSSPolicy
-from rss_rl.policies.select_all import SelectAllPolicy
 
 EMBEDDED = torch.zeros(2, 4, small.EMBEDDING)
 VALID = torch.tensor([[True] * 4, [True, True, False, False]])

@@ -15,7 +15,7 @@ from rss_rl.models.build import build_classifier
 from rss_rl.models.sentences import SentencesClassifier
 from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.build import build_policy
-from rss_rl.policies.estimators.build import build_estimator
+from rss_rl.policies.estimators import build_estimator
 from rss_rl.policies.inputs import input_size
 from rss_rl.seeding import example_keys
 from rss_rl.types import LabelSpec

@@ -1,4 +1,4 @@
-"""Random selection: each token with the same probability.
+"""Policies that learn nothing: every token, and random tokens.
 
 Legend: B sentences, N tokens.
 """
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rss_rl.components import Component, Options
 from rss_rl.ops.bernoulli import log_odds
+from rss_rl.policies.adapters import CertainSelection
 from rss_rl.policies.independent_bits import IndependentBits
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.types import ROLES
@@ -47,4 +48,21 @@ BERNOULLI = Component(
     build=BernoulliPolicy,
     options=BernoulliOptions,
     capabilities=frozenset({"log_probs", "logits", "random"}),
+)
+
+
+class SelectAllPolicy(CertainSelection):
+    """Every token is head and dependent."""
+
+    def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """See `StochasticPolicy`."""
+        return valid[:, None].expand(-1, 2, -1)
+
+
+SELECT_ALL = Component(
+    kind="policy",
+    name="select-all",
+    help="Every token is head and dependent.",
+    build=lambda setup, options: SelectAllPolicy(),
+    capabilities=frozenset({"log_probs"}),
 )
