@@ -6,7 +6,7 @@ Legend: K gates an example, B examples of this learner's shard, S sentences, N_s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +21,8 @@ from rss_rl.models.protocol import Classifier
 from rss_rl.ops.losses import role_charge
 from rss_rl.ops.matmul import products_in
 from rss_rl.ops.relaxed import expected_cost
-from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.inputs import policy_inputs
-from rss_rl.policies.protocol import RelaxedPolicy
+from rss_rl.policies.protocol import Policy
 from rss_rl.types import DEPENDENT, HEAD
 
 _CERTAIN = 1e-6
@@ -63,22 +62,13 @@ class GatedReward(Protocol):
 
 
 def check_gated(
-    policy: PolicyModule,
-    classifier: Classifier,
-    encoder: EncoderChoice,
-    reward: GatedReward | None = None,
+    classifier: Classifier, encoder: EncoderChoice, reward: GatedReward | None = None
 ) -> None:
-    """Refuse a policy without gates, or a classifier as reward model that does not take gates.
+    """Refuse a classifier as reward model that does not take gates.
 
     Raises:
         ConfigError: naming what does not fit.
     """
-    if not isinstance(policy, RelaxedPolicy):
-        raise ConfigError(
-            f"{type(policy).__name__} has no gates, which this estimator differentiates through",
-            where="learner.estimator",
-            remedy="Use a policy with gates, or an estimator that learns from rewards",
-        )
     if reward is None and not (encoder.can("gates") and classifier.takes_gates):
         raise ConfigError(
             "this model cannot weight its tokens by gates, which the policy's gradient needs",
@@ -91,7 +81,7 @@ def check_gated(
 class _Objective(nn.Module):
     """Sums over a shard: loss, entropy, and statistics."""
 
-    def __init__(self, policy: PolicyModule, model: GatedReward, reward: RewardConfig) -> None:
+    def __init__(self, policy: Policy, model: GatedReward, reward: RewardConfig) -> None:
         super().__init__()
         self.policy = policy
         self._model = (model,)  # a tuple, so that nn.Module does not register it
@@ -106,11 +96,11 @@ class _Objective(nn.Module):
         charged: tuple[float, float] | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Loss [] and entropy [], differentiable; sums [9] of the statistics."""
-        policy = cast(RelaxedPolicy, self.policy)
         gates, costs, turns, entropies, charges = [], [], [], [], []
         for vectors, valid, drawn in zip(inputs, batch.valid, uniforms, strict=True):
-            gates.append(policy.gates(vectors, valid, drawn))
-            chance = policy.probabilities(vectors, valid)  # [B, 2, N_s]
+            found = self.policy(vectors, valid)
+            gates.append(found.rsample(drawn))
+            chance = found.probs  # [B, 2, N_s]
             costs.append(self._cost(chance, valid))
             turns.append(self._coherence(chance, valid))
             if charged is not None:
@@ -227,14 +217,14 @@ class PathwiseLearner:
 
     def __init__(
         self,
-        policy: PolicyModule,
+        policy: Policy,
         classifier: Classifier,
         config: RunConfig,
         autocast: torch.dtype | None,
         group: Group = ALONE,
         reward: GatedReward | None = None,
     ) -> None:
-        check_gated(policy, classifier, config.model.encoder, reward)
+        check_gated(classifier, config.model.encoder, reward)
         self._policy, self._classifier = policy, classifier
         self._reads = config.policy.reads
         self._entropy_cost = config.learner.entropy_cost
@@ -247,10 +237,9 @@ class PathwiseLearner:
     @torch.no_grad()
     def draw(self, batch: TensorBatch, uniforms: Sequence[Tensor]) -> list[Tensor]:
         """The first of the K gates, for training the classifier: S x [B, 2, N_s]."""
-        policy = cast(RelaxedPolicy, self._policy)
         with products_in(self._autocast, batch.labels.device):
             parts = zip(self._inputs(batch), batch.valid, uniforms, strict=True)
-            return [policy.gates(inputs, valid, drawn[:1])[0] for inputs, valid, drawn in parts]
+            return [self._policy(*pair).rsample(drawn[:1])[0] for *pair, drawn in parts]
 
     def _inputs(self, batch: TensorBatch) -> list[Tensor]:
         embedding = self._classifier.embedding

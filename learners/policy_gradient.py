@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from rss_rl.config import LearnerConfig, Reads
-from rss_rl.errors import ConfigError
 from rss_rl.learners.group import ALONE, Group, sum_and_max
 from rss_rl.learners.optim import GradientStep
 from rss_rl.models.embedding import WordEmbedding
@@ -22,10 +21,9 @@ from rss_rl.ops import advantages
 from rss_rl.ops.importance import ratio_sums
 from rss_rl.ops.losses import policy_gradient_loss, role_charge
 from rss_rl.ops.matmul import products_in
-from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.estimators import LogProbEstimator
 from rss_rl.policies.inputs import policy_inputs
-from rss_rl.policies.protocol import StochasticPolicy
+from rss_rl.policies.protocol import Policy
 
 
 class RewardBatch(NamedTuple):
@@ -83,7 +81,7 @@ class _Objective(nn.Module):
 
     def __init__(
         self,
-        policy: PolicyModule,
+        policy: Policy,
         autocast: torch.dtype | None,
         estimator: LogProbEstimator,
     ) -> None:
@@ -104,14 +102,13 @@ class _Objective(nn.Module):
         log_probs: list[Tensor] = []
         entropies = []
         for slot, vectors in enumerate(embedded):
-            if reward_batch.charged is not None:
-                losses[slot].append(
-                    self._charge(vectors, batch.valid[slot], reward_batch, reward_batch.charged)
-                )
+            valid = batch.valid[slot]
             with products_in(self._autocast, advantage.device):
-                evaluated = self.policy.evaluate(
-                    vectors, batch.valid[slot], reward_batch.selections[slot]
-                )
+                found = self.policy(vectors, valid)
+                if reward_batch.charged is not None:
+                    chances = found.probs.to(reward_batch.rewards.dtype)
+                    losses[slot].append(_charge(chances, valid, reward_batch))
+                evaluated = found.evaluate(reward_batch.selections[slot])
             log_probs.append(evaluated.log_prob)
             entropies.append(evaluated.entropy.sum())
         scored, ratios = self._score(log_probs, reward_batch, advantage)
@@ -138,18 +135,15 @@ class _Objective(nn.Module):
             by_slot, ratios = weighted.losses, ratio_sums(weighted)
         return [loss.sum() for loss in by_slot], ratios
 
-    def _charge(
-        self, vectors: Tensor, valid: Tensor, reward_batch: RewardBatch, costs: tuple[float, float]
-    ) -> Tensor:
-        """K times the expected cost under the policy's probabilities: no sampling variance.
 
-        Exact for independent bits; for a sequential policy, along its thresholded bits.
-        """
-        assert isinstance(self.policy, StochasticPolicy)
-        with products_in(self._autocast, reward_batch.rewards.device):
-            chances = self.policy.probabilities(vectors, valid)  # [B, 2, N]
-        samples = len(reward_batch.rewards)  # the loss is divided by K as well as by B
-        return samples * role_charge(chances.to(reward_batch.rewards.dtype), valid, costs).sum()
+def _charge(chances: Tensor, valid: Tensor, reward_batch: RewardBatch) -> Tensor:
+    """K times the expected cost under the policy's probabilities [B, 2, N]: no sampling variance.
+
+    Exact for independent bits; for a sequential policy, along the bits of its mode.
+    """
+    assert reward_batch.charged is not None
+    samples = len(reward_batch.rewards)  # the loss is divided by K as well as by B
+    return samples * role_charge(chances, valid, reward_batch.charged).sum()
 
 
 class PolicyGradientLearner:
@@ -169,7 +163,7 @@ class PolicyGradientLearner:
 
     def __init__(
         self,
-        policy: PolicyModule,
+        policy: Policy,
         embedding: WordEmbedding,
         config: LearnerConfig,
         autocast: torch.dtype | None,
@@ -178,12 +172,6 @@ class PolicyGradientLearner:
         estimator: LogProbEstimator,
         reads: Reads = "sentence",
     ) -> None:
-        if not isinstance(policy, StochasticPolicy):
-            raise ConfigError(
-                f"{type(policy).__name__} has no log-probs, which learning from rewards needs",
-                where="learner.estimator",
-                remedy="Use an estimator that learns through gates, if the policy has gates",
-            )
         self._policy, self._embedding, self._reads = policy, embedding, reads
         self._config, self._autocast = config, autocast
         self._group = group

@@ -78,9 +78,8 @@ KINDS: Mapping[Kind, _KindSpec] = {
         "policy",
         {
             "learns": "has parameters that a phase with policy: true trains",
-            "log_probs": "a distribution over selections: `sample` and `evaluate`",
-            "logits": "independent bits, drawn as uniform < sigmoid(logit); log_probs follow",
-            "gates": "differentiable gates for pathwise gradients",
+            "log_probs": "its distribution has log-probs: it can learn from rewards",
+            "gates": "its distribution has gates (`rsample`): it can learn through them",
             "gates_first": "learns through its gates where no estimator is named",
             "share": "keeps tokens with probability, or `steered`, over 0.5: takes a target share",
             "budget": "keeps the share that its option `share` gives",
@@ -149,7 +148,7 @@ _THROUGH_GATES = "pathwise"
 
 def default_estimator(policy: frozenset[str]) -> str:
     """Name of the default estimator for a policy with these capabilities."""
-    from_rewards = policy & {"log_probs", "logits"}
+    from_rewards = "log_probs" in policy
     through_gates = "gates_first" in policy or ("gates" in policy and not from_rewards)
     return _THROUGH_GATES if through_gates else DEFAULTS["estimator"]
 

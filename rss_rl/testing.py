@@ -27,16 +27,9 @@ from rss_rl.models.encoders.protocol import EncoderSetup, GatedEncoder, Training
 from rss_rl.models.modes import evaluating
 from rss_rl.models.sentences import remove_unselected
 from rss_rl.ops.gated import union
-from rss_rl.policies.adapters import CertainPolicy, PolicyModule, adapt
-from rss_rl.policies.protocol import (
-    FactorisedPolicy,
-    PolicySetup,
-    RelaxedPolicy,
-    SteeredPolicy,
-    StochasticPolicy,
-    bits_per_token,
-    reads_ends,
-)
+from rss_rl.policies.build import check_distribution, check_module
+from rss_rl.policies.distributions import Certain, IndependentBits
+from rss_rl.policies.protocol import Policy, PolicySetup, bits_per_token, reads_ends
 from rss_rl.reward_models.protocol import LogitsReward, RewardSetup, named_scores
 from rss_rl.types import ROLES, Array, Batch, LabelSpec
 
@@ -116,7 +109,7 @@ def _of_kind(component: Component, kind: Kind) -> None:
 def check_policy(
     policy: nn.Module | Component, inputs: int, options: Mapping[str, Any] | None = None
 ) -> None:
-    """Check everything that a run relies on, for each set of methods that the policy has.
+    """Check everything that a run relies on of a policy and of the distributions that it returns.
 
     Shapes and masks; log-probs against observed frequencies; a gradient for every parameter; equal
     selections for equal uniforms; pickling, saving and loading; unchanged buffers; a sentence alone
@@ -132,21 +125,24 @@ def check_policy(
         PolicyError: the first broken promise, with a remedy.
         ConfigError: it is not a policy, or not as its component declares.
     """
-    share, other = False, None
+    share, other, declared = False, None, None
     if isinstance(policy, Component):
         _of_kind(policy, "policy")
         name, parsed = policy.name, policy.parse(options or {})
         setup, declared = PolicySetup(inputs, "elu", VOCABULARY), policy.all_capabilities(parsed)
-        whole, other = (adapt(policy.build(setup, parsed), declared, where=name) for _ in range(2))
+        whole, other = (check_module(policy.build(setup, parsed), name) for _ in range(2))
         share = policy.can("share", parsed)
     else:
-        name, whole = type(policy).__name__, adapt(policy, where="check_policy")
+        name, whole = type(policy).__name__, check_module(policy, "check_policy")
     promises = _Promises(PolicyError, name)
     with evaluating(whole):
+        first = _Padded(whole, inputs, 0)
+        found = whole(first.tokens, first.valid)
+        check_distribution(found, declared, name)
         for seed in _SEEDS:
             _check_selections(whole, promises, _Padded(whole, inputs, seed), share=share)
-        _check_copies(whole, other, promises, _Padded(whole, inputs, 0))
-        if isinstance(whole, StochasticPolicy):
+        _check_copies(whole, other, promises, first)
+        if found.has_log_probs:
             _check_frequency(whole, promises, _Padded(whole, inputs, 7, (2, 1)))
 
 
@@ -154,7 +150,7 @@ class _Padded:
     """A padded batch as a policy reads it."""
 
     def __init__(
-        self, policy: PolicyModule, inputs: int, seed: int, lengths: Sequence[int] = _LENGTHS
+        self, policy: Policy, inputs: int, seed: int, lengths: Sequence[int] = _LENGTHS
     ) -> None:
         self.lengths, self.draw = lengths, torch.Generator().manual_seed(seed)
         width = max(lengths)
@@ -173,32 +169,30 @@ class _Padded:
 
 
 def _answers(
-    policy: Any, tokens: Tensor, valid: Tensor, uniforms: Tensor, selection: Tensor | None = None
+    policy: Policy,
+    tokens: Tensor,
+    valid: Tensor,
+    uniforms: Tensor,
+    selection: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """What each method that it has returns; `selection` is evaluated, by default none."""
-    found = {
-        "threshold": policy.threshold(tokens, valid),
-        "probabilities": policy.probabilities(tokens, valid),
-    }
-    found["sample"], found["log_prob of sample"] = policy.sample(tokens, valid, uniforms)
-    if isinstance(policy, StochasticPolicy):
+    """What its distribution returns; `selection` is evaluated, by default none."""
+    made = policy(tokens, valid)
+    found = {"mode": made.mode, "probs": made.probs, "steered": made.steered}
+    found["sample"], found["log_prob of sample"] = made.sample(uniforms)
+    if made.has_log_probs:
         none = torch.zeros_like(uniforms, dtype=torch.bool)
         asked = none if selection is None else selection
-        found["evaluate"], found["entropy"] = policy.evaluate(tokens, valid, asked)
-    if isinstance(policy, FactorisedPolicy):
-        found["logits"] = policy.logits(tokens, valid).where(valid[:, None], 0.0)
-    if isinstance(policy, RelaxedPolicy):
-        found["gates"] = policy.gates(tokens, valid, uniforms)
-    if isinstance(policy, SteeredPolicy):
-        found["steered"] = policy.steered(tokens, valid)
+        found["evaluate"], found["entropy"] = made.evaluate(asked)
+    if isinstance(made, IndependentBits):
+        found["logits"] = made.logits
+    if made.has_rsample:
+        found["rsample"] = made.rsample(uniforms)
     return found
 
 
-def _check_selections(
-    policy: PolicyModule, promises: _Promises, batch: _Padded, *, share: bool
-) -> None:
+def _check_selections(policy: Policy, promises: _Promises, batch: _Padded, *, share: bool) -> None:
     arguments = batch.tokens, batch.valid, batch.uniforms
-    drawn = policy.sample(*arguments).selection
+    drawn = policy(batch.tokens, batch.valid).sample(batch.uniforms).selection
     found = _answers(policy, *arguments, drawn)
     count, width = batch.valid.shape
     shapes: dict[str, tuple[int, ...]] = {"entropy": (count,)}
@@ -206,7 +200,7 @@ def _check_selections(
         bits = found["logits"].shape[1]
         promises.require(bits in (1, ROLES), f"logits are of {bits} roles", "Return [B, R, N]")
         shapes["logits"] = count, bits, width
-    for name in ("sample", "log_prob of sample", "evaluate", "gates"):
+    for name in ("sample", "log_prob of sample", "evaluate", "rsample"):
         shapes[name] = batch.uniforms.shape
     again = _answers(policy, *arguments, drawn)
     for name, value in found.items():
@@ -219,11 +213,11 @@ def _check_selections(
             f"{name} differs between two calls with equal arguments",
             "Take all randomness from `uniforms`, and keep no state",
         )
-        if name in ("threshold", "sample"):
+        if name in ("mode", "sample"):
             promises.require(
                 value.dtype == torch.bool, f"{name} is no bool", "Return a bool tensor"
             )
-        if name in ("probabilities", "gates", "steered"):
+        if name in ("probs", "rsample", "steered"):
             unit = value.min() >= 0 and value.max() <= 1
             promises.require(unit, f"{name} leave [0, 1]", "Use a sigmoid, or clamp them")
     promises.require(
@@ -231,13 +225,13 @@ def _check_selections(
         "bits_per_token is 1, but the heads that sample selects differ from the dependents",
         f"Drop the attribute, or make it {ROLES}",
     )
-    _check_methods(policy, promises, batch, found, share=share)
+    _check_agreement(policy, promises, batch, found, share=share)
     _check_alone(policy, promises, batch, found, drawn)
     _check_empty(policy, promises, batch, found)
 
 
-def _check_methods(
-    policy: PolicyModule,
+def _check_agreement(
+    policy: Policy,
     promises: _Promises,
     batch: _Padded,
     found: Mapping[str, Tensor],
@@ -245,7 +239,8 @@ def _check_methods(
     share: bool,
 ) -> None:
     """What one method says agrees with what the others say, and teaches the parameters."""
-    leaves = {} if isinstance(policy, CertainPolicy) else dict(policy.named_parameters())
+    certain = isinstance(policy(batch.tokens, batch.valid), Certain)
+    leaves = {} if certain else dict(policy.named_parameters())
     if "evaluate" in found:
         promises.require(
             torch.allclose(found["log_prob of sample"], found["evaluate"], atol=1e-5),
@@ -262,29 +257,29 @@ def _check_methods(
         promises.require(
             torch.equal(found["sample"], (bits & batch.valid[:, None]).expand_as(found["sample"])),
             "sample does not draw uniform < sigmoid(logit)",
-            "Estimators of single bits rely on it; without `logits` they are not offered",
+            "Derive it from SelectionDistribution if its bits are drawn otherwise",
         )
-    if "gates" in found:
+    if "rsample" in found:
         promises.require(
-            torch.equal(found["gates"] > 0, found["sample"]),
+            torch.equal(found["rsample"] > 0, found["sample"]),
             "the nonzero gates are not the selection that sample draws",
             "A gate of exactly 0 is a token that is not selected",
         )
-        weights = torch.linspace(1, 2, found["gates"].numel()).view_as(found["gates"])
+        weights = torch.linspace(1, 2, found["rsample"].numel()).view_as(found["rsample"])
         if leaves:
-            promises.gradients("gates", (found["gates"] * weights).sum(), leaves)
+            promises.gradients("rsample", (found["rsample"] * weights).sum(), leaves)
     if share:
-        rule = found.get("steered", found["probabilities"])
+        rule = found["steered"]
         clear = (rule - 0.5).abs() > 1e-3
         promises.require(
-            not ((found["threshold"] != (rule > 0.5)) & clear).any(),
-            "threshold does not keep exactly the tokens with probability over one half",
-            'Let it keep where probabilities > 0.5, or drop "share" from the capabilities',
+            not ((found["mode"] != (rule > 0.5)) & clear).any(),
+            "mode does not keep exactly the tokens with probability over one half",
+            'Let it keep where probs > 0.5, or drop "share" from the capabilities',
         )
 
 
 def _check_alone(
-    policy: PolicyModule,
+    policy: Policy,
     promises: _Promises,
     batch: _Padded,
     found: Mapping[str, Tensor],
@@ -306,7 +301,7 @@ def _check_alone(
 
 
 def _check_empty(
-    policy: PolicyModule, promises: _Promises, batch: _Padded, found: Mapping[str, Tensor]
+    policy: Policy, promises: _Promises, batch: _Padded, found: Mapping[str, Tensor]
 ) -> None:
     """A learner's shard may have no example, and a sentence no token: both give zeros."""
     nothing = torch.zeros_like(batch.tokens), torch.zeros_like(batch.valid), batch.uniforms
@@ -341,7 +336,7 @@ def _check_empty(
 
 
 def _check_copies(
-    policy: PolicyModule, other: PolicyModule | None, promises: _Promises, batch: _Padded
+    policy: Policy, other: Policy | None, promises: _Promises, batch: _Padded
 ) -> None:
     """Copies select the same, and learning leaves buffers alone."""
     arguments = batch.tokens, batch.valid, batch.uniforms
@@ -351,7 +346,9 @@ def _check_copies(
         copies["newly built copy with its state"] = other.eval()
     for what, made in copies.items():
         promises.require(
-            torch.equal(made.sample(*arguments).selection, policy.sample(*arguments).selection),
+            torch.equal(
+                _answers(made, *arguments)["sample"], _answers(policy, *arguments)["sample"]
+            ),
             f"its {what} draws other selections",
             "Keep what it needs in parameters, persistent buffers and attributes",
         )
@@ -366,10 +363,10 @@ def _check_copies(
         )
 
 
-def _check_frequency(policy: PolicyModule, promises: _Promises, batch: _Padded) -> None:
+def _check_frequency(policy: Policy, promises: _Promises, batch: _Padded) -> None:
     """exp(log_prob) of each sampled selection is its relative frequency."""
     with torch.no_grad():
-        drawn = policy.sample(batch.tokens, batch.valid, batch.uniform(_DRAWS))
+        drawn = policy(batch.tokens, batch.valid).sample(batch.uniform(_DRAWS))
     for row in range(len(batch.lengths)):
         bits = drawn.selection[:, row].flatten(1).to(torch.uint8)
         log_prob = drawn.log_prob[:, row].sum((-1, -2))

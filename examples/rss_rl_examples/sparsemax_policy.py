@@ -7,6 +7,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rss_rl.components import Component, Options
+from rss_rl.policies.distributions import Gates
 from rss_rl.policies.protocol import PolicySetup
 
 
@@ -27,6 +28,27 @@ class SparsemaxOptions(Options):
     temperature: float = Field(default=0.1, gt=0, description="Higher keeps more words.")
 
 
+class SparsemaxGates(Gates):
+    """Gates that are not drawn: every sample is the same. [B, 2, N]"""
+
+    def __init__(self, gates: Tensor) -> None:
+        self._gates = gates
+
+    @property
+    def probs(self) -> Tensor:
+        """The gates, which the sparsity cost is charged on."""
+        return self._gates
+
+    @property
+    def mode(self) -> Tensor:
+        """The words with a gate."""
+        return self._gates > 0
+
+    def rsample(self, uniforms: Tensor) -> Tensor:
+        """See `SelectionDistribution`."""
+        return self._gates.expand(uniforms.shape)
+
+
 class SparsemaxPolicy(nn.Module):
     """gate_i = sparsemax(score / temperature)_i over the largest one, the same for both roles."""
 
@@ -35,21 +57,13 @@ class SparsemaxPolicy(nn.Module):
         self.score = nn.Linear(setup.inputs, 1)
         self._temperature = options.temperature
 
-    def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """The gates, which the sparsity cost is charged on; nothing is drawn. [B, 2, N]"""
+    def forward(self, embedded: Tensor, valid: Tensor) -> SparsemaxGates:
+        """See `rss_rl.policies.protocol`."""
         if not valid.shape[-1]:
-            return embedded.new_zeros(len(valid), 2, 0)
+            return SparsemaxGates(embedded.new_zeros(len(valid), 2, 0))
         weights = sparsemax(self.score(embedded)[..., 0] / self._temperature, valid)
         gates = weights / weights.amax(-1, keepdim=True).clamp_min(1e-12)
-        return gates[:, None].expand(-1, 2, -1)
-
-    def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
-        """See `RelaxedPolicy`."""
-        return self.probabilities(embedded, valid).expand(uniforms.shape)
-
-    def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """See `DeterministicPolicy`."""
-        return self.probabilities(embedded, valid) > 0
+        return SparsemaxGates(gates[:, None].expand(-1, 2, -1))
 
 
 SPARSEMAX = Component(

@@ -305,7 +305,7 @@ class RunConfig(Section):
     def estimator(self) -> EstimatorConfig:
         """That of the policy's gradient: the one named, or else one that fits policy and reward."""
         offered = self.policy.capabilities
-        if offered & {"log_probs", "logits"} and not self.reward.model.can("gates"):
+        if "log_probs" in offered and not self.reward.model.can("gates"):
             offered -= {"gates", "gates_first"}
         named = self.learner.estimator
         return named or EstimatorConfig(name=default_estimator(offered))
@@ -326,7 +326,6 @@ class RunConfig(Section):
         if not (estimator.can("lag") or estimator.can("gates")) and self.sampler.max_policy_lag:
             raise ValueError(f"{what} holds for the policy that drew: set sampler.max_policy_lag=0")
         offered = self.policy.capabilities
-        offered |= {"log_probs"} if "logits" in offered else set()
         for needed in ("log_probs", "gates"):
             if estimator.can(needed) and needed not in offered:
                 raise ValueError(

@@ -13,7 +13,7 @@ import torch
 from rss_rl.errors import ConfigError
 from rss_rl.inference.model import Chosen
 from rss_rl.ops.rationale_overlap import top_share
-from rss_rl.policies.decide import word_scores
+from rss_rl.policies.distributions import word_scores
 from rss_rl.types import Array
 
 

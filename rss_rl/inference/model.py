@@ -26,7 +26,7 @@ from rss_rl.inference.artifact import open_result
 from rss_rl.inference.explanation import Explanation, MarkedSentence
 from rss_rl.inference.passage_marks import mark_passage
 from rss_rl.models.encoders.protocol import WordEncoder
-from rss_rl.policies.decide import decide
+from rss_rl.policies.distributions import SelectionDistribution
 from rss_rl.pretrained.context import ContextReader
 from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.snapshot import Models
@@ -242,29 +242,28 @@ class Model:
         tokens = [_padded([e.ids[slot] for e in examples], PAD) for slot in slots]
         lengths = [torch.tensor([len(e.ids[slot]) for e in examples]) for slot in slots]
         valid = [torch.arange(int(own.max())) < own[:, None] for own in lengths]
-        found = [e.marks for e in examples if e.marks is not None]
-        marks = _padded(found, -1) if found else None
+        given = [e.marks for e in examples if e.marks is not None]
+        marks = _padded(given, -1) if given else None
         everything = [mask[:, None].expand(-1, ROLES, -1) for mask in valid]
         if not self.selects:
             return Chosen(tokens, valid, marks, everything, None)
         with torch.inference_mode():
             here = self._moved(valid)
             inputs = self.models.policy_inputs(self._moved(tokens), here)
-            pairs = list(zip(inputs, here, strict=True))
-            both = [decide(self.models.policy, *pair) for pair in pairs]
-            selections = [each.selection.cpu() for each in both]
+            found = [self.models.policy(*pair) for pair in zip(inputs, here, strict=True)]
+            selections = [each.mode.cpu() for each in found]
             if seed is not None:
-                selections = [self._drawn(*pair, seed, slot) for slot, pair in enumerate(pairs)]
-        chances = [each.probabilities.float().cpu() for each in both]
+                selections = [self._drawn(each, seed, slot) for slot, each in enumerate(found)]
+            chances = [each.probs.float().cpu() for each in found]
         return Chosen(tokens, valid, marks, selections, chances)
 
-    def _drawn(self, inputs: Tensor, valid: Tensor, seed: tuple[int, int], slot: int) -> Tensor:
+    def _drawn(self, found: SelectionDistribution, seed: tuple[int, int], slot: int) -> Tensor:
         """Selections of a slot, bool [B, 2, N]."""
-        rows = np.arange(seed[1], seed[1] + len(valid))
+        count, _, width = found.mode.shape
+        rows = np.arange(seed[1], seed[1] + count)
         key = stream_key(seed[0], "explain", slot)
-        uniforms = torch.from_numpy(keyed_uniforms(key, rows, 1, ROLES, valid.shape[1]))
-        drawn = self.models.policy.sample(inputs, valid, uniforms.to(self.device))
-        return drawn.selection[0].cpu()
+        uniforms = torch.from_numpy(keyed_uniforms(key, rows, 1, ROLES, width))
+        return found.sample(uniforms.to(self.device)).selection[0].cpu()
 
     def _moved(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         return [tensor.to(self.device) for tensor in tensors]

@@ -1,17 +1,21 @@
-"""The policy that a configuration names, as the runtime uses it."""
+"""The policy that a configuration names, and what is wrong with one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
+
+from torch import nn
 
 from rss_rl.config import PolicyConfig
-from rss_rl.policies.adapters import PolicyModule, adapt
-from rss_rl.policies.protocol import PolicySetup
+from rss_rl.errors import ConfigError
+from rss_rl.policies.distributions import SelectionDistribution
+from rss_rl.policies.protocol import Policy, PolicySetup
 
 
 def build_policy(
     config: PolicyConfig, inputs: int, activation: str, words: Sequence[str] = ()
-) -> PolicyModule:
+) -> Policy:
     """The policy named in the configuration, reading embeddings of size `inputs`.
 
     Args:
@@ -19,8 +23,48 @@ def build_policy(
             unknown.
 
     Raises:
-        ConfigError: the component builds no policy, or one that does not match its declaration.
+        ConfigError: the component builds no torch module.
     """
     component, options = config.component, config.component.parse(config.options)
     policy = component.build(PolicySetup(inputs, activation, words), options)
-    return adapt(policy, component.all_capabilities(options), where=f"policy '{config.name}'")
+    return check_module(policy, f"policy '{config.name}'")
+
+
+def check_module(policy: object, where: str) -> Policy:
+    """The policy.
+
+    Raises:
+        ConfigError: it is not a torch module.
+    """
+    if not isinstance(policy, nn.Module):
+        raise ConfigError(
+            f"{type(policy).__name__} is not a torch module",
+            where=where,
+            remedy="Derive it from torch.nn.Module, even if it has no parameters",
+        )
+    return cast(Policy, policy)
+
+
+def check_distribution(found: object, declared: frozenset[str] | None, where: str) -> None:
+    """Refuse what a policy returns if it is no distribution, or not as its component declares.
+
+    Args:
+        declared: capabilities of its component; None: not known.
+
+    Raises:
+        ConfigError: naming what does not fit.
+    """
+    if not isinstance(found, SelectionDistribution):
+        raise ConfigError(
+            f"it returns {type(found).__name__}, not a SelectionDistribution",
+            where=where,
+            remedy="Return one of rss_rl.policies.distributions, such as IndependentBits",
+        )
+    for capability, has in (("log_probs", found.has_log_probs), ("gates", found.has_rsample)):
+        if declared is not None and has != (capability in declared):
+            raise ConfigError(
+                f"its distribution {'has' if has else 'lacks'} what the capability {capability} is"
+                f" for, and its component {'does not declare' if has else 'declares'} that",
+                where=where,
+                remedy="Declare log_probs for `evaluate`, and gates for `rsample`",
+            )

@@ -7,30 +7,29 @@ from __future__ import annotations
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from rss_rl.components import Component, Options
 from rss_rl.ops.bernoulli import log_odds
-from rss_rl.policies.adapters import CertainSelection
-from rss_rl.policies.independent_bits import IndependentBits
+from rss_rl.policies.distributions import Certain, IndependentBits
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.types import ROLES
 
 
-class BernoulliPolicy(IndependentBits):
+class BernoulliPolicy(nn.Module):
     """Each token in each role with the same fixed probability, a lower bound for other policies.
 
-    Its threshold keeps all tokens or none.
+    Its mode keeps all tokens or none.
     """
 
     def __init__(self, setup: PolicySetup, options: BernoulliOptions) -> None:
         super().__init__()
         self._logit = log_odds(options.probability)
 
-    def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """See `FactorisedPolicy`."""
+    def forward(self, embedded: Tensor, valid: Tensor) -> IndependentBits:
+        """See `rss_rl.policies.protocol`."""
         shape = (valid.shape[0], ROLES, valid.shape[1])
-        return torch.full(shape, self._logit, device=embedded.device)
+        return IndependentBits(torch.full(shape, self._logit, device=embedded.device), valid)
 
 
 class BernoulliOptions(Options):
@@ -47,16 +46,16 @@ BERNOULLI = Component(
     help="Random selection: each token in each role with the same fixed probability.",
     build=BernoulliPolicy,
     options=BernoulliOptions,
-    capabilities=frozenset({"log_probs", "logits", "random"}),
+    capabilities=frozenset({"log_probs", "random"}),
 )
 
 
-class SelectAllPolicy(CertainSelection):
+class SelectAllPolicy(nn.Module):
     """Every token is head and dependent."""
 
-    def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """See `StochasticPolicy`."""
-        return valid[:, None].expand(-1, 2, -1)
+    def forward(self, embedded: Tensor, valid: Tensor) -> Certain:
+        """See `rss_rl.policies.protocol`."""
+        return Certain(valid[:, None].expand(-1, ROLES, -1), valid)
 
 
 SELECT_ALL = Component(

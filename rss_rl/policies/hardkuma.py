@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from rss_rl.components import Component
 from rss_rl.ops import bernoulli
 from rss_rl.ops.relaxed import kuma_gates, kuma_log_tail
-from rss_rl.policies.protocol import Evaluated, PolicySetup, Sampled
+from rss_rl.policies.distributions import Evaluated, Sampled, SelectionDistribution
+from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.rss import RSSModule, SelectorOptions
 from rss_rl.types import HEAD, ROLES
 
@@ -40,71 +41,87 @@ class HardKumaOptions(SelectorOptions):
     high: float = Field(default=1.1, gt=1, description="Upper end of the stretched gates.")
 
 
+class HardKumaGates(SelectionDistribution):
+    """Gates, and the independent bits [gate > 0].
+
+    Args:
+        scores: [B, 2 R, N], of which a and b are softplus, by turns. valid: bool [B, N].
+        low, high: ends of the stretched gates.
+    """
+
+    has_rsample = True
+
+    def __init__(self, scores: Tensor, valid: Tensor, low: float, high: float) -> None:
+        self._scores, self._valid, self._low, self._high = scores, valid, low, high
+        self._zero, self._one = -low / (high - low), (1 - low) / (high - low)  # where gates end
+
+    def shape_parameters(self) -> tuple[Tensor, Tensor]:
+        """a and b, [B, R, N] each."""
+        positive = F.softplus(self._scores).clamp(_SMALLEST, _LARGEST)
+        return positive[:, ::2], positive[:, 1::2]
+
+    def rsample(self, uniforms: Tensor) -> Tensor:
+        """See `SelectionDistribution`; the inverse of the distribution function at `uniforms`."""
+        a, b = self.shape_parameters()
+        gates = kuma_gates(a, b, uniforms[:, :, : a.shape[1]], self._low, self._high)
+        return (gates * self._valid[:, None]).expand(-1, -1, ROLES, -1)
+
+    def _open_logits(self) -> Tensor:
+        """Logits of P(gate > 0), [B, R, N]; not those of bits drawn as uniform < probability."""
+        log_open = kuma_log_tail(*self.shape_parameters(), self._zero)
+        log_open = log_open.clamp_max(-torch.finfo(log_open.dtype).eps)
+        return log_open - torch.log(-torch.expm1(log_open))
+
+    def sample(self, uniforms: Tensor) -> Sampled:
+        """See `SelectionDistribution`; the gates that are not 0."""
+        selection = self.rsample(uniforms) > 0
+        return Sampled(selection, self.evaluate(selection).log_prob)
+
+    def evaluate(self, selection: Tensor) -> Evaluated:
+        """See `SelectionDistribution`."""
+        logits = self._open_logits()
+        log_prob = bernoulli.log_prob(logits, selection[:, :, HEAD : logits.shape[1]], self._valid)
+        return Evaluated(bernoulli.both_roles(log_prob), bernoulli.entropy(logits, self._valid))
+
+    @property
+    def probs(self) -> Tensor:
+        """P(gate > 0), whose sum is the expected L0 of the paper."""
+        log_open = kuma_log_tail(*self.shape_parameters(), self._zero)
+        return (log_open.exp() * self._valid[:, None]).expand(-1, ROLES, -1)
+
+    @property
+    def steered(self) -> Tensor:
+        """The likeliest kind of gate that is not 0, against 0: m / (m + P(gate = 0)) with m the
+        larger of P(gate = 1) and P(0 < gate < 1).
+
+        So `mode` keeps all tokens but those whose likeliest gate is 0. If a value between 0 and 1
+        is likeliest, the paper takes the mean; here the token is selected.
+        """
+        a, b = self.shape_parameters()
+        opened, full = (kuma_log_tail(a, b, x).exp() for x in (self._zero, self._one))
+        likeliest = torch.maximum(full, opened - full)
+        kept = likeliest / (likeliest + (1 - opened))
+        return (kept * self._valid[:, None]).expand(-1, ROLES, -1)
+
+
 class HardKumaPolicy(nn.Module):
     """Relaxed, and stochastic in the bits [gate > 0], which are independent."""
 
     def __init__(self, setup: PolicySetup, options: HardKumaOptions) -> None:
         super().__init__()
-        low, high = options.low, options.high
-        self._low, self._high = low, high
-        self._zero, self._one = -low / (high - low), (1 - low) / (high - low)  # where gates end
+        self._low, self._high = options.low, options.high
         self.modules_by_role = options.modules(setup, by_role=2)
         self.bits_per_token = options.roles
         closed = 1 - options.initial_probability ** (1 / _INITIAL_B)  # zero^a
-        first = max(_SMALLEST, math.log(closed) / math.log(self._zero))
+        zero = -self._low / (self._high - self._low)
+        first = max(_SMALLEST, math.log(closed) / math.log(zero))
         for module in self.modules_by_role[::2]:
             assert isinstance(module, RSSModule)
             nn.init.constant_(module.score.bias, math.log(math.expm1(first)))
 
-    def shape_parameters(self, embedded: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-        """a and b, [B, R, N] each."""
-        scores = self.modules_by_role(embedded, valid)
-        positive = F.softplus(scores).clamp(_SMALLEST, _LARGEST)
-        return positive[:, ::2], positive[:, 1::2]
-
-    def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
-        """See `RelaxedPolicy`; the inverse of the distribution function at `uniforms`."""
-        a, b = self.shape_parameters(embedded, valid)
-        gates = kuma_gates(a, b, uniforms[:, :, : a.shape[1]], self._low, self._high)
-        return (gates * valid[:, None]).expand(-1, -1, ROLES, -1)
-
-    def _open_logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """Logits of P(gate > 0), [B, R, N]; not those of bits drawn as uniform < probability."""
-        log_open = kuma_log_tail(*self.shape_parameters(embedded, valid), self._zero)
-        log_open = log_open.clamp_max(-torch.finfo(log_open.dtype).eps)
-        return log_open - torch.log(-torch.expm1(log_open))
-
-    def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
-        """See `StochasticPolicy`; the gates that are not 0."""
-        selection = self.gates(embedded, valid, uniforms) > 0
-        return Sampled(selection, self.evaluate(embedded, valid, selection).log_prob)
-
-    def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
-        """See `StochasticPolicy`."""
-        logits = self._open_logits(embedded, valid)
-        log_prob = bernoulli.log_prob(logits, selection[:, :, HEAD : logits.shape[1]], valid)
-        return Evaluated(bernoulli.both_roles(log_prob), bernoulli.entropy(logits, valid))
-
-    def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """P(gate > 0), whose sum is the expected L0 of the paper; see `RelaxedPolicy`."""
-        log_open = kuma_log_tail(*self.shape_parameters(embedded, valid), self._zero)
-        return (log_open.exp() * valid[:, None]).expand(-1, ROLES, -1)
-
-    def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """All tokens but those whose likeliest gate is 0, rather than 1 or a value between them.
-
-        If a value between them is likeliest, the paper takes the mean; here the token is selected.
-        """
-        return self.steered(embedded, valid) > 0.5
-
-    def steered(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """The likeliest kind of gate that is not 0, against 0: m / (m + P(gate = 0)) with m the
-        larger of P(gate = 1) and P(0 < gate < 1); see `SteeredPolicy`."""
-        a, b = self.shape_parameters(embedded, valid)
-        opened, full = (kuma_log_tail(a, b, x).exp() for x in (self._zero, self._one))
-        likeliest = torch.maximum(full, opened - full)
-        kept = likeliest / (likeliest + (1 - opened))
-        return (kept * valid[:, None]).expand(-1, ROLES, -1)
+    def forward(self, embedded: Tensor, valid: Tensor) -> HardKumaGates:
+        """See `rss_rl.policies.protocol`."""
+        return HardKumaGates(self.modules_by_role(embedded, valid), valid, self._low, self._high)
 
 
 HARDKUMA = Component(

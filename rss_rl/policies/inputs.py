@@ -6,7 +6,6 @@ Legend: B examples, S sentences of an example, N_s tokens of slot s, E embedding
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import cast
 
 import torch
@@ -15,7 +14,6 @@ from torch import Tensor
 from rss_rl.config import Reads
 from rss_rl.errors import ConfigError
 from rss_rl.ops.matching import MATCH_SIZE, Sequences, cross_features
-from rss_rl.policies.memo import once
 from rss_rl.policies.protocol import ReadsEnds, reads_ends
 
 
@@ -88,24 +86,15 @@ def _vectors(
         if states is None:
             raise ValueError("a batch without states for a policy that reads them")
         both = zip(tokens, states, strict=True)
-        side_by_side = partial(_side_by_side, embedding)
-        return [once(embedding, side_by_side, *slot, key=reads) for slot in both]
-    vectors = [once(embedding, embedding, ids) for ids in tokens]
+        return [torch.cat([embedding(ids), seen], -1) for ids, seen in both]
+    vectors = [embedding(ids) for ids in tokens]
     if reads == "sentence":
         return vectors
     slots = [Sequences(*slot) for slot in zip(tokens, vectors, valid, strict=True)]
-
-    def crossed(*_: Tensor, place: int) -> Tensor:
-        return cross_features(slots[place], _joined([*slots[:place], *slots[place + 1 :]]))
-
     return [
-        once(embedding, partial(crossed, place=place), *tokens, *valid, key=(reads, place))
-        for place in range(len(slots))
+        cross_features(slot, _joined([*slots[:place], *slots[place + 1 :]]))
+        for place, slot in enumerate(slots)
     ]
-
-
-def _side_by_side(embedding: Callable[[Tensor], Tensor], tokens: Tensor, states: Tensor) -> Tensor:
-    return torch.cat([embedding(tokens), states], -1)
 
 
 def _joined(slots: Sequence[Sequences]) -> Sequences:

@@ -8,6 +8,7 @@ Rationalizing Neural Predictions (EMNLP 2016).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
@@ -19,8 +20,9 @@ from torch import Tensor, nn
 from rss_rl.components import Component, Options
 from rss_rl.models.layers import activation_function, glorot_blocks, glorot_linear
 from rss_rl.ops import bernoulli
-from rss_rl.policies.protocol import Evaluated, PolicySetup, Sampled
-from rss_rl.types import HEAD
+from rss_rl.policies.distributions import Evaluated, Sampled, SelectionDistribution
+from rss_rl.policies.protocol import PolicySetup
+from rss_rl.types import HEAD, ROLES
 
 Cell = Literal["rnn", "gru"]
 
@@ -81,39 +83,9 @@ class IterativePolicy(nn.Module):
         self._size = options.hidden
         self._activation = activation_function(setup.activation)
 
-    def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
-        """See `StochasticPolicy`."""
-        drawn = uniforms[:, :, : len(self.modules_by_role)].permute(3, 2, 0, 1)  # [N, R, K, B]
-        logits, bits = self._run(
-            embedded, valid, len(uniforms), lambda i, logit: drawn[i] < torch.sigmoid(logit)
-        )
-        log_prob = bernoulli.log_prob(logits, bits, valid)
-        return Sampled(bits.expand(-1, -1, 2, -1), bernoulli.both_roles(log_prob))
-
-    def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
-        """See `StochasticPolicy`.
-
-        The entropy of a bit is conditional on the bits before it in `selection`: its mean over
-        selections drawn from the policy estimates the true one.
-        """
-        bits = selection[:, :, HEAD : HEAD + len(self.modules_by_role)]
-        logits = self._logits(embedded, bits)
-        log_prob = bernoulli.log_prob(logits, bits, valid)
-        entropy = bernoulli.entropy(logits, valid).mean(0)
-        return Evaluated(bernoulli.both_roles(log_prob), entropy)
-
-    def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """Probability of each bit given the thresholded ones before it; see `StochasticPolicy`."""
-        logits, _ = self._greedy(embedded, valid)
-        return (torch.sigmoid(logits) * valid[:, None]).expand(-1, 2, -1)
-
-    def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """Each token, in order, with probability over one half; see `StochasticPolicy`."""
-        return self._greedy(embedded, valid)[1].expand(-1, 2, -1)
-
-    def _greedy(self, embedded: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-        logits, bits = self._run(embedded, valid, 1, lambda i, logit: logit > 0)
-        return logits[0], bits[0]
+    def forward(self, embedded: Tensor, valid: Tensor) -> BitsInSequence:
+        """See `rss_rl.policies.protocol`."""
+        return BitsInSequence(self, embedded, valid)
 
     def _weights(self, embedded: Tensor) -> _Weights:
         size, inputs = self._size, embedded.shape[-1]
@@ -141,7 +113,7 @@ class IterativePolicy(nn.Module):
         product = torch.bmm(self._activation(hidden), weights.score).to(hidden.dtype)
         return (product + weights.score_bias).squeeze(-1)
 
-    def _run(
+    def run(
         self,
         embedded: Tensor,
         valid: Tensor,
@@ -171,7 +143,7 @@ class IterativePolicy(nn.Module):
             return empty, empty.bool()
         return torch.stack(logits).permute(2, 3, 1, 0), torch.stack(bits).permute(2, 3, 1, 0)
 
-    def _logits(self, embedded: Tensor, bits: Tensor) -> Tensor:
+    def logits(self, embedded: Tensor, bits: Tensor) -> Tensor:
         """Logits of given bits [K, B, R, N]: only the states are computed sequentially."""
         weights, size = self._weights(embedded), self._size
         samples, sentences, roles, tokens = bits.shape
@@ -190,6 +162,50 @@ class IterativePolicy(nn.Module):
         hidden = product.view(roles, samples, sentences, tokens, size) + weights.seen[..., :size]
         logits = self._score(hidden.flatten(1, 3), weights)
         return logits.view(roles, samples, sentences, tokens).permute(1, 2, 0, 3)
+
+
+class BitsInSequence(SelectionDistribution):
+    """Each bit depends on the bits before it."""
+
+    def __init__(self, policy: IterativePolicy, embedded: Tensor, valid: Tensor) -> None:
+        self._policy, self._embedded, self._valid = policy, embedded, valid
+
+    def sample(self, uniforms: Tensor) -> Sampled:
+        """See `SelectionDistribution`."""
+        drawn = uniforms[:, :, : self._policy.bits_per_token].permute(3, 2, 0, 1)  # [N, R, K, B]
+        logits, bits = self._policy.run(
+            *(self._embedded, self._valid, len(uniforms)),
+            lambda i, logit: drawn[i] < torch.sigmoid(logit),
+        )
+        log_prob = bernoulli.log_prob(logits, bits, self._valid)
+        return Sampled(bits.expand(-1, -1, ROLES, -1), bernoulli.both_roles(log_prob))
+
+    def evaluate(self, selection: Tensor) -> Evaluated:
+        """See `SelectionDistribution`.
+
+        The entropy of a bit is conditional on the bits before it in `selection`: its mean over
+        selections drawn from the policy estimates the true one.
+        """
+        bits = selection[:, :, HEAD : HEAD + self._policy.bits_per_token]
+        logits = self._policy.logits(self._embedded, bits)
+        log_prob = bernoulli.log_prob(logits, bits, self._valid)
+        entropy = bernoulli.entropy(logits, self._valid).mean(0)
+        return Evaluated(bernoulli.both_roles(log_prob), entropy)
+
+    @property
+    def probs(self) -> Tensor:
+        """Probability of each bit given those of `mode` before it."""
+        return (torch.sigmoid(self._greedy[0]) * self._valid[:, None]).expand(-1, ROLES, -1)
+
+    @property
+    def mode(self) -> Tensor:
+        """Each token, in order, with probability over one half."""
+        return self._greedy[1].expand(-1, ROLES, -1)
+
+    @functools.cached_property
+    def _greedy(self) -> tuple[Tensor, Tensor]:
+        logits, bits = self._policy.run(self._embedded, self._valid, 1, lambda i, logit: logit > 0)
+        return logits[0], bits[0]
 
 
 def _rnn(read: Tensor, product: Tensor, state: Tensor) -> Tensor:

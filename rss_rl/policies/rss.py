@@ -25,9 +25,7 @@ from rss_rl.models.encoders.recurrent import RecurrentContext
 from rss_rl.models.layers import Source2Token, activation_function, glorot_linear
 from rss_rl.ops.bernoulli import even_logits, log_odds
 from rss_rl.ops.masking import masked_mean
-from rss_rl.ops.relaxed import straight_through
-from rss_rl.policies.independent_bits import IndependentBits
-from rss_rl.policies.memo import once
+from rss_rl.policies.distributions import IndependentBits
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.types import ROLES
 
@@ -93,9 +91,6 @@ class RSSModules(nn.ModuleList):
 
     def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """[B, N, E] and bool [B, N] to logits [B, R, N], R modules."""
-        return once(self, self._compute, embedded, valid)
-
-    def _compute(self, embedded: Tensor, valid: Tensor) -> Tensor:
         modules = cast(list[RSSModule], list(self))
         if not all(module.reads_mean_alone for module in modules):
             return torch.stack([module(embedded, valid) for module in modules], 1)
@@ -126,7 +121,7 @@ def _context_layer(context: Context, inputs: int, hidden: int) -> TokenEncoder:
     return RecurrentContext(cell, inputs, hidden, dropout=0.0)
 
 
-class RSSPolicy(IndependentBits):
+class RSSPolicy(nn.Module):
     """Two untied RSS modules for heads and dependents, or one for both roles.
 
     A module for both roles decides them with one bit per token (the paper's 'w/o dependency
@@ -141,18 +136,12 @@ class RSSPolicy(IndependentBits):
         start = torch.full((options.roles,), log_odds(options.initial_probability) / _GAIN)
         self.share = nn.Parameter(start) if options.even else None
 
-    def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """Logits of the bits that are drawn, [B, R, N]; R = 1 where the roles share one."""
-        scores: Tensor = self.modules_by_role(embedded, valid)
-        if self.share is None:
-            return scores
-        return even_logits(scores, valid, (_GAIN * self.share).sigmoid())
-
-    def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
-        """The same bits as `sample`, by the straight-through estimator; see `RelaxedPolicy`."""
-        logits = self.logits(embedded, valid)
-        drawn = uniforms[:, :, : logits.shape[1]]
-        return straight_through(logits, valid, drawn, self._temperature).expand(-1, -1, ROLES, -1)
+    def forward(self, embedded: Tensor, valid: Tensor) -> IndependentBits:
+        """See `rss_rl.policies.protocol`."""
+        logits: Tensor = self.modules_by_role(embedded, valid)  # [B, R, N]
+        if self.share is not None:
+            logits = even_logits(logits, valid, (_GAIN * self.share).sigmoid())
+        return IndependentBits(logits, valid, self._temperature)
 
 
 class SelectorOptions(Options):
@@ -219,7 +208,7 @@ RSS = Component(
     help="Reinforced sequence sampling: independent bits for all tokens in parallel.",
     build=RSSPolicy,
     options=RSSOptions,
-    capabilities=frozenset({"learns", "log_probs", "logits", "gates", "share"}),
+    capabilities=frozenset({"learns", "log_probs", "gates", "share"}),
     source="Shen et al., Reinforced Self-Attention Network, IJCAI 2018, section 3.1",
 )
 
@@ -229,6 +218,6 @@ GUMBEL = Component(
     help="Independent bits, learnt through straight-through gates from the classifier's loss.",
     build=RSSPolicy,
     options=RSSOptions,
-    capabilities=frozenset({"learns", "log_probs", "logits", "gates", "gates_first", "share"}),
+    capabilities=frozenset({"learns", "log_probs", "gates", "gates_first", "share"}),
     source="Jang, Gu and Poole, ICLR 2017; Maddison, Mnih and Teh, ICLR 2017",
 )

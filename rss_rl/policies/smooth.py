@@ -25,13 +25,11 @@ from rss_rl.components import Component
 from rss_rl.errors import ConfigError
 from rss_rl.ops.bernoulli import log_odds
 from rss_rl.ops.masking import masked_mean
-from rss_rl.ops.relaxed import straight_through
 from rss_rl.ops.sentence_ends import sentence_ends, sentence_numbers, stop_ids
 from rss_rl.ops.smoothing import bumps
-from rss_rl.policies.memo import once
+from rss_rl.policies.distributions import IndependentBits
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.rss import BitsOptions
-from rss_rl.types import ROLES
 
 _LEAST_WIDTH, _LARGEST_WIDTH = 0.5, 16.0
 """Of a bump, in tokens."""
@@ -52,9 +50,7 @@ class SmoothOptions(BitsOptions):
 
 
 class SmoothPolicy(nn.Module):
-    """Independent bits with logits that are sums of bumps; gates by the straight-through estimator.
-
-    What follows from logits is added by `LogitsPolicy`.
+    """Independent bits with logits that are sums of bumps.
 
     Raises:
         ConfigError: bumps end with their sentence, and there is no vocabulary to look up the words
@@ -88,11 +84,8 @@ class SmoothPolicy(nn.Module):
         """See `ReadsEnds`."""
         return sentence_ends(tokens, self.stops)
 
-    def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """See `FactorisedPolicy`."""
-        return once(self, self._logits, embedded, valid)
-
-    def _logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
+    def forward(self, embedded: Tensor, valid: Tensor) -> IndependentBits:
+        """See `rss_rl.policies.protocol`."""
         sentence = None
         if self.reads_ends:
             sentence = sentence_numbers(embedded[..., -1] > 0)
@@ -102,13 +95,8 @@ class SmoothPolicy(nn.Module):
         chosen = torch.sigmoid(self.width).expand_as(heights)
         widths = _LEAST_WIDTH + (_LARGEST_WIDTH - _LEAST_WIDTH) * chosen
         centred = (heights - mean) * valid[:, None]
-        return self.bias + mean + bumps(centred, widths, _LARGEST_WIDTH, sentence)
-
-    def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
-        """See `RelaxedPolicy`."""
-        logits = self.logits(embedded, valid)
-        drawn = uniforms[:, :, : logits.shape[1]]
-        return straight_through(logits, valid, drawn, self._temperature).expand(-1, -1, ROLES, -1)
+        logits = self.bias + mean + bumps(centred, widths, _LARGEST_WIDTH, sentence)
+        return IndependentBits(logits, valid, self._temperature)
 
 
 SMOOTH = Component(
@@ -117,6 +105,6 @@ SMOOTH = Component(
     help="Independent bits whose logits are sums of bumps, with a height for each token.",
     build=SmoothPolicy,
     options=SmoothOptions,
-    capabilities=frozenset({"learns", "log_probs", "logits", "gates", "gates_first", "share"}),
+    capabilities=frozenset({"learns", "log_probs", "gates", "gates_first", "share"}),
     source="Brinner and Zarriess, Findings of ACL 2023 and EMNLP 2024",
 )

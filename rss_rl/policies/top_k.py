@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from rss_rl.components import Component
+from rss_rl.policies.distributions import Gates
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.rss import SelectorOptions
 from rss_rl.types import ROLES
@@ -45,6 +46,55 @@ class TopKOptions(SelectorOptions):
         return self
 
 
+class TopKGates(Gates):
+    """Gates that are 1 on the k highest of score + Gumbel noise; `mode` is those without noise.
+
+    Args:
+        scores: [B, R, N]. valid: bool [B, N]. budget: k of each sentence, int64 [B].
+        temperature: of the gates' gradient.
+    """
+
+    def __init__(self, scores: Tensor, valid: Tensor, budget: Tensor, temperature: float) -> None:
+        self.scores, self._valid = scores, valid
+        self._budget, self._temperature = budget, temperature
+
+    def _gates(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Whether each of [..., B, R, N] is among the k highest, and its soft form."""
+        real = self._valid[:, None].expand(scores.shape)
+        if not scores.numel():
+            return real, scores
+        ranked = scores.masked_fill(~real, -torch.inf)
+        ordered, order = torch.sort(ranked.detach(), dim=-1, descending=True, stable=True)
+        budget = self._budget[:, None, None]
+        rank = order.argsort(-1)
+        chosen = (rank < budget) & real
+        last = ordered.gather(-1, (budget - 1).clamp_min(0).expand(*scores.shape[:-1], 1))
+        width = scores.shape[-1] - 1
+        after = ordered.gather(-1, budget.clamp_max(width).expand(*scores.shape[:-1], 1))
+        # If all are kept there is no next one, even if padding is at its position.
+        followed = (budget <= width) & after.isfinite()
+        line = torch.where(followed, (last + after) / 2, last - 1)
+        line = torch.where(line.isfinite(), line, 0.0)
+        soft = torch.sigmoid((scores - line) / self._temperature) * real
+        return chosen, soft
+
+    def rsample(self, uniforms: Tensor) -> Tensor:
+        """See `SelectionDistribution`."""
+        noise = -torch.log(-torch.log(uniforms[:, :, : self.scores.shape[1]]))
+        chosen, soft = self._gates(self.scores + noise)
+        return (chosen.to(soft.dtype) + (soft - soft.detach())).expand(-1, -1, ROLES, -1)
+
+    @property
+    def probs(self) -> Tensor:
+        """The soft form without noise, in (0, 1): over one half above the threshold t."""
+        return self._gates(self.scores)[1].expand(-1, ROLES, -1)
+
+    @property
+    def mode(self) -> Tensor:
+        """The k tokens with the highest scores."""
+        return self._gates(self.scores)[0].expand(-1, ROLES, -1)
+
+
 class TopKPolicy(nn.Module):
     """k heads and k dependents of each sentence; the same k tokens where both share a module."""
 
@@ -65,43 +115,10 @@ class TopKPolicy(nn.Module):
         wanted = torch.floor(lengths.double() * self._share + 0.5).long()
         return torch.minimum(wanted.clamp_min(1), lengths)
 
-    def _scores(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        return self.modules_by_role(embedded, valid)  # type: ignore[no-any-return]
-
-    def _gates(self, scores: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether each of [..., B, R, N] is among the k highest, and its soft form."""
-        real = valid[:, None].expand(scores.shape)
-        if not scores.numel():
-            return real, scores
-        ranked = scores.masked_fill(~real, -torch.inf)
-        ordered, order = torch.sort(ranked.detach(), dim=-1, descending=True, stable=True)
-        budget = self.budget(valid)[:, None, None]
-        rank = order.argsort(-1)
-        chosen = (rank < budget) & real
-        last = ordered.gather(-1, (budget - 1).clamp_min(0).expand(*scores.shape[:-1], 1))
-        width = scores.shape[-1] - 1
-        after = ordered.gather(-1, budget.clamp_max(width).expand(*scores.shape[:-1], 1))
-        # If all are kept there is no next one, even if padding is at its position.
-        followed = (budget <= width) & after.isfinite()
-        line = torch.where(followed, (last + after) / 2, last - 1)
-        line = torch.where(line.isfinite(), line, 0.0)
-        soft = torch.sigmoid((scores - line) / self._temperature) * real
-        return chosen, soft
-
-    def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
-        """See `RelaxedPolicy`."""
-        scores = self._scores(embedded, valid)
-        noise = -torch.log(-torch.log(uniforms[:, :, : scores.shape[1]]))
-        chosen, soft = self._gates(scores + noise, valid)
-        return (chosen.to(soft.dtype) + (soft - soft.detach())).expand(-1, -1, ROLES, -1)
-
-    def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """The soft form without noise, in (0, 1): over one half above the threshold t."""
-        return self._gates(self._scores(embedded, valid), valid)[1].expand(-1, ROLES, -1)
-
-    def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """The k tokens with the highest scores; see `DeterministicPolicy`."""
-        return self._gates(self._scores(embedded, valid), valid)[0].expand(-1, ROLES, -1)
+    def forward(self, embedded: Tensor, valid: Tensor) -> TopKGates:
+        """See `rss_rl.policies.protocol`."""
+        scores = self.modules_by_role(embedded, valid)  # [B, R, N]
+        return TopKGates(scores, valid, self.budget(valid), self._temperature)
 
 
 TOP_K = Component(

@@ -45,7 +45,7 @@ from rss_rl.ops.rationale_overlap import (
     top_share,
 )
 from rss_rl.ops.scores import roc_auc
-from rss_rl.policies.decide import decide, word_scores
+from rss_rl.policies.distributions import word_scores
 from rss_rl.results.score import open_with_data
 from rss_rl.rollouts.snapshot import Models, autocast, fixed_threads
 from rss_rl.seeding import keyed_uniforms, stream_key
@@ -234,9 +234,9 @@ class _Scorer:
         selections, scores = [], []
         inputs = self._models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
         for vectors, valid in zip(inputs, tensors.valid, strict=True):
-            selection, chances = decide(self._models.policy, vectors, valid)
-            selections.append(selection.cpu().numpy())
-            scores.append(word_scores(chances))
+            found = self._models.policy(vectors, valid)
+            selections.append(found.mode.cpu().numpy())
+            scores.append(word_scores(found.probs))
         return _Chosen(selections, scores)
 
     def _choices(

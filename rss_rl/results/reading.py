@@ -129,7 +129,7 @@ class _Reader:
             if self._config.selects:
                 inputs = self._models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
                 pairs = zip(inputs, tensors.valid, strict=True)
-                selections = [self._models.policy.threshold(*pair) for pair in pairs]
+                selections = [self._models.policy(*pair).mode for pair in pairs]
             else:
                 selections = [valid[:, None].expand(-1, ROLES, -1) for valid in tensors.valid]
             kept = [selection.any(1).cpu().numpy() for selection in selections]

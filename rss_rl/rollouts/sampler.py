@@ -13,7 +13,8 @@ from torch import Tensor
 
 from rss_rl.config import RunConfig
 from rss_rl.errors import NonFiniteError
-from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
+from rss_rl.models.inputs import tensor_batch, to_tensors
+from rss_rl.policies.distributions import SelectionDistribution
 from rss_rl.rollouts.reward import build_reward, score_in_calls
 from rss_rl.rollouts.rollout import Rollout, SampleJob
 from rss_rl.rollouts.snapshot import Models, Parts, Snapshot, inference
@@ -74,8 +75,10 @@ class Sampler:
     def _rollout(self, job: SampleJob, version: int) -> Rollout:
         batch = self._examples.batch(job.rows)
         tensors = tensor_batch(batch, self._device)
-        embedded = self._models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
-        selections, log_probs = self._draw(job, batch, tensors, embedded)
+        inputs = self._models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
+        pairs = zip(inputs, tensors.valid, strict=True)
+        chances = [self._models.policy(*pair) for pair in pairs]
+        selections, log_probs = self._draw(job, batch, chances)
         summed = [bits.sum((-1, -2)) for bits in log_probs]  # S x [K, B]
         _check_finite(summed, job.rows)
         scores: Mapping[str, Array] = {}
@@ -84,7 +87,9 @@ class Sampler:
         if job.scored:
             drawn = [s.reshape(-1, *s.shape[2:]) for s in selections]
             if job.thresholded:
-                drawn = self._with_thresholded(drawn, tensors, embedded)
+                # Appended, so that one reward-model call scores both.
+                modes = [chance.mode.cpu().numpy() for chance in chances]
+                drawn = [np.concatenate(pair) for pair in zip(drawn, modes, strict=True)]
             parts = score_in_calls(self._reward, batch, drawn, self._config.sampler.batch_tokens)
             scores = _drawn(parts.scores, job.selections, len(batch))
             costs = _drawn(parts.costs, job.selections, len(batch))
@@ -102,28 +107,17 @@ class Sampler:
         )
 
     def _draw(
-        self, job: SampleJob, batch: Batch, tensors: TensorBatch, embedded: list[Tensor]
+        self, job: SampleJob, batch: Batch, chances: Sequence[SelectionDistribution]
     ) -> tuple[list[Array], list[Array]]:
         uniforms = selection_uniforms(
             self._config.seed, job.update, batch, job.selections, self._device
         )
         selections, log_probs = [], []
-        for drawn in zip(embedded, tensors.valid, uniforms, strict=True):
-            sampled = self._models.policy.sample(*drawn)
+        for chance, drawn in zip(chances, uniforms, strict=True):
+            sampled = chance.sample(drawn)
             selections.append(sampled.selection.contiguous().cpu().numpy())
             log_probs.append(sampled.log_prob.float().cpu().numpy())
         return selections, log_probs
-
-    def _with_thresholded(
-        self, drawn: list[Array], tensors: TensorBatch, embedded: list[Tensor]
-    ) -> list[Array]:
-        """Append the thresholded selections, so that one reward-model call scores both."""
-        policy = self._models.policy
-        thresholded = [
-            policy.threshold(vectors, valid).cpu().numpy()
-            for vectors, valid in zip(embedded, tensors.valid, strict=True)
-        ]
-        return [np.concatenate(pair) for pair in zip(drawn, thresholded, strict=True)]
 
 
 def selection_uniforms(

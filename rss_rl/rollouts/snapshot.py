@@ -32,9 +32,9 @@ from rss_rl.models.encoders.protocol import TrainingLengths
 from rss_rl.models.modes import evaluating
 from rss_rl.models.protocol import Classifier
 from rss_rl.ops.matmul import products_in
-from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.build import build_policy
 from rss_rl.policies.inputs import check_reads, input_size, policy_inputs
+from rss_rl.policies.protocol import Policy
 from rss_rl.pretrained.context import ContextReader
 from rss_rl.pretrained.folder import open_pretrained
 from rss_rl.rollouts.device import multiplies_bfloat16
@@ -169,7 +169,7 @@ class Models(NamedTuple):
     """Classifier and policy of a run, and what the policy reads."""
 
     classifier: Classifier
-    policy: PolicyModule
+    policy: Policy
     reads: Reads = "sentence"
     context: ContextReader | None = None
 

@@ -152,11 +152,14 @@ class _Evaluator:
         chosen = []
         inputs = self._models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
         for slot, (vectors, valid) in enumerate(zip(inputs, tensors.valid, strict=True)):
+            chances = self._models.policy(vectors, valid)
             if mode == "sampled":
-                chosen.append(self._sample(batch, vectors, valid, slot, passes))
+                shape = passes, ROLES, valid.shape[1]
+                uniforms = self._uniforms("sampled", batch.rows, slot, shape)
+                drawn = chances.sample(torch.from_numpy(uniforms).to(self._device)).selection
+                chosen.append(drawn.cpu().numpy())
                 continue
-            selection = self._models.policy.threshold(vectors, valid).cpu().numpy()
-            chosen.append(selection[None])
+            chosen.append(chances.mode.cpu().numpy()[None])
         if mode == "random":
             chosen = [
                 moved[None] for moved in self._shuffle([c[0] for c in chosen], batch, "random")
@@ -173,14 +176,6 @@ class _Evaluator:
     def _uniforms(self, purpose: str, rows: Array, slot: int, shape: tuple[int, int, int]) -> Array:
         key = stream_key(self._config.seed, "evaluation", purpose, slot)
         return keyed_uniforms(key, rows, *shape)
-
-    def _sample(
-        self, batch: Batch, embedded: Tensor, valid: Tensor, slot: int, passes: int
-    ) -> Array:
-        uniforms = self._uniforms("sampled", batch.rows, slot, (passes, ROLES, valid.shape[1]))
-        drawn = torch.from_numpy(uniforms).to(self._device)
-        selection = self._models.policy.sample(embedded, valid, drawn).selection
-        return selection.cpu().numpy()
 
     def _shuffle(self, selections: Sequence[Array], batch: Batch, purpose: str) -> list[Array]:
         """The selections under a random permutation of each sentence's real tokens."""

@@ -27,7 +27,6 @@ from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.policies.estimators import GateEstimator, LogProbEstimator, build_estimator
-from rss_rl.policies.memo import remembering
 from rss_rl.policies.protocol import bits_per_token
 from rss_rl.rollouts.checkpoint_weights import load_weights, select_prefix
 from rss_rl.rollouts.device import find_device
@@ -181,8 +180,7 @@ class LocalLearner:
 
         Classifier and policy step when both have learnt: until then nothing has changed.
         """
-        with remembering():
-            scalars, steps = self._gradients(task)
+        scalars, steps = self._gradients(task)
         self.before_steps()
         for step in steps:
             step()

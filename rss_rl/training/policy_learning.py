@@ -15,9 +15,8 @@ from rss_rl.learners.pathwise import PathwiseStats
 from rss_rl.learners.policy_gradient import PolicyStats
 from rss_rl.learners.share_control import share_margin
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.policies.adapters import CertainPolicy
-from rss_rl.policies.decide import decide
-from rss_rl.policies.protocol import SteeredPolicy
+from rss_rl.policies.build import check_distribution
+from rss_rl.policies.distributions import Certain, SelectionDistribution
 from rss_rl.reward_models.likelihood import COMPLEMENT
 from rss_rl.rollouts.snapshot import Models, autocast
 
@@ -35,37 +34,39 @@ def check_learns(models: Models, config: RunConfig) -> None:
     """
     if not any(phase.policy for phase in config.phases):
         return
-    certain = isinstance(models.policy, CertainPolicy)
+    where = f"policy '{config.policy.name}'"
+    found = _tried(models)
+    check_distribution(found, config.policy.capabilities, where)
+    certain = isinstance(found, Certain)
     if certain or not list(models.policy.parameters()):
         raise ConfigError(
-            f"policy '{config.policy.name}' has nothing to learn"
+            f"{where} has nothing to learn"
             + (": it only returns the tokens it keeps" if certain else ""),
             where="phases",
             remedy="Set policy: false in all phases"
-            + (", or give the policy `gates`, or `sample` and `evaluate`" if certain else ""),
+            + (", or return another distribution" if certain else ""),
         )
     if config.reward.target_share is not None:  # fail now, not after an hour of warm-up
-        embedding = models.classifier.embedding
-        count = min(_WORDS_TRIED, len(embedding.trainable) + len(embedding.fixed))
-        words = torch.arange(count, device=embedding.trainable.device)[None]
-        with models.evaluating(), torch.no_grad():
-            valid = torch.ones_like(words, dtype=torch.bool)
-            # The rule is the same for every sentence: one is enough.
-            inputs, _ = _tried(models, words, valid)
-            _steerable_chances(models, inputs, valid)
+        _steerable_chances(found)
 
 
-def _tried(models: Models, tokens: Tensor, valid: Tensor) -> list[Tensor]:
-    """The policy's inputs for a made-up example, twice the same sentence.
+def _tried(models: Models) -> SelectionDistribution:
+    """What the policy returns for a made-up example, twice the same sentence of many words.
 
     States are random, so that no encoder is loaded.
     """
+    embedding = models.classifier.embedding
+    count = min(_WORDS_TRIED, len(embedding.trainable) + len(embedding.fixed))
+    tokens = torch.arange(count, device=embedding.trainable.device)[None]
+    valid = torch.ones_like(tokens, dtype=torch.bool)
     states = None
     if models.context is not None:
         drawn = torch.Generator().manual_seed(0)
         made = torch.randn(*tokens.shape, models.context.size, generator=drawn).to(tokens.device)
         states = [made, made]
-    return models.policy_inputs([tokens, tokens], [valid, valid], states)
+    with models.evaluating(), torch.no_grad():
+        inputs, _ = models.policy_inputs([tokens, tokens], [valid, valid], states)
+        return models.policy(inputs, valid)
 
 
 def policy_scalars(stats: PolicyStats) -> dict[str, float]:
@@ -100,25 +101,23 @@ def pathwise_scalars(stats: PathwiseStats) -> dict[str, float]:
     }
 
 
-def _steerable_chances(models: Models, inputs: Tensor, valid: Tensor) -> Tensor:
+def _steerable_chances(found: SelectionDistribution) -> Tensor:
     """Probabilities [B, 2, N] of a policy that keeps tokens with probability over one half.
 
     Raises:
         ConfigError: it keeps tokens by another rule. The margins of a target share assume one half,
             so the share would miss its target.
     """
-    kept, chances = decide(models.policy, inputs, valid)
-    if isinstance(models.policy, SteeredPolicy):
-        chances = models.policy.steered(inputs, valid)
+    chances = found.steered
     clear = (chances - 0.5).abs() > _NEAR_HALF
-    wrong = int(((kept != (chances > 0.5)) & clear & valid[:, None]).sum())
+    wrong = int(((found.mode != (chances > 0.5)) & clear).sum())
     if wrong:
         raise ConfigError(
             "a target share needs a policy that keeps tokens with probability over one half, and"
             f" this one keeps by another rule: {wrong} of {int(clear.sum())} bits differ",
             where="reward.target_share",
-            remedy="Set reward.sparsity_cost, let `threshold` keep where `probabilities` > 0.5, or"
-            " return from `steered` the probabilities that it keeps by",
+            remedy="Set reward.sparsity_cost, let `mode` keep where `probs` > 0.5, or return from"
+            " `steered` the probabilities that it keeps by",
         )
     return chances
 
@@ -142,7 +141,7 @@ def reached_share(
     with models.evaluating(), torch.no_grad(), precise:
         inputs = models.policy_inputs(batch.tokens, batch.valid, batch.states)
         chances = [
-            _steerable_chances(models, vectors, valid)
+            _steerable_chances(models.policy(vectors, valid))
             for vectors, valid in zip(inputs, batch.valid, strict=True)
         ]
     valid = [mask.cpu().numpy() for mask in batch.valid]

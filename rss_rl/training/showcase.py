@@ -15,7 +15,6 @@ from rss_rl.logs.attention_figure import attention_image
 from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.models.attention_map import attention_map
 from rss_rl.models.inputs import TensorBatch, tensor_batch
-from rss_rl.policies.decide import decide
 from rss_rl.rollouts.snapshot import Models
 from rss_rl.types import DEPENDENT, HEAD, Array, LabelSpec
 
@@ -86,10 +85,10 @@ def make_showcase(
     with models.evaluating(), torch.inference_mode():
         inputs = models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
         for slot, (embedded, valid) in enumerate(zip(inputs, tensors.valid, strict=True)):
-            decided = decide(models.policy, embedded, valid)
-            selections.append(decided.selection)
-            chances = decided.probabilities.float().cpu().numpy()
-            selection = decided.selection.cpu().numpy()
+            found = models.policy(embedded, valid)
+            selections.append(found.mode)
+            chances = found.probs.float().cpu().numpy()
+            selection = found.mode.cpu().numpy()
             for role, values in gathered.items():
                 values.append(chances[:, role][batch.valid[slot]])
             for row, texts in lines.items():
@@ -98,10 +97,10 @@ def make_showcase(
                 attention = _first_attention(models, tensors, torch.from_numpy(selection[0]))
         heads = [f"label *{_label(examples.labels, batch.labels[row])}*" for row in lines]
         if predicts:
-            found = _predictions(models, tensors, selections, len(lines))
+            predicted = _predictions(models, tensors, selections, len(lines))
             heads = [
                 f"predicted *{_label(examples.labels, value)}*, {head}"
-                for value, head in zip(found, heads, strict=True)
+                for value, head in zip(predicted, heads, strict=True)
             ]
         quoted = [f"> {' ‖ '.join(texts)}" for texts in lines.values()]
     return Showcase(

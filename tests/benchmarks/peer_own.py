@@ -136,7 +136,7 @@ class VectorLoop:
         valid = torch.from_numpy(self._observation["valid_0"]).bool()
         with torch.inference_mode():
             uniforms = torch.rand(1, len(tokens), ROLES, tokens.shape[1])
-            drawn = self._policy.sample(self._embedding(tokens), valid, uniforms).selection
+            drawn = self._policy(self._embedding(tokens), valid).sample(uniforms).selection
             action = drawn[0].flatten(1).numpy()
         self._observation, rewards, _, _, _ = self._env.step(action)
         self.rewards.append(float(rewards.mean()))

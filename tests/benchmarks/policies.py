@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from rss_rl.config import PolicyConfig
-from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.build import build_policy
+from rss_rl.policies.protocol import Policy
 
 B, N, K, SIZE, ROUNDS = 64, 20, 4, 300, 7
 POLICIES = {
@@ -42,7 +42,7 @@ def milliseconds(work: Callable[[], object], device: torch.device) -> float:
     return 1e3 * (time.perf_counter() - start)
 
 
-def works(policy: PolicyModule, device: torch.device) -> dict[str, Callable[[], object]]:
+def works(policy: Policy, device: torch.device) -> dict[str, Callable[[], object]]:
     """What is timed, by name."""
     embedded = torch.randn(B, N, SIZE, device=device)
     valid = torch.ones(B, N, dtype=torch.bool, device=device)
@@ -50,16 +50,16 @@ def works(policy: PolicyModule, device: torch.device) -> dict[str, Callable[[], 
 
     @torch.inference_mode()
     def sample() -> Tensor:
-        return policy.sample(embedded, valid, uniforms).selection
+        return policy(embedded, valid).sample(uniforms).selection
 
     @torch.inference_mode()
     def threshold() -> Tensor:
-        return policy.threshold(embedded, valid)
+        return policy(embedded, valid).mode
 
     given = uniforms < 0.5
 
     def update() -> None:
-        policy.evaluate(embedded, valid, given).log_prob.sum().backward()
+        policy(embedded, valid).evaluate(given).log_prob.sum().backward()
 
     return {"sample": sample, "threshold": threshold, "update": update}
 

@@ -92,12 +92,12 @@ def models(sentences: int, n: int) -> Works:
 
     @torch.inference_mode()
     def of_faithful() -> object:
-        policy.threshold(embedded, valid)
+        _ = policy(embedded, valid).mode
         return encoded(faithful, some)
 
     @torch.inference_mode()
     def of_plain() -> object:
-        policy.threshold(embedded, valid)
+        _ = policy(embedded, valid).mode
         return encoded(plain, some)
 
     @torch.inference_mode()

@@ -210,7 +210,7 @@ def test_in_use_it_selects_as_on_its_data(run: Path) -> None:
     stored = tensor_batch(split.batch(np.arange(len(split))), _CPU)
     with model.models.evaluating(), torch.no_grad():
         shown = model.models.policy_inputs(stored.tokens, stored.valid, stored.states)
-        chances = model.models.policy.probabilities(shown[0], stored.valid[0])
+        chances = model.models.policy(shown[0], stored.valid[0]).probs
     for row, found in enumerate(model.select(texts)):
         count = len(found[0].words)
         np.testing.assert_allclose(

@@ -137,7 +137,7 @@ def test_every_parameter_has_a_gradient_where_nothing_is_selected(
     policies = nn.ModuleList(small.policy(**settings) for settings in POLICIES)
     embedded = model.embedding(tokens[0]).detach()
     for policy in policies:
-        evaluated = policy.evaluate(embedded, valid[0], nothing.expand(3, -1, -1, -1))  # type: ignore[operator]
+        evaluated = policy(embedded, valid[0]).evaluate(nothing.expand(3, -1, -1, -1))  # type: ignore[operator]
         (evaluated.log_prob.sum() + evaluated.entropy.sum()).backward()
     for name, parameter in (*model.named_parameters(), *policies.named_parameters()):
         assert parameter.grad is not None, name

@@ -16,13 +16,13 @@ from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.sentences import SentencesClassifier
-from rss_rl.policies.adapters import PolicyModule
+from rss_rl.policies.protocol import Policy
 
 K, B = 3, 4
 LABELS = torch.tensor([0, 1, 2, 1])
 
 
-def models(**settings: Any) -> tuple[SentencesClassifier, PolicyModule]:
+def models(**settings: Any) -> tuple[SentencesClassifier, Policy]:
     return small.classifier(double=False, **settings), small.policy(double=False)
 
 

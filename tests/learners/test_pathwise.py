@@ -56,8 +56,8 @@ def objective(
     total = entropy = 0.0
     with torch.no_grad():
         embedded, valid = classifier.embedding(batch.tokens[0]), batch.valid[0]
-        gates = module.gates(embedded, valid, drawn[0])
-        chance = module.probabilities(embedded, valid)
+        found = module(embedded, valid)
+        gates, chance = found.rsample(drawn[0]), found.probs
         for example, label in enumerate(batch.labels.tolist()):
             n = int(valid[example].sum())
             for k in range(2):

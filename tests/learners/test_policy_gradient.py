@@ -19,7 +19,7 @@ from rss_rl.config import LearnerConfig, OptimizerConfig
 from rss_rl.learners.policy_gradient import PolicyGradientLearner, PolicyStats, RewardBatch
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.policies.adapters import PolicyModule
+from rss_rl.policies.protocol import Policy
 from rss_rl.seeding import keyed_uniforms, stream_key
 
 TOKENS = 4
@@ -47,9 +47,7 @@ def sentence(n: int, copies: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     return tokens.expand(copies, -1), valid.expand(copies, -1)
 
 
-def learner(
-    policy: PolicyModule, baseline: str, entropy_cost: float = 0.0
-) -> PolicyGradientLearner:
+def learner(policy: Policy, baseline: str, entropy_cost: float = 0.0) -> PolicyGradientLearner:
     config = LearnerConfig(
         entropy_cost=entropy_cost,
         policy=OptimizerConfig(clip_norm=None),
@@ -64,7 +62,7 @@ def flat(gradients: Any) -> Tensor:
 
 
 def estimate(
-    policy: PolicyModule, baseline: str, slots: list[tuple[Tensor, Tensor]], paid: RewardBatch,
+    policy: Policy, baseline: str, slots: list[tuple[Tensor, Tensor]], paid: RewardBatch,
     average: Tensor | None = None, entropy_cost: float = 0.0,
 ) -> tuple[Tensor, PolicyStats]:  # fmt: skip
     """The ascent direction of one update; the policy is left as it was."""
@@ -79,27 +77,27 @@ def estimate(
     return -flat([p.grad for p in policy.parameters()]), stats
 
 
-def log_probs(policy: PolicyModule, n: int, seed: int = 0) -> Tensor:
+def log_probs(policy: Policy, n: int, seed: int = 0) -> Tensor:
     """log p of every selection of one sentence, differentiable, [4^n]."""
     tokens, valid = sentence(n, 1, seed)
     with torch.no_grad():
         embedded = embedding()(tokens)
-    return policy.evaluate(embedded, valid, every_selection(n)[:, None]).log_prob.sum((-1, -2))[
-        :, 0
-    ]
+    return (
+        policy(embedded, valid).evaluate(every_selection(n)[:, None]).log_prob.sum((-1, -2))[:, 0]
+    )
 
 
-def exact_gradient(policy: PolicyModule, rewards: Tensor) -> Tensor:
+def exact_gradient(policy: Policy, rewards: Tensor) -> Tensor:
     """d/d theta of sum_z p(z) R(z)."""
     expected = (log_probs(policy, TOKENS).exp() * rewards).sum()
     return flat(torch.autograd.grad(expected, list(policy.parameters())))
 
 
-def chances(policy: PolicyModule, n: int, seed: int = 0) -> Tensor:
+def chances(policy: Policy, n: int, seed: int = 0) -> Tensor:
     return log_probs(policy, n, seed).exp().detach()
 
 
-def single_draws(policy: PolicyModule, adjusted: Tensor, thresholded: Tensor) -> RewardBatch:
+def single_draws(policy: Policy, adjusted: Tensor, thresholded: Tensor) -> RewardBatch:
     """Every selection once, K = 1: rewards [1, 4^n, 1]."""
     drawn = every_selection(TOKENS)[None]
     return RewardBatch([drawn], adjusted[None, :, None], thresholded[:, None])
@@ -181,7 +179,7 @@ def test_drawn_with_the_samplers_numbers_it_is_unbiased_within_monte_carlo_error
         key = stream_key(0, "selection", repeat)
         uniforms = torch.from_numpy(keyed_uniforms(key, np.arange(examples), samples, 2, TOKENS))
         with torch.no_grad():
-            drawn = policy.sample(embedding()(tokens), valid, uniforms).selection
+            drawn = policy(embedding()(tokens), valid).sample(uniforms).selection
         index = (drawn.flatten(-2).long() * powers).sum(-1)  # [K, B], place in every_selection
         paid = RewardBatch([drawn], rewards[index][..., None], None)
         estimates.append(estimate(policy, "leave-one-out", [(tokens, valid)], paid)[0])
@@ -201,7 +199,7 @@ def test_the_loss_is_what_the_definition_says() -> None:
     _, stats = estimate(policy, "none", slots, RewardBatch(drawn, rewards, None))
     wanted, entropies = 0.0, []
     for s, (tokens, valid) in enumerate(slots):
-        evaluated = policy.evaluate(embedding()(tokens).detach(), valid, drawn[s])
+        evaluated = policy(embedding()(tokens).detach(), valid).evaluate(drawn[s])
         for k, b in itertools.product(range(2), range(2)):
             wanted -= evaluated.log_prob[k, b].sum().item() * rewards[k, b, s].item() / 4
         entropies += evaluated.entropy.tolist()
@@ -219,7 +217,7 @@ def test_entropy_cost_adds_the_gradient_of_the_mean_entropy() -> None:
     result, _ = estimate(policy, "none", slots, paid, entropy_cost=0.7)
     entropy = torch.stack(
         [
-            policy.evaluate(embedding()(t).detach(), v, d).entropy.mean()
+            policy(embedding()(t).detach(), v).evaluate(d).entropy.mean()
             for (t, v), d in zip(slots, drawn, strict=True)
         ]
     ).mean()

@@ -15,7 +15,7 @@ from rss_rl.config import LearnerConfig, OptimizerConfig
 from rss_rl.learners.policy_gradient import PolicyGradientLearner, PolicyStats, RewardBatch
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.policies.adapters import PolicyModule
+from rss_rl.policies.protocol import Policy
 
 K, B = 3, 4
 LIMITS = {"truncated-sum": 2.0, "truncated-token": 2.0, "clipped-token": 0.2}
@@ -33,13 +33,13 @@ def batch() -> tuple[TensorBatch, list[Tensor], Tensor]:
     return TensorBatch(tokens, valid, torch.zeros(B, dtype=torch.int64)), drawn, rewards
 
 
-def bits(policy: PolicyModule) -> list[Tensor]:
+def bits(policy: Policy) -> list[Tensor]:
     """Log-probs of the batch's selections under a policy, S x [K, B, 2, N]."""
     tensors, drawn, _ = batch()
     embedded = [embedding()(tokens).detach() for tokens in tensors.tokens]
     with torch.no_grad():
         return [
-            policy.evaluate(e, v, d).log_prob
+            policy(e, v).evaluate(d).log_prob
             for e, v, d in zip(embedded, tensors.valid, drawn, strict=True)
         ]
 
@@ -107,7 +107,7 @@ def test_a_stale_update_is_the_twins_gradient(correction: str) -> None:
     )
     for slot, weights in enumerate(by_bit):
         vectors = embedding()(tensors.tokens[slot]).detach()
-        log_prob = policy.evaluate(vectors, tensors.valid[slot], drawn[slot]).log_prob
+        log_prob = policy(vectors, tensors.valid[slot]).evaluate(drawn[slot]).log_prob
         surrogate = surrogate + (torch.from_numpy(weights) * log_prob).sum() / (K * B)
     wanted = torch.autograd.grad(surrogate, list(policy.parameters()))
     torch.testing.assert_close(gradient, torch.cat([g.flatten() for g in wanted]))

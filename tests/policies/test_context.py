@@ -30,7 +30,7 @@ def test_probabilities_are_rss_over_the_context(kind: Any) -> None:
     policy = small.policy(context=kind)
     assert isinstance(policy, RSSPolicy)
     embedded, valid = sentences(4, 2)
-    chances = policy.probabilities(embedded, valid).detach().numpy()
+    chances = policy(embedded, valid).probs.detach().numpy()
     for role, module in enumerate(policy.modules_by_role):
         p = twins.parameters(module)
         layer = twins.part(p, "context.")
@@ -47,7 +47,7 @@ def test_an_empty_shard_gives_every_parameter_a_gradient(kind: Any, shape: tuple
     valid = torch.ones(shape, dtype=torch.bool)
     embedded = torch.zeros(*shape, small.EMBEDDING, dtype=torch.float64)
     bits = torch.ones(3, shape[0], 2, shape[1], dtype=torch.bool)
-    evaluated = policy.evaluate(embedded, valid, bits)
+    evaluated = policy(embedded, valid).evaluate(bits)
     (evaluated.log_prob.sum() + evaluated.entropy.sum()).backward()
     for name, parameter in policy.named_parameters():
         assert parameter.grad is not None, name
@@ -59,10 +59,10 @@ def test_lower_precision_returns_single_precision(kind: Any) -> None:
     policy = small.policy(context=kind, double=False)
     embedded, valid = sentences(4, 2)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        rough = policy.probabilities(embedded.float(), valid)
+        rough = policy(embedded.float(), valid).probs
     rough.sum().backward()
     assert rough.dtype == torch.float32
-    exact = policy.probabilities(embedded.float(), valid)
+    exact = policy(embedded.float(), valid).probs
     torch.testing.assert_close(rough, exact, rtol=0, atol=0.05)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -12,8 +12,14 @@ from torch import Tensor, nn
 
 from rss_rl.components import Component, component_names, find_component
 from rss_rl.errors import ConfigError, PolicyError
-from rss_rl.policies.adapters import adapt
-from rss_rl.policies.protocol import Evaluated, PolicySetup, Sampled
+from rss_rl.policies.distributions import (
+    Certain,
+    Evaluated,
+    IndependentBits,
+    Sampled,
+    SelectionDistribution,
+)
+from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.rss import RSSOptions, RSSPolicy
 from rss_rl.testing import check_policy
 
@@ -46,35 +52,54 @@ def test_one_bit_for_roles_that_differ_is_found() -> None:
         check_policy(policy, small.EMBEDDING)
 
 
-class Faulty(nn.Module):
-    """An RSS policy of which one method is replaced."""
+class Replaced(SelectionDistribution):
+    """One of which what one method returns is replaced."""
 
-    def __init__(self, method: str, instead: Callable[..., Any]) -> None:
-        super().__init__()
-        self.inner = small.policy(double=False)
-        self._method, self._instead = method, instead
+    has_rsample = True
+
+    def __init__(
+        self, right: IndependentBits, shown: Tensor, replaced: Mapping[str, Callable[..., Any]]
+    ) -> None:
+        self._right, self._shown, self._replaced = right, shown, replaced
 
     def _call(self, name: str, *arguments: Tensor) -> Any:
-        right = getattr(self.inner, name)(*arguments)
-        return self._instead(right, *arguments) if name == self._method else right
+        right = getattr(self._right, name)
+        found = right(*arguments) if arguments else right
+        instead = self._replaced.get(name)
+        return instead(found, self._shown, self._right.valid, *arguments) if instead else found
 
-    def sample(self, *arguments: Tensor) -> Sampled:
-        return self._call("sample", *arguments)  # type: ignore[no-any-return]
+    @property
+    def probs(self) -> Tensor:
+        return self._call("probs")  # type: ignore[no-any-return]
 
-    def evaluate(self, *arguments: Tensor) -> Evaluated:
-        return self._call("evaluate", *arguments)  # type: ignore[no-any-return]
+    @property
+    def mode(self) -> Tensor:
+        return self._call("mode")  # type: ignore[no-any-return]
 
-    def probabilities(self, *arguments: Tensor) -> Tensor:
-        return self._call("probabilities", *arguments)  # type: ignore[no-any-return]
+    @property
+    def steered(self) -> Tensor:
+        return self._right.probs
 
-    def threshold(self, *arguments: Tensor) -> Tensor:
-        return self._call("threshold", *arguments)  # type: ignore[no-any-return]
+    def sample(self, uniforms: Tensor) -> Sampled:
+        return self._call("sample", uniforms)  # type: ignore[no-any-return]
 
-    def logits(self, *arguments: Tensor) -> Tensor:
-        return self._call("logits", *arguments)  # type: ignore[no-any-return]
+    def evaluate(self, selection: Tensor) -> Evaluated:
+        return self._call("evaluate", selection)  # type: ignore[no-any-return]
 
-    def gates(self, *arguments: Tensor) -> Tensor:
-        return self._call("gates", *arguments)  # type: ignore[no-any-return]
+    def rsample(self, uniforms: Tensor) -> Tensor:
+        return self._call("rsample", uniforms)  # type: ignore[no-any-return]
+
+
+class Faulty(nn.Module):
+    """An RSS policy that returns such a distribution."""
+
+    def __init__(self, **replaced: Callable[..., Any]) -> None:
+        super().__init__()
+        self.inner = small.policy(double=False)
+        self._replaced = replaced
+
+    def forward(self, shown: Tensor, valid: Tensor) -> SelectionDistribution:
+        return Replaced(self.inner(shown, valid), shown, self._replaced)  # type: ignore[arg-type]
 
 
 def padded_mean(right: Tensor, shown: Tensor, valid: Tensor) -> Tensor:
@@ -99,35 +124,19 @@ def half_of_both(right: Any, *_: Tensor) -> Any:
     return right._replace(log_prob=right.log_prob / 2)
 
 
-class HalfAsLikely(Faulty):
-    """Consistent with itself and wrong."""
-
-    def __init__(self) -> None:
-        super().__init__("", half)
-
-    def _call(self, name: str, *arguments: Tensor) -> Any:
-        right = getattr(self.inner, name)(*arguments)
-        return half_of_both(right) if name in ("sample", "evaluate") else right
-
-
-def negated(right: Sampled, shown: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
-    return Sampled(~right.selection & valid[:, None], right.log_prob)
-
-
 FAULTS: dict[str, tuple[str, Callable[..., Any], str]] = {
     "padding": ("sample", selects_padding, "sample on padding is not 0"),
     "own randomness": ("sample", random_bits, "differs between two calls"),
     "half the log-prob": ("sample", half, "log_prob differs from that of sample"),
-    "numbers for bits": ("threshold", lambda right, *_: right.float(), "threshold is no bool"),
-    "one role": ("threshold", lambda right, *_: right[:, 0], "has the shape"),
-    "padded mean": ("threshold", padded_mean, "depends on the padding"),
+    "numbers for bits": ("mode", lambda right, *_: right.float(), "mode is no bool"),
+    "one role": ("mode", lambda right, *_: right[:, 0], "has the shape"),
+    "padded mean": ("mode", padded_mean, "depends on the padding"),
     "padded gates": (
-        "gates",
+        "rsample",
         lambda right, *_: right / (1 + 0.1 * right.shape[-1]),
-        "gates .* depends on the padding",
+        "rsample .* depends on the padding",
     ),
-    "other bits": ("logits", lambda right, *_: right + 1, "uniform < sigmoid"),
-    "gates leave 1": ("gates", lambda right, *_: right * 1.5, r"leave \[0, 1\]"),
+    "gates leave 1": ("rsample", lambda right, *_: right * 1.5, r"leave \[0, 1\]"),
     "detached": (
         "evaluate",
         lambda right, *_: Evaluated(right.log_prob.detach(), right.entropy.detach()),
@@ -141,7 +150,7 @@ def test_a_planted_fault_is_found_and_named(
     method: str, instead: Callable[..., Any], message: str
 ) -> None:
     with pytest.raises(PolicyError, match=message) as caught:
-        check_policy(Faulty(method, instead), small.EMBEDDING)
+        check_policy(Faulty(**{method: instead}), small.EMBEDDING)
     assert caught.value.where == "Faulty"
     assert caught.value.remedy
 
@@ -149,12 +158,6 @@ def test_a_planted_fault_is_found_and_named(
 def nothing_divided(right: Evaluated, shown: Tensor, valid: Tensor, _: Tensor) -> Evaluated:
     """The fault: a mean over no token, in a batch where no sentence has one."""
     entropy = right.entropy if valid.any() else right.entropy / valid.sum()
-    return Evaluated(right.log_prob, entropy)
-
-
-def nothing_rooted(right: Evaluated, shown: Tensor, valid: Tensor, _: Tensor) -> Evaluated:
-    """The fault: a root whose slope at 0 is infinite."""
-    entropy = right.entropy if valid.any() else right.entropy.sqrt()
     return Evaluated(right.log_prob, entropy)
 
 
@@ -174,9 +177,8 @@ EMPTY: dict[str, tuple[str, Callable[..., Any], str]] = {
         nothing_divided,
         "entropy of a sentence of 0 tokens depends on the padding",
     ),
-    "gradient": ("evaluate", nothing_rooted, "entropy of .* gradient that is not finite"),
     "evaluate": ("evaluate", nothing_compared, "a batch without a sentence: max"),
-    "threshold": ("threshold", nothing_dropped, "threshold of a batch without .* shape"),
+    "mode": ("mode", nothing_dropped, "mode of a batch without .* shape"),
 }
 
 
@@ -185,12 +187,12 @@ def test_a_fault_on_nothing_is_found_in_every_method(
     method: str, instead: Callable[..., Any], message: str
 ) -> None:
     with pytest.raises(PolicyError, match=message):
-        check_policy(Faulty(method, instead), small.EMBEDDING)
+        check_policy(Faulty(**{method: instead}), small.EMBEDDING)
 
 
 def test_a_log_prob_that_agrees_with_itself_alone_is_found() -> None:
     with pytest.raises(PolicyError, match="frequency"):
-        check_policy(HalfAsLikely(), small.EMBEDDING)
+        check_policy(Faulty(sample=half, evaluate=half_of_both), small.EMBEDDING)
 
 
 def test_what_cannot_be_pickled_is_found() -> None:
@@ -201,11 +203,12 @@ def test_what_cannot_be_pickled_is_found() -> None:
 
 
 class Unready(nn.Module):
-    pass
+    def forward(self, shown: Tensor, valid: Tensor) -> Tensor:
+        return shown
 
 
 def test_what_is_no_policy_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no method `threshold`"):
+    with pytest.raises(ConfigError, match="returns Tensor, not a SelectionDistribution"):
         check_policy(Unready(), small.EMBEDDING)
     with pytest.raises(ConfigError, match="not a torch module"):
         check_policy(object(), small.EMBEDDING)  # type: ignore[arg-type]
@@ -214,12 +217,12 @@ def test_what_is_no_policy_is_refused() -> None:
 class FirstWord(nn.Module):
     """The least a policy can be."""
 
-    def threshold(self, shown: Tensor, valid: Tensor) -> Tensor:
-        first = valid & (torch.arange(valid.shape[1]) == 0)
-        return first[:, None].expand(-1, 2, -1)
+    def forward(self, shown: Tensor, valid: Tensor) -> Certain:
+        first = torch.arange(valid.shape[1]) == 0
+        return Certain(first.expand(len(valid), 2, -1), valid)
 
 
-def test_a_policy_that_only_thresholds_is_enough() -> None:
+def test_a_policy_that_is_certain_is_enough() -> None:
     check_policy(FirstWord(), small.EMBEDDING)
 
 
@@ -232,15 +235,13 @@ class Explorer(nn.Module):
         self.extra = nn.Parameter(torch.zeros(()))
         self._power, self._known = power, known
 
-    def __getattr__(self, name: str) -> Any:
-        offered = name in ("sample", "threshold", "probabilities")
-        return getattr(self.inner, name) if offered else super().__getattr__(name)
-
-    def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
-        """See `StochasticPolicy`."""
-        right = self.inner.evaluate(embedded, valid, selection)
+    def _explored(self, right: Evaluated, _: Tensor, valid: Tensor, *__: Tensor) -> Evaluated:
         log_prob = right.log_prob + self._known * self.extra if self._known else right.log_prob
         return Evaluated(log_prob * valid[:, None], right.entropy + self.extra**self._power)
+
+    def forward(self, shown: Tensor, valid: Tensor) -> SelectionDistribution:
+        replaced = {"evaluate": self._explored}
+        return Replaced(self.inner(shown, valid), shown, replaced)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -262,9 +263,9 @@ class LastScore(nn.Module):
         super().__init__()
         self.score = nn.Linear(small.EMBEDDING, 1)
 
-    def threshold(self, shown: Tensor, valid: Tensor) -> Tensor:
-        kept = (self.score(shown).squeeze(-1) > 0) & valid
-        return kept[:, None].expand(-1, 2, -1)
+    def forward(self, shown: Tensor, valid: Tensor) -> Certain:
+        kept = self.score(shown).squeeze(-1) > 0
+        return Certain(kept[:, None].expand(-1, 2, -1), valid)
 
 
 def test_a_deterministic_policy_may_have_parameters() -> None:
@@ -272,15 +273,15 @@ def test_a_deterministic_policy_may_have_parameters() -> None:
 
 
 class Scorer(nn.Module):
-    """Logits, and nothing else."""
+    """Independent bits, without gates."""
 
     def __init__(self, inputs: int, roles: int = 2, drop: float = 0.0) -> None:
         super().__init__()
         self.score = nn.Linear(inputs, roles)
         self.dropout = nn.Dropout(drop)
 
-    def logits(self, shown: Tensor, valid: Tensor) -> Tensor:
-        return self.score(self.dropout(shown)).transpose(1, 2)
+    def forward(self, shown: Tensor, valid: Tensor) -> SelectionDistribution:
+        return IndependentBits(self.score(self.dropout(shown)).transpose(1, 2), valid)
 
 
 def component(
@@ -292,7 +293,7 @@ def component(
         name="mine",
         help="A policy of one's own.",
         build=build,
-        capabilities=frozenset(capabilities or ("learns", "logits", "share")),
+        capabilities=frozenset(capabilities or ("learns", "log_probs", "share")),
     )
 
 
@@ -302,50 +303,11 @@ def test_logits_are_enough(roles: int) -> None:
     check_policy(component(lambda setup, options: Scorer(setup.inputs, roles)), small.EMBEDDING)
 
 
-def test_what_follows_from_logits_is_what_rss_does() -> None:
-    """The same logits through the adapter and through methods that were written out."""
-    rss = small.policy(double=False)
-
-    class Borrowed(nn.Module):
-        def logits(self, shown: Tensor, valid: Tensor) -> Tensor:
-            return rss.logits(shown, valid)  # type: ignore[no-any-return, operator]
-
-    whole = adapt(Borrowed())
-    draw = torch.Generator().manual_seed(3)
-    valid = torch.arange(4) < torch.tensor([4, 2])[:, None]
-    shown = torch.randn(2, 4, small.EMBEDDING, generator=draw) * valid[..., None]
-    drawn, same = (
-        policy.sample(shown, valid, torch.rand(3, 2, 2, 4, generator=draw.manual_seed(1)))
-        for policy in (rss, whole)
-    )
-    assert torch.equal(drawn.selection, same.selection)
-    mine, other = (policy.evaluate(shown, valid, drawn.selection) for policy in (rss, whole))
-    torch.testing.assert_close(mine, other)
-    for name in ("threshold", "probabilities"):
-        torch.testing.assert_close(*(getattr(p, name)(shown, valid) for p in (rss, whole)))
-
-
-def without(missing: str) -> nn.Module:
-    """A policy with all methods of RSS but one."""
-    whole = RSSPolicy(PolicySetup(small.EMBEDDING, "relu"), RSSOptions(hidden=4))
-    bodies: dict[str, Any] = {
-        name: lambda self, *given, name=name: getattr(whole, name)(*given)
-        for name in {"sample", "evaluate", "probabilities", "threshold", "gates"} - {missing}
-    }
-    return type("Incomplete", (nn.Module,), bodies)()  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize("missing", ["sample", "evaluate", "probabilities", "threshold"])
-def test_a_method_that_is_missing_is_named(missing: str) -> None:
-    with pytest.raises(ConfigError, match=f"no method `{missing}`"):
-        check_policy(without(missing), small.EMBEDDING)
-
-
 @pytest.mark.parametrize(
     ("capabilities", "message"),
     [
-        (("learns", "logits", "gates"), "no method `gates`"),
-        (("learns",), "has `logits`, and its component does not declare logits"),
+        (("learns", "log_probs", "gates"), "lacks what the capability gates is for"),
+        (("learns",), "has what the capability log_probs is for, .* does not declare"),
     ],
 )
 def test_what_is_declared_is_what_there_is(capabilities: tuple[str, ...], message: str) -> None:
@@ -355,12 +317,34 @@ def test_what_is_declared_is_what_there_is(capabilities: tuple[str, ...], messag
 
 
 def test_another_rule_than_one_half_is_no_share() -> None:
+    class KeepsThird(IndependentBits):
+        @property
+        def mode(self) -> Tensor:
+            return self.probs > 1 / 3
+
     class Third(Scorer):
-        def threshold(self, shown: Tensor, valid: Tensor) -> Tensor:
-            return (torch.sigmoid(self.logits(shown, valid)) > 1 / 3) & valid[:, None]
+        def forward(self, shown: Tensor, valid: Tensor) -> SelectionDistribution:
+            return KeepsThird(self.score(shown).transpose(1, 2), valid)
 
     with pytest.raises(PolicyError, match="probability over one half"):
         check_policy(component(lambda setup, options: Third(setup.inputs)), small.EMBEDDING)
+
+
+class Rooted(Scorer):
+    """The fault: a root whose slope is infinite where no token is."""
+
+    def __init__(self) -> None:
+        super().__init__(small.EMBEDDING)
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, shown: Tensor, valid: Tensor) -> SelectionDistribution:
+        scale = (self.scale * valid.sum(1).clamp_max(1)).sqrt()
+        return IndependentBits(self.score(shown).transpose(1, 2) * scale[:, None, None], valid)
+
+
+def test_a_gradient_of_nothing_that_is_not_finite_is_found() -> None:
+    with pytest.raises(PolicyError, match="gives no finite gradient to 'scale'"):
+        check_policy(Rooted(), small.EMBEDDING)
 
 
 class Normalised(Scorer):
@@ -368,14 +352,14 @@ class Normalised(Scorer):
         super().__init__(small.EMBEDDING)
         self.norm = nn.BatchNorm1d(small.EMBEDDING)
 
-    def logits(self, shown: Tensor, valid: Tensor) -> Tensor:
-        if not shown.numel():
-            return self.score(shown).transpose(1, 2)
-        return self.score(self.norm(shown.transpose(1, 2)).transpose(1, 2)).transpose(1, 2)
+    def forward(self, shown: Tensor, valid: Tensor) -> SelectionDistribution:
+        if shown.numel():
+            shown = self.norm(shown.transpose(1, 2)).transpose(1, 2)
+        return super().forward(shown, valid)
 
 
 def test_statistics_that_samplers_never_see_are_found() -> None:
-    with pytest.raises(PolicyError, match="buffer 'inner.norm.running_mean' changes"):
+    with pytest.raises(PolicyError, match="buffer 'norm.running_mean' changes"):
         check_policy(Normalised(), small.EMBEDDING)
 
 
@@ -384,8 +368,8 @@ class Projected(Scorer):
         super().__init__(inputs)
         self.projection = torch.randn(inputs, inputs)  # the fault: no buffer
 
-    def logits(self, shown: Tensor, valid: Tensor) -> Tensor:
-        return super().logits(shown @ self.projection, valid)
+    def forward(self, shown: Tensor, valid: Tensor) -> SelectionDistribution:
+        return super().forward(shown @ self.projection, valid)
 
 
 def test_what_is_drawn_when_built_and_not_saved_is_found() -> None:

@@ -87,15 +87,15 @@ def test_one_of_ones_own_makes_the_rewarded_selection_likely() -> None:
     tokens, valid = small.sentences(3, 3)
     batch = TensorBatch([tokens], [valid], torch.zeros(2, dtype=torch.int64))
     embedded = classifier.embedding(tokens).detach()
-    before = policy.probabilities(embedded, valid).mean()
+    before = policy(embedded, valid).probs.mean()
     generator = torch.Generator().manual_seed(0)
     for number in range(60):
         uniforms = torch.rand(4, 2, 2, 3, dtype=torch.float64, generator=generator)
         with torch.no_grad():
-            drawn = policy.sample(embedded, valid, uniforms).selection
+            drawn = policy(embedded, valid).sample(uniforms).selection
         rewards = drawn.double().sum((-1, -2))[..., None]
         learner.update(batch, RewardBatch([drawn], rewards, None), number=number)
-    assert policy.probabilities(embedded, valid).mean() > before + 0.2
+    assert policy(embedded, valid).probs.mean() > before + 0.2
 
 
 def test_what_it_declares_is_what_it_is() -> None:

@@ -49,8 +49,8 @@ def test_log_prob_is_that_of_the_twin(cell: Any, activation: str, shared: bool) 
     policy = IterativePolicy(PolicySetup(small.EMBEDDING, activation), options).double()
     small.randomise(policy)
     embedded, valid = small.embedded(*LENGTHS)
-    selection, log_prob = policy.sample(embedded, valid, uniforms(valid))
-    evaluated = policy.evaluate(embedded, valid, selection)
+    selection, log_prob = policy(embedded, valid).sample(uniforms(valid))
+    evaluated = policy(embedded, valid).evaluate(selection)
     for k, (row, n) in itertools.product(range(3), enumerate(LENGTHS)):
         x, product = embedded[row, :n].numpy(), 1.0
         for role, module in enumerate(policy.modules_by_role):
@@ -81,10 +81,10 @@ def test_the_probabilities_of_all_selections_sum_to_one_and_are_the_frequencies(
     embedded, valid = small.embedded(n)
     every = torch.tensor(list(itertools.product([False, True], repeat=n)))  # [8, 3]
     given = every[:, None, None].expand(-1, 1, ROLES, -1)
-    chance = policy.evaluate(embedded, valid, given).log_prob.sum((-1, -2, -3)).exp().detach()
+    chance = policy(embedded, valid).evaluate(given).log_prob.sum((-1, -2, -3)).exp().detach()
     assert float(chance.sum()) == pytest.approx(1.0, abs=1e-12)
     with torch.no_grad():
-        drawn = policy.sample(embedded, valid, uniforms(valid, samples)).selection[:, 0, 0]
+        drawn = policy(embedded, valid).sample(uniforms(valid, samples)).selection[:, 0, 0]
     shares = (drawn[:, None] == every).all(-1).double().mean(0)
     tolerance = 5 * 0.5 / samples**0.5
     assert float((shares - chance).abs().max()) < tolerance
@@ -100,7 +100,7 @@ def test_a_bit_is_one_when_its_uniform_is_below_its_chance(cell: str, shared: bo
     policy = iterative(cell=cell, shared=shared)
     embedded, valid = small.embedded(4)
     drawn = uniforms(valid, 5)
-    selection = policy.sample(embedded, valid, drawn).selection
+    selection = policy(embedded, valid).sample(drawn).selection
     for k, (role, module) in itertools.product(range(5), enumerate(policy.modules_by_role)):
         z = selection[k, 0, role].numpy()
         chances = policy_twins.conditional(embedded[0].numpy(), z, twins.parameters(module), "elu")
@@ -112,12 +112,12 @@ def test_a_bit_is_one_when_its_uniform_is_below_its_chance(cell: str, shared: bo
 def test_the_deterministic_pass_takes_each_bit_if_likely(cell: str, shared: bool) -> None:
     policy = iterative(cell=cell, shared=shared, seed=3)
     embedded, valid = small.embedded(6, 2, 4)
-    bits, chances = policy.threshold(embedded, valid), policy.probabilities(embedded, valid)
+    bits, chances = policy(embedded, valid).mode, policy(embedded, valid).probs
     assert bits.dtype == torch.bool
     assert bits.shape == chances.shape == (3, ROLES, 6)
     assert 0 < int(bits.sum()) < int(2 * valid.sum())
     assert torch.equal(bits, chances > 0.5)
-    assert torch.equal(policy.threshold(embedded, valid), bits)
+    assert torch.equal(policy(embedded, valid).mode, bits)
     for (row, n), role in itertools.product(enumerate((6, 2, 4)), range(ROLES)):
         module = policy.modules_by_role[0 if shared else role]
         z, p = bits[row, role, :n].numpy(), twins.parameters(module)
@@ -135,7 +135,7 @@ def test_entropy_over_all_selections_is_the_entropy(cell: str) -> None:
     estimate = 0.0
     exact = 0.0
     for bits in every:
-        evaluated = policy.evaluate(embedded, valid, bits.expand(1, 1, ROLES, -1))
+        evaluated = policy(embedded, valid).evaluate(bits.expand(1, 1, ROLES, -1))
         log_prob = float(evaluated.log_prob.detach().sum())
         estimate += np.exp(log_prob) * float(evaluated.entropy.detach()[0]) * 3
         exact -= np.exp(log_prob) * log_prob
@@ -148,7 +148,7 @@ def test_later_bits_depend_on_earlier_ones_and_not_the_other_way(cell: str) -> N
     embedded, valid = small.embedded(4)
     bits = torch.zeros(2, 1, ROLES, 4, dtype=torch.bool)
     bits[1, :, 0, 1] = True
-    log_prob = policy.evaluate(embedded, valid, bits).log_prob.detach()
+    log_prob = policy(embedded, valid).evaluate(bits).log_prob.detach()
     changed = (log_prob[0] != log_prob[1])[0]
     assert changed.tolist() == [[False, True, True, True], [False] * 4]
 
@@ -157,7 +157,7 @@ def test_later_bits_depend_on_earlier_ones_and_not_the_other_way(cell: str) -> N
 def test_gradients_are_those_of_the_values(cell: str) -> None:
     policy = iterative(cell=cell)
     embedded, valid = small.embedded(3, 2)
-    bits = policy.sample(embedded, valid, uniforms(valid, 2)).selection
+    bits = policy(embedded, valid).sample(uniforms(valid, 2)).selection
     names = [name for name, _ in policy.named_parameters()]
     weights = [p.detach().clone().requires_grad_() for p in policy.parameters()]
 
@@ -167,7 +167,7 @@ def test_gradients_are_those_of_the_values(cell: str) -> None:
             self.policy = policy
 
         def forward(self) -> tuple[Tensor, Tensor]:
-            return tuple(self.policy.evaluate(embedded, valid, bits))  # type: ignore[return-value]
+            return tuple(self.policy(embedded, valid).evaluate(bits))  # type: ignore[return-value]
 
     def run(*given: Tensor) -> tuple[Tensor, Tensor]:
         by_name = {f"policy.{name}": w for name, w in zip(names, given, strict=True)}
@@ -180,8 +180,8 @@ def test_importance_ratios_are_products_of_conditional_ones() -> None:
     """Corrections weigh by p(z) / p_behaviour(z) exactly, though the bits are not independent."""
     target, behaviour = iterative(), iterative(seed=1)
     embedded, valid = small.embedded(*LENGTHS)
-    sampled = behaviour.sample(embedded, valid, uniforms(valid))
-    log_prob = target.evaluate(embedded, valid, sampled.selection).log_prob
+    sampled = behaviour(embedded, valid).sample(uniforms(valid))
+    log_prob = target(embedded, valid).evaluate(sampled.selection).log_prob
     old = sampled.log_prob.detach()
     paid = torch.ones(3, 3, 1)
     whole = truncated_sum([log_prob], [old.sum((-1, -2))], paid, 1e9).ratio[0]
@@ -204,12 +204,12 @@ def test_batches_of_nothing(shape: tuple[int, int]) -> None:
     policy = iterative()
     valid = torch.ones(shape, dtype=torch.bool)
     embedded = torch.zeros(*shape, small.EMBEDDING, dtype=torch.float64)
-    sampled = policy.sample(embedded, valid, torch.zeros(3, shape[0], ROLES, shape[1]))
+    sampled = policy(embedded, valid).sample(torch.zeros(3, shape[0], ROLES, shape[1]))
     assert sampled.selection.shape == sampled.log_prob.shape == (3, shape[0], ROLES, shape[1])
-    evaluated = policy.evaluate(embedded, valid, sampled.selection)
+    evaluated = policy(embedded, valid).evaluate(sampled.selection)
     assert evaluated.log_prob.shape == sampled.log_prob.shape
     assert evaluated.entropy.shape == (shape[0],)
-    assert policy.threshold(embedded, valid).shape == (shape[0], ROLES, shape[1])
+    assert policy(embedded, valid).mode.shape == (shape[0], ROLES, shape[1])
 
 
 @every_cell
@@ -217,11 +217,11 @@ def test_lower_precision_stays_near_and_returns_single_precision(cell: str) -> N
     policy = small.policy(name="iterative", cell=cell, double=False)
     embedded, valid = small.embedded(5, 3)
     embedded = embedded.float()
-    bits = policy.sample(embedded, valid, uniforms(valid)).selection
-    exact = policy.evaluate(embedded, valid, bits).log_prob
+    bits = policy(embedded, valid).sample(uniforms(valid)).selection
+    exact = policy(embedded, valid).evaluate(bits).log_prob
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        rough = policy.evaluate(embedded, valid, bits).log_prob
-        assert policy.sample(embedded, valid, uniforms(valid)).log_prob.dtype == torch.float32
+        rough = policy(embedded, valid).evaluate(bits).log_prob
+        assert policy(embedded, valid).sample(uniforms(valid)).log_prob.dtype == torch.float32
     rough.sum().backward()
     assert rough.dtype == torch.float32
     assert not torch.equal(rough, exact)
@@ -257,5 +257,5 @@ def test_initial_probability(probability: float) -> None:
     for module in policy.modules_by_role:
         torch.nn.init.zeros_(module.score.weight)  # type: ignore[union-attr, arg-type]
     embedded, valid = small.embedded(3)
-    chances = policy.probabilities(embedded.float(), valid)
+    chances = policy(embedded.float(), valid).probs
     torch.testing.assert_close(chances, torch.full((1, 2, 3), probability))

@@ -48,7 +48,7 @@ def test_probabilities_equal_the_formula(activation: str, lengths: list[int], se
     policy = RSSPolicy(setup, RSSOptions(hidden=sizes[1])).double()
     small.randomise(policy, seed)
     embedded, valid = small.embedded(*lengths, seed=seed)
-    result = policy.probabilities(embedded, valid).detach().numpy()
+    result = policy(embedded, valid).probs.detach().numpy()
     for role, module in enumerate(policy.modules_by_role):
         p = twins.parameters(module)
         for row, n in enumerate(lengths):
@@ -60,8 +60,8 @@ def test_probabilities_equal_the_formula(activation: str, lengths: list[int], se
 def test_log_prob_is_the_product_of_the_twins_probabilities() -> None:
     policy = small.policy()
     embedded, valid = small.embedded(4, 2)
-    selection, log_prob = policy.sample(embedded, valid, uniforms(valid))
-    chance = policy.probabilities(embedded, valid).detach().numpy()
+    selection, log_prob = policy(embedded, valid).sample(uniforms(valid))
+    chance = policy(embedded, valid).probs.detach().numpy()
     for k in range(3):
         for row in range(2):
             real = valid[row].numpy()
@@ -74,18 +74,18 @@ def test_log_prob_is_the_product_of_the_twins_probabilities() -> None:
 def test_a_shared_module_gives_both_roles_one_bit_that_counts_once() -> None:
     policy = small.policy(shared=True)
     embedded, valid = small.embedded(4, 2)
-    selection, log_prob = policy.sample(embedded, valid, uniforms(valid))
+    selection, log_prob = policy(embedded, valid).sample(uniforms(valid))
     assert selection.shape == (3, 2, 2, 4)
     assert torch.equal(selection[:, :, 0], selection[:, :, 1])
     assert 0 < int(selection.sum()) < selection.numel()
-    p = policy.probabilities(embedded, valid).detach()
+    p = policy(embedded, valid).probs.detach()
     assert torch.equal(p[:, 0], p[:, 1])
     for k in range(3):
         bits = selection[k, 1, 0, :2]
         wanted = torch.where(bits, p[1, 0, :2], 1 - p[1, 0, :2]).log().sum()
         torch.testing.assert_close(log_prob[k, 1].detach().sum(), wanted)
         assert not log_prob[k, 1, 1].any()
-    entropy = policy.evaluate(embedded, valid, selection).entropy
+    entropy = policy(embedded, valid).evaluate(selection).entropy
     q = p[1, 0, :2]
     torch.testing.assert_close(entropy[1].detach(), -(q * q.log() + (1 - q) * (1 - q).log()).mean())
 
@@ -93,12 +93,12 @@ def test_a_shared_module_gives_both_roles_one_bit_that_counts_once() -> None:
 def test_roles_have_untied_modules() -> None:
     policy = small.policy()
     embedded, valid = small.embedded(4)
-    p = policy.probabilities(embedded, valid)
+    p = policy(embedded, valid).probs
     assert (p[:, 0] - p[:, 1]).abs().min() > 1e-4
     before = p.detach().clone()
     with torch.no_grad():
         policy.modules_by_role[1].score.bias += 1.0  # type: ignore[union-attr, operator]
-    after = policy.probabilities(embedded, valid).detach()
+    after = policy(embedded, valid).probs.detach()
     assert torch.equal(after[:, 0], before[:, 0])
     assert (after[:, 1] > before[:, 1]).all()
 
@@ -108,18 +108,18 @@ def test_a_token_is_selected_when_its_uniform_is_below_its_probability(shared: b
     policy = small.policy(shared=shared)
     embedded, valid = small.embedded(5, 1, 3)
     drawn = uniforms(valid)
-    wanted = (drawn < policy.probabilities(embedded, valid)) & valid[:, None]
+    wanted = (drawn < policy(embedded, valid).probs) & valid[:, None]
     if shared:
         wanted = wanted[:, :, :1].expand(-1, -1, 2, -1)
-    assert torch.equal(policy.sample(embedded, valid, drawn).selection, wanted)
+    assert torch.equal(policy(embedded, valid).sample(drawn).selection, wanted)
 
 
 @every_policy
 def test_evaluate_gives_the_log_prob_of_what_was_sampled(settings: dict[str, Any]) -> None:
     policy = small.policy(**settings)
     embedded, valid = small.embedded(5, 1, 3)
-    sampled = policy.sample(embedded, valid, uniforms(valid, 4))
-    evaluated = policy.evaluate(embedded, valid, sampled.selection)
+    sampled = policy(embedded, valid).sample(uniforms(valid, 4))
+    evaluated = policy(embedded, valid).evaluate(sampled.selection)
     assert sampled.selection.dtype == torch.bool
     assert sampled.selection.shape == (4, 3, ROLES, 5)
     assert evaluated.log_prob.shape == (4, 3, ROLES, 5)
@@ -134,29 +134,27 @@ def test_a_sentence_alone_equals_itself_in_a_padded_batch(settings: dict[str, An
     lengths = (5, 1, 3)
     embedded, valid = small.embedded(*lengths)
     drawn = uniforms(valid)
-    together = policy.sample(embedded, valid, drawn)
-    entropy = policy.evaluate(embedded, valid, together.selection).entropy
+    together = policy(embedded, valid).sample(drawn)
+    entropy = policy(embedded, valid).evaluate(together.selection).entropy
     for row, n in enumerate(lengths):
         one = slice(row, row + 1)
         e, v, u = embedded[one, :n], valid[one, :n], drawn[:, one, :, :n]
-        alone = policy.sample(e, v, u)
+        alone = policy(e, v).sample(u)
         assert torch.equal(alone.selection[:, 0], together.selection[:, row, :, :n])
         torch.testing.assert_close(alone.log_prob[:, 0], together.log_prob[:, row, :, :n])
         assert not together.log_prob[:, row, :, n:].any()
-        torch.testing.assert_close(policy.evaluate(e, v, alone.selection).entropy[0], entropy[row])
-        torch.testing.assert_close(
-            policy.probabilities(e, v)[0], policy.probabilities(embedded, valid)[row, :, :n]
-        )
+        torch.testing.assert_close(policy(e, v).evaluate(alone.selection).entropy[0], entropy[row])
+        torch.testing.assert_close(policy(e, v).probs[0], policy(embedded, valid).probs[row, :, :n])
 
 
 @every_policy
 def test_an_empty_sentence_is_certain(settings: dict[str, Any]) -> None:
     policy = small.policy(**settings)
     embedded, valid = small.embedded(3, 0)
-    selection, log_prob = policy.sample(embedded, valid, uniforms(valid))
+    selection, log_prob = policy(embedded, valid).sample(uniforms(valid))
     assert not selection[:, 1].any()
     assert not log_prob[:, 1].any()
-    evaluated = policy.evaluate(embedded, valid, selection)
+    evaluated = policy(embedded, valid).evaluate(selection)
     assert not evaluated.entropy[1].any()
     if list(policy.parameters()):
         (evaluated.log_prob.sum() + evaluated.entropy.sum()).backward()
@@ -169,8 +167,8 @@ def test_every_parameter_gets_gradient(settings: dict[str, Any]) -> None:
     if not list(policy.parameters()):
         return  # nothing to learn
     embedded, valid = small.embedded(5, 2, 3)
-    selection = policy.sample(embedded, valid, uniforms(valid)).selection
-    policy.evaluate(embedded, valid, selection).log_prob.square().sum().backward()
+    selection = policy(embedded, valid).sample(uniforms(valid)).selection
+    policy(embedded, valid).evaluate(selection).log_prob.square().sum().backward()
     for name, parameter in policy.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.abs().max() > 0, name
@@ -180,26 +178,26 @@ def test_every_parameter_gets_gradient(settings: dict[str, Any]) -> None:
 def test_save_and_load_agree(shared: bool) -> None:
     policy, other = small.policy(shared=shared), small.policy(shared=shared, seed=1)
     embedded, valid = small.embedded(5, 2)
-    before = policy.probabilities(embedded, valid)
-    assert not torch.equal(other.probabilities(embedded, valid), before)
+    before = policy(embedded, valid).probs
+    assert not torch.equal(other(embedded, valid).probs, before)
     other.load_state_dict(policy.state_dict())
-    assert torch.equal(other.probabilities(embedded, valid), before)
+    assert torch.equal(other(embedded, valid).probs, before)
 
 
 def test_threshold_takes_what_is_more_likely_than_not() -> None:
     policy = small.policy()
     embedded, valid = small.embedded(6, 3)
-    p = policy.probabilities(embedded, valid)
-    assert torch.equal(policy.threshold(embedded, valid), p > 0.5)
-    assert 0 < int(policy.threshold(embedded, valid).sum()) < int(2 * valid.sum())
+    p = policy(embedded, valid).probs
+    assert torch.equal(policy(embedded, valid).mode, p > 0.5)
+    assert 0 < int(policy(embedded, valid).mode.sum()) < int(2 * valid.sum())
 
 
 def test_sampled_frequencies_are_the_probabilities() -> None:
     policy = small.policy()
     embedded, valid = small.embedded(3, 2)
-    selection = policy.sample(embedded, valid, uniforms(valid, 20_000)).selection
+    selection = policy(embedded, valid).sample(uniforms(valid, 20_000)).selection
     shares = selection.double().mean(0)
-    p = policy.probabilities(embedded, valid).detach()
+    p = policy(embedded, valid).probs.detach()
     torch.testing.assert_close(shares, p, rtol=0, atol=5 * 0.5 / 20_000**0.5)
 
 

@@ -18,10 +18,10 @@ from rss_rl.testing import VOCABULARY
 
 def test_logits() -> None:
     policy = small.policy(name="smooth")
-    inner = policy.inner
+    inner = policy
     assert isinstance(inner, SmoothPolicy)
     vectors, valid = small.embedded(7, 3)
-    found = policy.logits(vectors, valid)  # type: ignore[operator]
+    found = policy(vectors, valid).logits
     for row, tokens in enumerate((7, 3)):
         alone = vectors[row : row + 1, :tokens], valid[row : row + 1, :tokens]
         heights = inner.heights(*alone)
@@ -36,7 +36,7 @@ def test_equal_words_have_the_logit_of_one() -> None:
     policy = small.policy(name="smooth")
     vectors = torch.ones(2, 40, small.EMBEDDING, dtype=torch.float64)
     valid = torch.arange(40) < torch.tensor([40, 1])[:, None]
-    logits = policy.logits(vectors, valid)  # type: ignore[operator]
+    logits = policy(vectors, valid).logits
     torch.testing.assert_close(logits[0], logits[1, :, :1].expand(-1, 40))
 
 
@@ -59,8 +59,8 @@ def test_bumps_end_with_their_sentence() -> None:
     table = torch.randn(len(VOCABULARY), small.EMBEDDING, dtype=torch.float64)
     (shown,) = policy_inputs(policy, lambda tokens: table[tokens], [ids], [ids > 0])
     assert shown[..., -1].tolist() == (ids == stop).tolist()
-    found = policy.logits(shown, ids > 0)  # type: ignore[operator]
-    inner = policy.inner
+    found = policy(shown, ids > 0).logits
+    inner = policy
     assert isinstance(inner, SmoothPolicy)
     wide = 0.5 + 15.5 * torch.sigmoid(inner.width)
     for row, sentences in enumerate([[(0, 3), (3, 7), (7, 8)], [(0, 4)]]):

@@ -109,7 +109,7 @@ def chances_of(models: Models, batch: Any) -> list[Any]:
     tensors = tensor_batch(batch, _CPU)
     with torch.no_grad():
         return [
-            models.policy.probabilities(models.classifier.embedding(tokens), valid)[0].numpy()
+            models.policy(models.classifier.embedding(tokens), valid).probs[0].numpy()
             for tokens, valid in zip(tensors.tokens, tensors.valid, strict=True)
         ]
 

@@ -86,7 +86,7 @@ def test_log_probs_and_rewards_are_those_of_the_modules(
             embedded = models.classifier.embedding(tensors.tokens[slot])
             selection = torch.from_numpy(rollout.selections[slot])
             assert not (selection & ~valid[:, None]).any()
-            expected = models.policy.evaluate(embedded, valid, selection).log_prob
+            expected = models.policy(embedded, valid).evaluate(selection).log_prob
             np.testing.assert_allclose(rollout.bit_log_prob[slot], expected, atol=1e-5)
             summed = expected.sum((-1, -2))
             np.testing.assert_allclose(rollout.log_prob[..., slot], summed, atol=1e-5)

@@ -13,10 +13,10 @@ from rss_rl.components import find_component
 from rss_rl.config import EstimatorConfig, PolicyConfig, Reads
 from rss_rl.models.build import build_classifier
 from rss_rl.models.sentences import SentencesClassifier
-from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.build import build_policy
 from rss_rl.policies.estimators import build_estimator
 from rss_rl.policies.inputs import input_size
+from rss_rl.policies.protocol import Policy
 from rss_rl.seeding import example_keys
 from rss_rl.types import LabelSpec
 
@@ -86,7 +86,7 @@ def estimator(name: str = "reinforce", **options: Any) -> Any:
     return build_estimator(EstimatorConfig(name=name, options=options), 4)
 
 
-def policy(*, seed: int = 0, double: bool = True, **settings: Any) -> PolicyModule:
+def policy(*, seed: int = 0, double: bool = True, **settings: Any) -> Policy:
     """A random selection policy that reads embeddings of size EMBEDDING, or what is beside them."""
     config = policy_config(**settings)
     size = input_size(config.reads, EMBEDDING)

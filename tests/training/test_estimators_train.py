@@ -13,6 +13,7 @@ from rss_rl.components import EVERYTHING, Component
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
+from rss_rl.policies.distributions import Certain, Gates
 from rss_rl.rollouts.backend import LocalBackend
 from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.rollouts.sampler import Sampler
@@ -124,29 +125,37 @@ def test_a_rollout_does_not_depend_on_who_samples_it_or_with_whom(
     np.testing.assert_allclose(part.rewards, alone.rewards, atol=1e-5)
 
 
+class Open(Gates):
+    """Gates that are all 1."""
+
+    def __init__(self, valid: Tensor) -> None:
+        self._selection = valid[:, None].expand(-1, 2, -1)
+
+    @property
+    def probs(self) -> Tensor:
+        return self._selection.float()
+
+    def rsample(self, uniforms: Tensor) -> Tensor:
+        return self.probs.expand(uniforms.shape)
+
+
 class Fixed(torch.nn.Module):
     """Has gates, and no parameters."""
 
-    def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        return valid[:, None].expand(-1, 2, -1)
-
-    def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        return self.threshold(embedded, valid).float()
-
-    def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
-        return valid[:, None].expand(uniforms.shape).float()
+    def forward(self, embedded: Tensor, valid: Tensor) -> Open:
+        return Open(valid)
 
 
-class Certain(torch.nn.Module):
+class Sure(torch.nn.Module):
     """Has parameters, and nothing to learn them by."""
 
     def __init__(self, inputs: int) -> None:
         super().__init__()
         self.score = torch.nn.Linear(inputs, 1)
 
-    def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        kept = (self.score(embedded).squeeze(-1) > 0) & valid
-        return kept[:, None].expand(-1, 2, -1)
+    def forward(self, embedded: Tensor, valid: Tensor) -> Certain:
+        kept = self.score(embedded).squeeze(-1) > 0
+        return Certain(kept[:, None].expand(-1, 2, -1), valid)
 
 
 FIXED = Component(
@@ -160,8 +169,8 @@ CERTAIN = Component(
     kind="policy",
     name="certain",
     help="What a fixed score keeps.",
-    build=lambda setup, options: Certain(setup.inputs),
-    capabilities=frozenset({"learns"}),
+    build=lambda setup, options: Sure(setup.inputs),
+    capabilities=frozenset({"learns", "log_probs"}),
 )
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -174,9 +183,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no parameters": (
         {"policy": {"name": f"{__name__}:FIXED"}, "learner": {"estimator": "pathwise"}},
-        "no parameters",
+        "nothing to learn",
     ),
-    "certain": ({"policy": {"name": f"{__name__}:CERTAIN"}}, "needs a policy with log_probs"),
+    "certain": ({"policy": {"name": f"{__name__}:CERTAIN"}}, "only returns the tokens it keeps"),
     "unknown": ({"learner": {"estimator": "reinforced"}}, "did you mean 'reinforce'"),
     "option": ({"policy": {"name": "gumbel", "options": {"temprature": 1.0}}}, "'temperature'"),
     "budget": ({"policy": {"name": "top-k"}}, "budget"),

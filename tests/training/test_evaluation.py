@@ -45,7 +45,7 @@ def test_thresholded_metrics_equal_a_loop_over_single_examples(
         selections = []
         with torch.no_grad():
             for tokens, valid in zip(tensors.tokens, tensors.valid, strict=True):
-                chance = models.policy.probabilities(models.classifier.embedding(tokens), valid)
+                chance = models.policy(models.classifier.embedding(tokens), valid).probs
                 selections.append(chance > 0.5)
             logits = models.classifier(tensors.tokens, tensors.valid, selections)
         hits.append(int(logits.argmax()) == int(batch.labels[0]))
@@ -103,7 +103,7 @@ def test_the_sampled_mode_keeps_what_the_probabilities_promise(
     heads = real = 0.0
     with torch.no_grad():
         for tokens, valid in zip(tensors.tokens, tensors.valid, strict=True):
-            chance = models.policy.probabilities(models.classifier.embedding(tokens), valid)
+            chance = models.policy(models.classifier.embedding(tokens), valid).probs
             heads, real = heads + chance[:, 0].sum(-1), real + valid.sum(-1)
     scores = _scores(models, many, tiny, ["sampled"])["sampled"]
     assert scores["heads_kept"] == pytest.approx(float((heads / real).mean()), abs=0.01)

@@ -63,7 +63,7 @@ def test_another_classifier_reads_what_the_policy_of_a_run_selects(
     with torch.no_grad():
         selections = [
             [
-                m.policy.threshold(*pair)
+                m.policy(*pair).mode
                 for pair in zip(m.policy_inputs(tokens, valid), valid, strict=True)
             ]
             for m in (theirs, mine)

@@ -13,6 +13,7 @@ from rss_rl.components import EVERYTHING, Component
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.models.inputs import tensor_batch
+from rss_rl.policies.distributions import IndependentBits
 from rss_rl.rollouts.backend import LocalBackend
 from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.rollouts.sampler import Sampler
@@ -35,9 +36,9 @@ class Forgetful(nn.Module):
         self.dropout = nn.Dropout(0.9)
         self.modes: list[bool] = []
 
-    def logits(self, shown: Tensor, valid: Tensor) -> Tensor:
+    def forward(self, shown: Tensor, valid: Tensor) -> IndependentBits:
         self.modes.append(self.training)
-        return self.score(10 * self.dropout(shown)).transpose(1, 2)
+        return IndependentBits(self.score(10 * self.dropout(shown)).transpose(1, 2), valid)
 
 
 FORGETFUL = Component(
@@ -45,7 +46,7 @@ FORGETFUL = Component(
     name="forgetful",
     help="Dropout on what it reads.",
     build=lambda setup, options: Forgetful(setup.inputs),
-    capabilities=frozenset({"learns", "logits", "share"}),
+    capabilities=frozenset({"learns", "log_probs", "share"}),
 )
 
 
@@ -68,8 +69,8 @@ def models(config: RunConfig, tiny: Prepared) -> Models:
 
 
 def modes_of(models: Models) -> list[bool]:
-    inner: Any = models.policy.inner
-    return inner.modes  # type: ignore[no-any-return]
+    policy: Any = models.policy
+    return policy.modes  # type: ignore[no-any-return]
 
 
 def test_a_split_is_scored_without_dropout(

@@ -15,6 +15,7 @@ from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.models.inputs import tensor_batch
+from rss_rl.policies.distributions import IndependentBits
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.rss import RSSOptions, RSSPolicy
 from rss_rl.rollouts.snapshot import build_prepared_models
@@ -28,15 +29,27 @@ class LeastOptions(Options):
     least: float = 1 / 3
 
 
+class KeepsLeast(IndependentBits):
+    """Keeps tokens with probability over `least`."""
+
+    least = 0.5
+
+    @property
+    def mode(self) -> Tensor:
+        return self.probs > self.least
+
+
 class RuleOfThird(RSSPolicy):
-    """A plug-in that keeps tokens with probability over `least`."""
+    """A plug-in that returns it."""
 
     def __init__(self, setup: PolicySetup, options: LeastOptions) -> None:
         super().__init__(setup, RSSOptions(hidden=4))
         self.least = options.least
 
-    def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        return (self.probabilities(embedded, valid) > self.least) & valid[:, None]
+    def forward(self, embedded: Tensor, valid: Tensor) -> IndependentBits:
+        found = KeepsLeast(super().forward(embedded, valid).logits, valid, 1.0)
+        found.least = self.least
+        return found
 
 
 RULE_OF_THIRD = Component(
@@ -45,7 +58,7 @@ RULE_OF_THIRD = Component(
     help="Keeps what is over one third likely.",
     build=RuleOfThird,
     options=LeastOptions,
-    capabilities=frozenset({"learns", "log_probs", "logits", "gates", "share"}),
+    capabilities=frozenset({"learns", "log_probs", "gates", "share"}),
 )
 
 
@@ -59,7 +72,7 @@ def configured(tiny_config: RunConfig, **options: Any) -> RunConfig:
 def test_another_rule_is_refused_before_the_first_update(
     tiny_config: RunConfig, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=r"target_share.*another rule.*`threshold`"):
+    with pytest.raises(ConfigError, match=r"target_share.*another rule.*`mode`"):
         list(train(configured(tiny_config), tmp_path / "run", stop=lambda: True))
 
 

@@ -101,6 +101,6 @@ def _policy(examples: Batch) -> Callable[[int], object]:
 
     def work(samples: int) -> object:
         with torch.inference_mode():
-            return [policy.sample(e, v, u[:samples]) for e, v, u in slots]
+            return [policy(e, v).sample(u[:samples]) for e, v, u in slots]
 
     return work
