@@ -51,8 +51,6 @@ from rss_rl.rollouts.snapshot import Models, autocast, fixed_threads
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch, ExampleSource
 
-CHOICES = ("policy", "top-k", "random")
-"""The selections scored for every run with a policy."""
 _SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 """Shares of tokens for AOPC, as in ERASER."""
 _ALL_SHARES = sorted({*_SHARES, *BUDGETS})
