@@ -17,15 +17,17 @@ from rich.console import Console
 
 from rss_rl.api.fitting import adapt
 from rss_rl.api.interruption import Interruption
+from rss_rl.api.preparing import prepare
 from rss_rl.api.terminal import SafeConsole, say
 from rss_rl.api.training import Joining, settings
 from rss_rl.config import parse_value
+from rss_rl.data.manifest import MANIFEST_FILE
 from rss_rl.data.store import open_prepared
 from rss_rl.durable import file_lock
-from rss_rl.errors import CheckpointError, ConfigError, RssError
+from rss_rl.errors import CheckpointError, ConfigError, DataError, RssError
 from rss_rl.packaged import find_config, find_sweep
 from rss_rl.results.output import check_folder
-from rss_rl.results.sweeps.data import DATA_FOLDER, prepare_data
+from rss_rl.results.sweeps.data import DATA_FOLDER, Fold
 from rss_rl.results.sweeps.plan import (
     ENDED,
     Base,
@@ -42,7 +44,6 @@ from rss_rl.training.trainer import find_best_metric
 if TYPE_CHECKING:
     import pandas as pd
 
-_EVERY_S = 30.0
 _HOPELESS = 5
 """Failed runs of a search, without any that ended, after which no more are begun."""
 _HERE = Joining()
@@ -192,8 +193,7 @@ class _Sweep:
             begun = max([1, *(1 + int(path.name[6:]) for path in folder.glob("*/trial-[0-9]*"))])
         self.runs = list(islice(self._planned, begun))
         self._all, self._ended = len(self.runs), 0
-        self._done: dict[str, float] = {}  # shares of the runs under way
-        self._began = self._said = time.monotonic()
+        self._began = time.monotonic()
 
     def missing(self, again: bool) -> Iterator[PlannedRun]:
         """Runs that are not finished, of those whose data can be had; of a search all that were
@@ -210,7 +210,7 @@ class _Sweep:
         lost = {}
         for name, fold in folds.items():
             try:
-                prepare_data(fold, self.spec.root, partial(say, self._out))
+                self._prepare(fold)
             except RssError as error:
                 lost[name] = str(error)
         wanted = [run for run in self.runs if states[run.name] != "finished"]
@@ -229,38 +229,42 @@ class _Sweep:
             self._all += 1
             yield run
 
+    def _prepare(self, fold: Fold) -> None:
+        """Prepare the data of a fold, if they are missing."""
+        if fold.spec.source is None or Path(fold.data, MANIFEST_FILE).is_file():
+            open_prepared(fold.data)
+            return
+        self._tell(f"preparing {fold.name}")
+        folder = None if fold.spec.folder is None else Path(self.spec.root, fold.spec.folder)
+        if folder is not None and not folder.is_dir():
+            remedy = "Give root=DIR, with a folder for each dataset and the files of vectors"
+            raise DataError("the folder is missing", where=str(folder), remedy=remedy)
+        how: dict[str, Any] = {"folder": folder, "options": fold.options, "dim": fold.spec.dim}
+        prepare(fold.spec.source, out=fold.data, vectors=list(fold.vectors), **how)
+
     def _left(self) -> float:
         """Seconds of a core that a search may still take."""
         assert self.spec.search is not None
         return 60 * self.spec.search.minutes - sum(core_seconds(run.path) for run in self.runs)
 
     def show(self, run: PlannedRun, news: Mapping[str, Any]) -> None:
-        """A line where a run begins or ends, and now and then how far all are."""
+        """A line where a run begins or ends, with how many are over, and the time that is left."""
+        outcome = news.get("outcome")
         if not news:
-            self._done[run.name] = 0.0
             self._tell(f"{run.name}: begins")
-        elif outcome := news.get("outcome"):
-            self._done.pop(run.name, None)
-            self._ended += outcome == "finished"
-            if outcome == "failed":
-                self.failed[run.name] = news["reason"]
-            reason = f": {news['reason']}" if "reason" in news else ""
-            self._tell(f"{run.name}: {outcome}{reason}  {self._summary()}")
-        else:
-            self._done[run.name] = news.get("progress", 0.0)
-            if time.monotonic() - self._said > _EVERY_S:
-                now = (f"{name} {share:.0%}" for name, share in self._done.items())
-                self._tell(f"  {self._summary()}  {', '.join(now)}")
+        if outcome is None:
+            return
+        self._ended += outcome in ENDED
+        if outcome == "failed":
+            self.failed[run.name] = news["reason"]
+        reason = f": {news['reason']}" if "reason" in news else ""
+        over = self._ended + len(self.failed)
+        left = (time.monotonic() - self._began) / max(over, 1) * (self._all - over)
+        of = f"{over} of {self._all} runs over, about {timedelta(seconds=int(left))} left"
+        if self.spec.search is not None:
+            of = f"{over} trials over, {max(0.0, self._left()) / 60:.1f} minutes of a core left"
+        self._tell(f"{run.name}: {outcome}{reason}  [{of}]")
 
     def _tell(self, line: str) -> None:
-        self._said = time.monotonic()
         say(self._out, line)
         self._out.file.flush()
-
-    def _summary(self) -> str:
-        over = self._ended + len(self.failed)
-        if self.spec.search is not None:
-            return f"[{over} trials over, {max(0, self._left()) / 60:.1f} minutes of a core left]"
-        done = over + sum(self._done.values())
-        left = (time.monotonic() - self._began) * (self._all - done) / max(done, 0.1)
-        return f"[{over} of {self._all} runs over, about {timedelta(seconds=int(left))} left]"

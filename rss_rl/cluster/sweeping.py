@@ -102,9 +102,11 @@ def run_sweep(
             self, iteration: int, trials: list[Any], trial: Any, **_: Any
         ) -> None:
             news, run = trial.last_result or {}, given[trial.trial_id]
+            outcome = "stopped"
             if "outcome" not in news and not stop_file.exists():  # the scheduler stopped it
                 mark_stopped(run)
-            show(run, {"outcome": "stopped"} | news)
+                outcome = "stopped early"
+            show(run, {"outcome": outcome} | news)
 
         def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
             news = {"outcome": "failed", "reason": "its process was lost"}

@@ -115,7 +115,7 @@ def test_a_search_stops_the_worse_trials(prepared: Path, tmp_path: Path) -> None
     assert {*finished, *stopped} == {*trials}
     assert stopped
     assert list(read_json(finished[0] / "seed-0" / "report.json", "")["splits"]) == ["dev"]
-    assert len(result.frame) == len(finished)
+    assert {*result.frame["row"]} == {trial.name for trial in finished}
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("events.jsonl")}
     again = rss_rl.sweep(spec, ["search.minutes=0"], out=tmp_path / "out")
     assert again.markdown == result.markdown

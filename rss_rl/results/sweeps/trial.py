@@ -26,8 +26,8 @@ def train_run(
     """Train or resume a run; raises no Exception.
 
     Yields:
-        `progress`, the share of its updates, after each evaluation; for a search with `updates` and
-        `promise`, see `evaluations`, earlier ones first. At the end `outcome`, which is finished,
+        For a search, `updates` and `promise` of each evaluation, earlier ones first; see
+        `evaluations`. At the end `outcome`, which is finished,
         stopped or failed, and the `reason` of a failure.
 
     Args:
@@ -66,9 +66,7 @@ def _train(
         splits=("dev",) if searches else SPLITS,
     ):
         if isinstance(event, Evaluated):
-            done = min(1.0, event.update / (run.config.updates or 2**63))
-            last = _scored(run)[-1:] if searches else []
-            yield {"progress": done} | (last[0] if last else {})
+            yield from _scored(run)[-1:] if searches else []
 
 
 def _scored(run: PlannedRun) -> list[dict[str, Any]]:
