@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tiny_runs import command_line, tiny_tree
 
 import rss_rl
@@ -47,6 +48,7 @@ def wait_for(files: str, place: Path, process: subprocess.Popen[str]) -> None:
     raise AssertionError(f"no {files}: {process.communicate()}")
 
 
+@pytest.mark.usefixtures("shared_ray")
 def test_killed_and_repeated(
     prepared: Path, tmp_path: Path, processes: list[subprocess.Popen[str]]
 ) -> None:
@@ -102,6 +104,7 @@ def test_ctrl_c_keeps_everything(
     assert not (tmp_path / "out" / ".stop").exists()
 
 
+@pytest.mark.usefixtures("shared_ray")
 def test_a_search_stops_the_worse_trials(prepared: Path, tmp_path: Path) -> None:
     rates = {"choice": [1e-9, 2e-9, 3e-9]}  # at which nothing is learnt, unlike in trial 0
     search = {"space": {"learner.supervised.learning_rate": rates}, "minutes": 30}
