@@ -81,7 +81,6 @@ def send_job(url: str, job: dict[str, Any], *, insecure: bool, timeout_s: float 
     from ray.exceptions import RayError
     from ray.job_submission import JobSubmissionClient
 
-    from rss_rl.cluster.actors import last_line
     from rss_rl.cluster.auth import ask_dashboard, check
     from rss_rl.cluster.connection import quiet
 
@@ -94,7 +93,7 @@ def send_job(url: str, job: dict[str, Any], *, insecure: bool, timeout_s: float 
         JobSubmissionClient(url, headers=headers).submit_job(**job)
     except (RayError, OSError, RuntimeError, ValueError) as error:
         raise ClusterError(
-            last_line(error)[-400:],  # a server's own error ends its traceback
+            " ".join(str(error).split())[-400:],  # a server's traceback ends with its reason
             where=url,
             remedy="Check that the cluster still runs, and its proxy's limits",
         ) from error
