@@ -26,7 +26,7 @@ Examples:
 
 `rss-rl report runs/sick-seed* --html report.html` writes a page to open, send or print.
 
-`rss-rl report runs/* --csv > runs.csv` has a line for each run, split and selection, with settings.
+`rss-rl report runs/sick-seed* --csv > runs.csv` has a line for each run, split and selection.
 """
 
 
