@@ -20,7 +20,7 @@ from rss_rl.training.run import train
 DEADLINE_S = 240
 PHASES = [
     {"name": "warm-up", "supervised": True, "selection": "all", "steps": 4},
-    {"name": "co-train", "supervised": True, "policy": True, "steps": 40},
+    {"name": "co-train", "supervised": True, "policy": True, "steps": 80},
 ]
 
 
@@ -62,7 +62,7 @@ def test_killed_and_repeated(
         for share in (0.3, 0.6)
     )
     processes.append(killed := command_line(*command, cwd=tmp_path))
-    wait_for("checkpoints/step-*[5-9]", second, killed)
+    wait_for("checkpoints/step-*", second, killed)
     killed.send_signal(signal.SIGKILL)
     killed.communicate(timeout=DEADLINE_S)
     assert not (second / "report.json").exists()
@@ -93,7 +93,7 @@ def test_ctrl_c_keeps_everything(
     processes.append(
         process := command_line("sweep", spec, "--out", tmp_path / "out", cwd=tmp_path)
     )
-    wait_for("checkpoints/step-*[5-9]", run, process)
+    wait_for("checkpoints/step-*", run, process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 130, out + err
