@@ -48,9 +48,15 @@ _EPOCHS = {
     "own": {"warm-up": 4.0, "parts": 3.0, "frozen": 2.0, "co-train": 6.0},
     "own_pairs": {"warm-up": 5.0, "co-train": 9.0},
     "own_long": {"warm-up": 2.0, "parts": 3.0, "frozen": 1.5, "co-train": 2.5},
+    "own_phrases": {"warm-up": 2.0, "parts": 3.0, "frozen": 1.5, "co-train": 2.5},
 }
 """Epochs of each phase, for configurations whose batch size and phases follow from the data."""
-_LENGTHS = {"own": "short texts", "own_pairs": "pairs of short texts", "own_long": "long texts"}
+_LENGTHS = {
+    "own": "short texts",
+    "own_pairs": "pairs of short texts",
+    "own_long": "long texts",
+    "own_phrases": "long texts",
+}
 _WIDEST = 38
 """Width limit of the KEY=VALUE column; longer entries do not widen it."""
 _LONG_TEXT = 100
@@ -80,6 +86,7 @@ def fit(
     keep: float | None = None,
     config: str | Path | None = None,
     pretrained: str | None = None,
+    phrases: bool = False,
     dev: Rows | None = None,
     test: Rows | None = None,
     time: str | float | None = None,
@@ -100,6 +107,8 @@ def fit(
         pretrained: folder or Hugging Face name of a transformer. Without a GPU it reads each word
             alone, which gives the word vectors, and each text once, as the policy's context; with
             a GPU it is the classifier; see `choose_encoder`.
+        phrases: of long texts, keep phrases like those that people mark, not single words, which
+            predict a little better.
         time: limit of the training time, see `rss_rl.train`.
         out: directory of the run; default `runs/NAME` after the file. The prepared data are next to
             it in `NAME-data-KEY`, where KEY is a hash of rows and preparation settings, so that the
@@ -122,6 +131,12 @@ def fit(
             remedy="Leave config (--config) out, or set the transformer there: policy.pretrained or"
             " model.encoder.options.pretrained",
         )
+    if config is not None and phrases:
+        raise ConfigError(
+            "another configuration decides what is kept",
+            where="phrases (--phrases)",
+            remedy="Leave config (--config) or phrases out",
+        )
     shown = console or SafeConsole(highlight=False)
     path = Path(out) if out is not None else Path("runs") / _name(data)
     if (path / CONFIG_FILE).is_file() and not overwrite:
@@ -139,6 +154,7 @@ def fit(
         keep=keep,
         config=config,
         pretrained=pretrained,
+        phrases=phrases,
         dev=dev,
         test=test,
         prepared=prepared,
@@ -166,6 +182,7 @@ def adapt(
     keep: float | None = None,
     config: str | Path | None = None,
     pretrained: str | None = None,
+    phrases: bool = False,
     dev: Rows | None = None,
     test: Rows | None = None,
     prepared: Mapping[str, Any] | None = None,
@@ -210,6 +227,8 @@ def adapt(
     given = settings(overrides)
     if config is None:
         base, chosen = choose_encoder(manifest, pretrained, _gpu())
+        if phrases:
+            base = _with_phrases(base, manifest)
         own = choices(manifest, keep)
         chosen = _not_overridden(chosen + (own if base.value in _EPOCHS else own[:1]), given)
         chosen += _decays(base.value, chosen, given) if base.value in _EPOCHS else []
@@ -277,6 +296,22 @@ def choose_encoder(
         ]
     idle = [] if gpu is None else [Choice("learner.device", "cpu", f"{gpu} is for --pretrained")]
     return base, idle
+
+
+def _with_phrases(base: Choice, manifest: Manifest) -> Choice:
+    """The configuration that keeps phrases, in place of the one for long texts.
+
+    Raises:
+        ConfigError: the texts are short, or a transformer is the classifier.
+    """
+    if base.value != "own_long":
+        raise ConfigError(
+            f"phrases are chosen for long texts with word vectors, from {_LONG_TEXT} words on"
+            f" average; these have {_words(manifest):,.0f}, and the configuration is {base.value}",
+            where="phrases (--phrases)",
+            remedy="Leave it out",
+        )
+    return Choice("config", "own_phrases", f"{base.why}, phrases as asked")
 
 
 def _gpu() -> str | None:

@@ -53,6 +53,14 @@ def fit(
             "machine with a GPU as the classifier.",
         ),
     ] = None,
+    phrases: Annotated[
+        bool,
+        option(
+            "--phrases",
+            "Of long texts, keep phrases like those that people mark. Default: single words, "
+            "which predict a little better.",
+        ),
+    ] = False,
     time: options.Time = None,
     out: Annotated[
         Path | None, option("--out DIR", "Directory of the run. Default: runs/NAME for NAME.csv.")
@@ -86,6 +94,7 @@ def fit(
         keep=keep,
         config=config,
         pretrained=pretrained,
+        phrases=phrases,
         dev=dev,
         test=test,
         time=time,

@@ -18,7 +18,7 @@ from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from rss_rl.types import Array
 
 PREFIX = "encoder:"
-WIDTH = 128
+WIDTH = 256
 """Principal components that are kept, at most."""
 _SPREAD = 1 / 3
 """Standard deviation of the vectors, near that of GloVe's."""

@@ -222,6 +222,30 @@ def test_hardware_decides_what_a_transformer_is_for() -> None:
         }
 
 
+def test_phrases_are_for_long_texts(table: Path, tmp_path: Path) -> None:
+    long = tmp_path / "long.csv"
+    rows = table.read_text().splitlines()
+    filler = " ".join(["of"] * 110)
+    text = [rows[0], *(row.replace("one of", f"one {filler}") for row in rows[1:])]
+    long.write_text("\n".join(text))
+    small = [s for s in SMALL if not s.startswith("model.attention")]
+    how = ["--text", "review", "--label", "stars", *small]
+    for more, config, policy in (([], "own_long", "rss"), (["--phrases"], "own_phrases", "smooth")):
+        out = tmp_path / config
+        result = CliRunner().invoke(app, ["fit", str(long), *how, *more, "--out", str(out)])
+        assert result.exit_code == 0, result.output
+        assert f"config={config}" in result.stdout
+        assert json.loads((out / "config.json").read_text())["config"]["policy"]["name"] == policy
+    for more, why in (([], "these have 5"), (["--config", "own_long"], "another configuration")):
+        result = CliRunner().invoke(
+            app, ["fit", str(table), *how, "--phrases", *more, "--out", str(tmp_path / "none")]
+        )
+        assert result.exit_code == 2
+        said = " ".join(result.stderr.split())
+        assert "phrases (--phrases)" in said
+        assert why in said
+
+
 def test_a_transformer_is_context_without_a_gpu_and_classifier_with_one(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
