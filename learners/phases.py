@@ -13,6 +13,7 @@ class Turn(NamedTuple):
     """Which model learns in one update, and from which selections.
 
     sampled       the policy draws selections
+    thresholded   the classifier reads what the policy selects at test time
     random_share  share of the examples that the classifier reads with a random selection
     """
 
@@ -20,6 +21,7 @@ class Turn(NamedTuple):
     policy: bool
     sampled: bool
     random_share: float = 0.0
+    thresholded: bool = False
 
 
 class PhaseSchedule:
@@ -67,7 +69,8 @@ class PhaseSchedule:
             supervised = (steps // phase.alternate_every) % 2 == 0
             policy = not supervised
         random_share = 1.0 if phase.selection == "uniform_share" else phase.mixed_share
-        return Turn(supervised, policy, phase.selection == "sampled", random_share)
+        sampled, thresholded = (phase.selection == kind for kind in ("sampled", "thresholded"))
+        return Turn(supervised, policy, sampled, random_share, thresholded)
 
     def count(self) -> None:
         """Count an update."""

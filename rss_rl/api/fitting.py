@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _EPOCHS = {
     "own": {"warm-up": 4.0, "parts": 3.0, "frozen": 2.0, "co-train": 6.0},
     "own_pairs": {"warm-up": 5.0, "co-train": 9.0},
-    "own_long": {"warm-up": 2.0, "parts": 3.0, "frozen": 1.5, "co-train": 2.5},
+    "own_long": {"warm-up": 2.0, "parts": 3.0, "frozen": 1.5, "co-train": 2.5, "settle": 1.25},
     "own_phrases": {"warm-up": 2.0, "parts": 3.0, "frozen": 1.5, "co-train": 2.5},
 }
 """Epochs of each phase, for configurations whose batch size and phases follow from the data."""
@@ -131,11 +131,11 @@ def fit(
             remedy="Leave config (--config) out, or set the transformer there: policy.pretrained or"
             " model.encoder.options.pretrained",
         )
-    if config is not None and phrases:
+    if phrases and (config is not None or (pretrained is not None and _gpu() is not None)):
         raise ConfigError(
             "another configuration decides what is kept",
             where="phrases (--phrases)",
-            remedy="Leave config (--config) or phrases out",
+            remedy="Leave it out, or else config (--config) or pretrained (--pretrained)",
         )
     shown = console or SafeConsole(highlight=False)
     path = Path(out) if out is not None else Path("runs") / _name(data)
@@ -226,10 +226,8 @@ def adapt(
     manifest = open_prepared(out).manifest
     given = settings(overrides)
     if config is None:
-        base, chosen = choose_encoder(manifest, pretrained, _gpu())
-        if phrases:
-            base = _with_phrases(base, manifest)
-        own = choices(manifest, keep)
+        base, chosen = choose_encoder(manifest, pretrained, _gpu(), phrases=phrases)
+        own = choices(manifest, keep, phrases=phrases)
         chosen = _not_overridden(chosen + (own if base.value in _EPOCHS else own[:1]), given)
         chosen += _decays(base.value, chosen, given) if base.value in _EPOCHS else []
     else:
@@ -271,7 +269,7 @@ def check_share(keep: float | None) -> None:
 
 
 def choose_encoder(
-    manifest: Manifest, pretrained: str | None, gpu: str | None
+    manifest: Manifest, pretrained: str | None, gpu: str | None, *, phrases: bool = False
 ) -> tuple[Choice, list[Choice]]:
     """The configuration for text length and hardware, and settings that belong to it.
 
@@ -281,13 +279,17 @@ def choose_encoder(
 
     Args:
         pretrained: the requested transformer. gpu: name of the available GPU, or None.
+        phrases: whether phrases are to be kept, not single words.
+
+    Raises:
+        ConfigError: `phrases` of short texts.
     """
     if pretrained is not None and gpu is not None:
         return Choice("config", "transformer/sentences", f"there is a GPU: {gpu}"), [
             Choice("model.encoder.options.pretrained", pretrained, "reads the kept words"),
             Choice("learner.device", "cuda", "learns and samples there"),
         ]
-    kind = fitted(manifest)
+    kind = fitted(manifest, phrases=phrases)
     base = Choice("config", kind, f"{_LENGTHS[kind]}, of {_words(manifest):,.0f} words")
     if pretrained is not None:
         return base, [
@@ -296,22 +298,6 @@ def choose_encoder(
         ]
     idle = [] if gpu is None else [Choice("learner.device", "cpu", f"{gpu} is for --pretrained")]
     return base, idle
-
-
-def _with_phrases(base: Choice, manifest: Manifest) -> Choice:
-    """The configuration that keeps phrases, in place of the one for long texts.
-
-    Raises:
-        ConfigError: the texts are short, or a transformer is the classifier.
-    """
-    if base.value != "own_long":
-        raise ConfigError(
-            f"phrases are chosen for long texts with word vectors, from {_LONG_TEXT} words on"
-            f" average; these have {_words(manifest):,.0f}, and the configuration is {base.value}",
-            where="phrases (--phrases)",
-            remedy="Leave it out",
-        )
-    return Choice("config", "own_phrases", f"{base.why}, phrases as asked")
 
 
 def _gpu() -> str | None:
@@ -327,7 +313,7 @@ def _say_choices(shown: Console, chosen: Sequence[Choice]) -> None:
         say(shown, f"  {text:<{width}}  {choice.why}")
 
 
-def choices(manifest: Manifest, keep: float | None) -> list[Choice]:
+def choices(manifest: Manifest, keep: float | None, *, phrases: bool = False) -> list[Choice]:
     """Settings for the configuration `fitted` that follow from the number and length of the texts.
 
     Batches are larger for many short texts. Each phase gets its number of epochs, scaled so that
@@ -335,8 +321,8 @@ def choices(manifest: Manifest, keep: float | None) -> list[Choice]:
     """
     rows, words = manifest.splits["train"].rows, _words(manifest)
     dev = manifest.splits["dev"].rows
-    base = fitted(manifest)
-    long = base == "own_long"
+    base = fitted(manifest, phrases=phrases)
+    long = base in ("own_long", "own_phrases")
     batch = 16 if long else 32 if rows < 5000 else 64
     epochs, length = _EPOCHS[base], _LENGTHS[base]
     updates = sum(epochs.values()) * rows / batch
@@ -357,10 +343,21 @@ def choices(manifest: Manifest, keep: float | None) -> list[Choice]:
     ]
 
 
-def fitted(manifest: Manifest) -> str:
-    """The configuration for texts of this length, or for pairs."""
+def fitted(manifest: Manifest, *, phrases: bool = False) -> str:
+    """The configuration for texts of this length, or for pairs.
+
+    Raises:
+        ConfigError: `phrases` of short texts.
+    """
     if _words(manifest) >= _LONG_TEXT:
-        return "own_long"
+        return "own_phrases" if phrases else "own_long"
+    if phrases:
+        raise ConfigError(
+            f"phrases are kept in texts of {_LONG_TEXT} words or more on average; these have"
+            f" {_words(manifest):,.0f}",
+            where="phrases (--phrases)",
+            remedy="Leave it out",
+        )
     return "own_pairs" if len(manifest.splits["train"].tokens) == 2 else "own"
 
 

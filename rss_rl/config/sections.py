@@ -188,11 +188,12 @@ class PhaseConfig(Section):
     name: str = Field(min_length=1)
     supervised: bool = Field(default=False, description="The classifier learns.")
     policy: bool = Field(default=False, description="The policy learns.")
-    selection: Literal["all", "sampled", "uniform_share"] = Field(
+    selection: Literal["all", "sampled", "thresholded", "uniform_share"] = Field(
         default="sampled",
-        description="What the classifier is trained on: every token, sampled selections, or random"
-        " ones whose share is drawn uniformly for each sentence and role, so that it learns what"
-        " parts of any size mean (Jethani et al. 2021).",
+        description="What the classifier is trained on: every token, sampled selections, those of"
+        " the policy at test time (thresholded), or random ones whose share is drawn uniformly for"
+        " each sentence and role, so that it learns what parts of any size mean (Jethani et al."
+        " 2021).",
     )
     mixed_share: float = Field(
         default=0.0,
@@ -215,6 +216,11 @@ class PhaseConfig(Section):
         ge=1,
         description="Learners take turns of this many updates instead of sharing each one.",
     )
+
+    @property
+    def selects(self) -> bool:
+        """Whether the classifier reads words that the policy selects."""
+        return self.selection in ("sampled", "thresholded")
 
     @model_validator(mode="after")
     def _makes_sense(self) -> PhaseConfig:
@@ -371,7 +377,7 @@ class RunConfig(Section):
     @property
     def selects(self) -> bool:
         """Whether the policy selects words in the last phase; else the model reads every word."""
-        return self.phases[-1].selection == "sampled"
+        return self.phases[-1].selects
 
     @property
     def settled_lengths(self) -> Literal["similar", "mixed"]:

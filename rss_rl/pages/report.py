@@ -63,7 +63,12 @@ _MEASURES = (
 _WORDS = 20
 _FREQUENT = 5
 """Fewest occurrences of a word in the list of those kept least."""
-_TRAINED_ON = {"all": "all words", "sampled": "selections", "uniform_share": "random words"}
+_TRAINED_ON = {
+    "all": "all words",
+    "sampled": "selections",
+    "thresholded": "selections of test time",
+    "uniform_share": "random words",
+}
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ from rss_rl.training.policy_learning import (
     pathwise_scalars,
     policy_scalars,
     reached_share,
+    thresholded_selections,
 )
 from rss_rl.training.random_selections import mix_selections, random_selections
 from rss_rl.training.showcase import Showcase, make_showcase
@@ -222,6 +223,8 @@ class LocalLearner:
             seen = tensor_batch(whole, self.device) if apart else tensors
             scalars |= reached_share(self.models, self.config, seen, task.charge.target)
         if task.turn.supervised:
+            if task.turn.thresholded:
+                first = thresholded_selections(self.models, self.config, tensors)
             if task.turn.random_share:
                 drawn = random_selections(
                     self.config.seed,

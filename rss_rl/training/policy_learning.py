@@ -122,6 +122,19 @@ def _steerable_chances(found: SelectionDistribution) -> Tensor:
     return chances
 
 
+def thresholded_selections(
+    models: Models, config: RunConfig, batch: TensorBatch
+) -> list[torch.Tensor]:
+    """What the policy selects at test time, S x bool [B, 2, N_s]."""
+    precise = autocast(batch.labels.device, config.learner.precision)
+    with models.evaluating(), torch.no_grad(), precise:
+        inputs = models.policy_inputs(batch.tokens, batch.valid, batch.states)
+        return [
+            models.policy(vectors, valid).mode
+            for vectors, valid in zip(inputs, batch.valid, strict=True)
+        ]
+
+
 def reached_share(
     models: Models, config: RunConfig, batch: TensorBatch, target: float
 ) -> dict[str, float]:

@@ -227,7 +227,7 @@ class Trainer:
             # of a phase is marked even so, as the end of the phase loads the marked one.
             return self.session.schedule.steps == 0
         value = -value if self._best_metric.lower_is_better else value
-        if self.session.schedule.phase.selection == "sampled":
+        if self.session.schedule.phase.selects:
             value = merit(value, metrics, self.config.reward)
         if self._best is not None and value <= self._best:
             return False

@@ -190,7 +190,7 @@ def test_schedules_follow_from_rows_and_length() -> None:
         return found["batch_size"], counts
 
     assert steps(3_200, 20) == (32, [400, 300, 200, 600])
-    assert steps(1_600, 800) == (16, [200, 300, 150, 250])
+    assert steps(1_600, 800) == (16, [200, 300, 150, 250, 125])
     assert steps(1_600, 20, texts=2) == (32, [250, 450])
     assert steps(1_600, 800, texts=2) == steps(1_600, 800)
     assert sum(steps(200, 20)[1]) == 500  # many epochs of little

@@ -32,6 +32,10 @@ def walk(schedule: PhaseSchedule, updates: int) -> list[Turn]:
         ({"supervised": False, "policy": True}, Turn(supervised=False, policy=True, sampled=True)),
         ({"policy": True}, Turn(supervised=True, policy=True, sampled=True)),
         (
+            {"selection": "thresholded"},
+            Turn(supervised=True, policy=False, sampled=False, thresholded=True),
+        ),
+        (
             {"selection": "uniform_share"},
             Turn(supervised=True, policy=False, sampled=False, random_share=1.0),
         ),
@@ -40,7 +44,7 @@ def walk(schedule: PhaseSchedule, updates: int) -> list[Turn]:
             Turn(supervised=True, policy=True, sampled=True, random_share=0.25),
         ),
     ],
-    ids=["warm-up", "fixed policy", "frozen", "co-train", "parts", "mixed"],
+    ids=["warm-up", "fixed policy", "frozen", "co-train", "settle", "parts", "mixed"],
 )
 def test_who_learns(settings: dict[str, Any], turn: Turn) -> None:
     assert walk(PhaseSchedule([phase(**settings)]), 3) == [turn] * 3

@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 from random_batches import random_batch
 
 from rss_rl.config import PhaseConfig, RunConfig, parse_config
+from rss_rl.data.batch_order import BatchOrder
+from rss_rl.data.store import open_prepared
+from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.logs.metrics import read_metrics
+from rss_rl.models.inputs import tensor_batch
+from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.random_selections import mix_selections, random_selections
 from rss_rl.training.run import train
@@ -97,6 +102,50 @@ def test_a_run_that_was_stopped_equals_one_that_never_was(
     found, wanted = (load_checkpoint(tmp_path / name, "latest") for name in ("cut", "whole"))
     for name, value in wanted.tensors.items():
         assert np.array_equal(found.tensors[name], value, equal_nan=True), name
+
+
+def test_a_classifier_settles_on_what_is_kept_at_test_time(
+    tiny_config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a last phase with the policy fixed; one that is stopped within it changes nothing."""
+    tree = parts(tiny_config).model_dump(mode="json")
+    settle = {"name": "settle", "supervised": True, "selection": "thresholded", "steps": 3}
+    tree["phases"] = [*tree["phases"], settle]
+    config = parse_config(tree, where="test")
+    read: list[list[torch.Tensor]] = []
+    learn = SupervisedLearner.learn
+
+    def noted(self: SupervisedLearner, batch: Any, selections: Any, **how: Any) -> Any:
+        read.append(selections)
+        return learn(self, batch, selections, **how)
+
+    monkeypatch.setattr(SupervisedLearner, "learn", noted)
+    before = config.updates - 3 if config.updates else 0
+    list(train(config, tmp_path / "cut", stop=_after(before + 1)))
+    begun = load_checkpoint(tmp_path / "cut", "latest")
+    read.clear()
+    list(train(config, tmp_path / "cut", resume=True))
+    list(train(config, tmp_path / "whole"))
+    ended, whole = (load_checkpoint(tmp_path / name, "latest") for name in ("cut", "whole"))
+    for name, value in ended.tensors.items():
+        assert np.array_equal(whole.tensors[name], value, equal_nan=True), name
+        if name.startswith("policy/"):
+            assert np.array_equal(begun.tensors[name], value), name
+    prepared = open_prepared(config.data)
+    models = build_prepared_models(config, prepared)
+    named = {f"policy/{name}": tensor for name, tensor in models.policy.named_parameters()}
+    named |= {f"classifier/{name}": t for name, t in models.classifier.named_parameters()}
+    with torch.no_grad():
+        for name, tensor in named.items():
+            tensor.copy_(torch.from_numpy(begun.tensors[name]))
+    order = BatchOrder(prepared.split("train"), config.batch_size, config.seed)
+    batch = tensor_batch(prepared.split("train").batch(order.rows(begun.step)), CPU)
+    with models.evaluating(), torch.no_grad():
+        for vectors, valid, bits in zip(
+            models.policy_inputs(batch.tokens, batch.valid, None), batch.valid, read[0], strict=True
+        ):
+            chances = models.policy(vectors, valid).probs
+            assert torch.equal(bits, (chances > 0.5) & valid[:, None])
 
 
 def _after(updates: int) -> Any:
