@@ -136,4 +136,4 @@ def test_what_the_site_would_fetch_or_show_as_markdown_fails_the_build(
     done = build(spoilt, tmp_path / "site")
     assert done.returncode == 1
     assert "docs/data.html: fetches https://example.org/a.js" in done.stderr
-    assert "docs/tables.html: is shown as it was written: |---|---|" in done.stderr
+    assert "docs/sweeps.html: is shown as it was written: |---|---|" in done.stderr

@@ -124,8 +124,10 @@ def test_a_run_cannot_name_code(place: Path, command: tuple[str, ...]) -> None:
     first, *rest = command
     code, said = run_command(first, run, *rest)
     assert code == 2
-    assert "policy.name" in said.replace("\n", "")
     assert "stranger" not in sys.modules
+    if first == "report":  # of a run that was stopped it has nothing to show, trusted or not
+        return
+    assert "policy.name" in said.replace("\n", "")
     more = ["--which", "latest"] if first == "select" else []
     code, said = run_command(first, run, *rest, *more, "--trust-plugins")
     assert code == 0, said

@@ -34,7 +34,6 @@ from apart import FAILED, OK, OUT_OF_MEMORY, TOO_SLOW, Peak, available_mb, run_a
 from lengths_report import write_report
 
 from rss_rl.components import built_in_names, find_component
-from rss_rl.components import describe as described
 from rss_rl.config import ModelConfig
 from rss_rl.durable import replace_file
 from rss_rl.models.build import build_encoder
@@ -78,7 +77,7 @@ def encoder_names() -> tuple[str, ...]:
     return tuple(
         name
         for name in built_in_names("encoder")
-        if "words" not in described(find_component("encoder", name))["capabilities"]
+        if "pretrained" not in find_component("encoder", name).options.model_fields
     )
 
 

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from rss_rl.config import ModelConfig
 from rss_rl.envs.vector import TokenSelectionVectorEnv
-from rss_rl.models.attention_choice import attention_backend
 from rss_rl.models.build import build_classifier
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.rss import RSSOptions, RSSPolicy
@@ -171,15 +170,14 @@ class Network(nn.Module):
         table = torch.from_numpy(task.vectors)
         self.embedding = nn.Embedding.from_pretrained(table, freeze=True, padding_idx=0)
         size = table.shape[1]
-        backend = attention_backend("auto")
         options = RSSOptions(hidden=HIDDEN, initial_probability=0.5)
-        self.policy = RSSPolicy(PolicySetup(size, "relu", backend=backend), options)
+        self.policy = RSSPolicy(PolicySetup(size, "relu"), options)
         self.value_head = nn.Linear(size, 1)
 
     def logits(self, observation: dict[str, Any]) -> tuple[Tensor, Tensor]:
         """Logits [B, 2 N] of the action's bits, and True where they are of real tokens."""
         valid = observation["valid_0"].bool()
-        logits = self.policy.logits(self.embedding(observation["tokens_0"].long()), valid)
+        logits = self.policy(self.embedding(observation["tokens_0"].long()), valid).logits
         return logits.flatten(1), valid[:, None].expand_as(logits).flatten(1)
 
     def value(self, observation: dict[str, Any]) -> Tensor:

@@ -75,10 +75,7 @@ def models(sentences: int, n: int) -> Works:
         ).eval()
         for keep in (False, True)
     )
-    backend = attention_backend("auto")
-    policy = build_policy(
-        PolicyConfig(options={"hidden": SIZE}), SIZE, "elu", backend=backend
-    ).eval()
+    policy = build_policy(PolicyConfig(options={"hidden": SIZE}), SIZE, "elu").eval()
     embedded = torch.randn(sentences, n, SIZE)
     valid = torch.ones(sentences, n, dtype=torch.bool)
     some, everything = random_selection(sentences, n, SHARE), valid[:, None].expand(-1, 2, -1)

@@ -28,7 +28,7 @@ def test_from_a_run_to_a_page(run: Path, tmp_path: Path) -> None:
     source.write_text("".join(json.dumps({"review": text}) + "\n" for text in REVIEWS))
     scored = tmp_path / "scored.csv"
     said_too = typed("predict", tmp_path / "model", "--input", source, "--output", scored)
-    assert f"wrote {scored}: 3 rows" in said_too
+    assert f"wrote {scored}: 1 files, 3 rows" in said_too
     assert len(scored.read_text().splitlines()) == 4
     page, figure = tmp_path / "page.html", tmp_path / "figure.png"
     given = ("--file", source, "--limit", 2, "--out", page, "--figure", figure)
@@ -48,7 +48,7 @@ def test_from_a_run_to_a_page(run: Path, tmp_path: Path) -> None:
         (("explain",), "either texts or --file"),
         (("explain", "a film", "--figure", "x.pdf"), ".png or .svg"),
         (("explain", "a", "pair"), "has 2 text(s) where the task has 1"),
-        (("predict", "--input", "in.csv", "--output", "out.txt"), "ending in '.txt'"),
+        (("predict", "--input", __file__, "--output", "out.txt"), "ending in '.txt'"),
         (("export", "--which", "99"), "99"),
     ],
     ids=str,

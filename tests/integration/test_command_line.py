@@ -16,7 +16,7 @@ CONFIG = """
 data: data/pairs
 batch_size: 16
 model: {hidden: 8, activation: relu}
-policy: {hidden: 8}
+policy: {options: {hidden: 8}}
 learner: {threads: 1}
 evaluation: {every: 5}
 phases:

@@ -41,9 +41,10 @@ def test_a_job_would_be_sent_its_code(installed: Path, tmp_path: Path) -> None:
     places = ("data=s3://bucket/data", "--storage", "s3://bucket/run")
     shown = run(installed / "rss-rl", "submit", "demo", *places, "--dry-run", cwd=tmp_path)
     sources = [path for path in installed.parent.rglob("rss_rl/**/*.py") if path.is_file()]
-    files = re.search(r"Code: (\d+) files", shown)
-    assert files is not None
-    assert int(files[1]) > len(sources) > 50
+    size = re.search(r"Code: ([\d.]+) MB", shown)
+    assert size is not None
+    assert len(sources) > 50
+    assert 1e6 * float(size[1]) > sum(path.stat().st_size for path in sources)
     assert "s3://bucket/data" in shown
 
 

@@ -31,6 +31,12 @@ MANY: list[choices.Lengths] = [
 """Sentences of lengths that are encoded in different pieces; enough of them for several blocks."""
 
 
+@pytest.fixture(autouse=True)
+def _several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The passages here have few sentences."""
+    monkeypatch.setattr("rss_rl.models.encoders.biblosan._SENTENCES", 2)
+
+
 def words_of(model: Any, drawn: Choices, slot: int, row: int, number: int | None) -> np.ndarray:
     """Embeddings of the selected words of a sentence or question, [n, e]."""
     shown = drawn.valid[slot][row] & drawn.selections[slot][row].any(0)

@@ -29,7 +29,6 @@ from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.results.agreement import (
-    CHOICES,
     Probabilities,
     Tally,
     score_agreement,
@@ -39,6 +38,7 @@ from rss_rl.training.run import train
 from rss_rl.types import Batch, LabelSpec
 
 _CPU = torch.device("cpu")
+CHOICES = ("policy", "top-k", "random")
 _SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 
 

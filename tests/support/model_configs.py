@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from rss_rl.components import built_in_names, describe, find_component
+from rss_rl.components import built_in_names, find_component
 from rss_rl.config import ModelConfig
 
 VECTOR_ENCODERS = [
     name
     for name in built_in_names("encoder")
-    if "words" not in describe(find_component("encoder", name))["capabilities"]
+    if "pretrained" not in find_component("encoder", name).options.model_fields
 ]
 """Those that need no more than word vectors; others have tests of their own."""
 

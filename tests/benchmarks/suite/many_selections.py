@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from rss_rl.config import ModelConfig, PolicyConfig
-from rss_rl.models.attention_choice import attention_backend
 from rss_rl.models.build import build_classifier
 from rss_rl.policies.build import build_policy
 from rss_rl.reward_models.likelihood import ClassifierReward
@@ -87,8 +86,7 @@ def _reward(examples: Batch, keeps: bool) -> Callable[[int], object]:
 
 
 def _policy(examples: Batch) -> Callable[[int], object]:
-    backend = attention_backend("auto")
-    policy = build_policy(PolicyConfig(options={"hidden": HIDDEN}), HIDDEN, "elu", backend=backend)
+    policy = build_policy(PolicyConfig(options={"hidden": HIDDEN}), HIDDEN, "elu")
     vectors = torch.from_numpy(_vectors())
     slots = [
         (
