@@ -7,6 +7,7 @@ where the next process can find it.
 from __future__ import annotations
 
 import fcntl
+import glob
 import hashlib
 import logging
 import os
@@ -138,6 +139,16 @@ def replacing(path: Path) -> Iterator[Path]:
         with suppress(OSError):  # which would hide the first error
             temporary.unlink(missing_ok=True)
     sync_directory(path.parent)
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove what killed processes left of `replacing` this file; no other may be writing it.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    for left in path.parent.glob(f".tmp-{glob.escape(path.name)}-*"):
+        left.unlink(missing_ok=True)
 
 
 def replace_file(path: Path, text: str) -> None:

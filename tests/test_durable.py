@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rss_rl.durable import aside_of, put_back, replace_file, replacing, swap_in
+from rss_rl.durable import aside_of, put_back, remove_unfinished, replace_file, replacing, swap_in
 
 KILLED = """
 import os, sys
@@ -101,3 +101,11 @@ def test_the_first_error_is_the_one_that_is_raised(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="the first"), replacing(tmp_path / "file" / "x"):
         raise ValueError("the first")
+
+
+def test_what_killed_writers_left_of_one_file_goes(tmp_path: Path) -> None:
+    names = (".tmp-a[1].csv-12", ".tmp-a[1].csv-345", ".tmp-a1.csv-12", "a[1].csv")
+    for name in names:
+        (tmp_path / name).touch()
+    remove_unfinished(tmp_path / "a[1].csv")
+    assert {path.name for path in tmp_path.iterdir()} == {*names[2:]}

@@ -42,7 +42,7 @@ from rss_rl.data.records import (
     require_columns,
 )
 from rss_rl.data.sources import Text
-from rss_rl.durable import disk_errors, file_sha256, is_same_file, replacing
+from rss_rl.durable import disk_errors, file_sha256, is_same_file, remove_unfinished, replacing
 from rss_rl.errors import DataError, StorageError
 from rss_rl.inference.explanation import Explanation
 from rss_rl.inference.model import Encoded, Model, cuts
@@ -300,6 +300,7 @@ def score_file(
     counts = Counts(0, 0)
     with disk_errors(target, "cannot be written", "Give another --output", StorageError):
         target.parent.mkdir(parents=True, exist_ok=True)
+        remove_unfinished(target)
         with replacing(target) as temporary:
             with open_writer(temporary, _writable_kind(target), schema) as write:
                 while block := list(islice(rows, _BLOCK)):

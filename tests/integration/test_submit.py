@@ -120,6 +120,19 @@ def test_a_job_is_the_run_it_would_be_here(
     assert list((nodes.root / FAR).rglob("rss_rl/cli/main.py"))  # on the samplers' node, too
 
 
+def stopped_after(nodes: Nodes, stop: str, follow: str) -> int:
+    """The update after which a job ends that is told to stop."""
+    shell(nodes, stop)
+    said: list[str] = []
+
+    def is_said() -> bool:
+        said[:] = re.findall(r"Stopped after update (\d+)", shell(nodes, follow))
+        return bool(said)
+
+    assert wait_until(is_said, WAIT_S), shell(nodes, follow)[-2000:]
+    return int(said[0])
+
+
 def test_stopped_and_resumed(nodes: Nodes, config: Callable[..., Path], storage: Path) -> None:
     phases = [
         {"name": "warm-up", "supervised": True, "selection": "all", "steps": 5},
@@ -128,16 +141,11 @@ def test_stopped_and_resumed(nodes: Nodes, config: Callable[..., Path], storage:
     file = config(phases=phases, evaluation={"every": 20}, checkpoint={"every": 50})
     follow, stop, _ = submit(file, storage)
     assert wait_until(lambda: "frozen" in shell(nodes, follow.replace("--follow ", "")), WAIT_S)
-    shell(nodes, stop)
-    stopped = re.search(r"Stopped after update (\d+)", shell(nodes, follow))
-    assert stopped
+    stopped = stopped_after(nodes, stop, follow)
     follow, stop, _ = submit(file, storage)
     assert wait_until(lambda: "frozen" in shell(nodes, follow.replace("--follow ", "")), WAIT_S)
-    shell(nodes, stop)
-    again = re.search(r"Stopped after update (\d+)", printed := shell(nodes, follow))
-    assert again
-    assert int(again[1]) > int(stopped[1])
-    assert "warm-up" not in printed
+    assert stopped_after(nodes, stop, follow) > stopped
+    assert "warm-up" not in shell(nodes, follow)
 
 
 class TestRefusals:
