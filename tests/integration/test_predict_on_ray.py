@@ -28,7 +28,10 @@ from rss_rl.inference.predict import Scorer, begin
 from rss_rl.training.run import train
 
 # Ray Data itself sets what it calls deprecated.
-pytestmark = pytest.mark.filterwarnings("ignore:`use_:DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,  # two nodes of its own, and two whole calls
+    pytest.mark.filterwarnings("ignore:`use_:DeprecationWarning"),
+]
 WAIT_S = 120.0
 ROWS = {f"part-{number}.parquet": 400 + 4000 * (number > 1) for number in range(6)}
 
