@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -14,7 +15,6 @@ from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import RunConfig, plugins_named, setting
 from rss_rl.errors import CheckpointError, ConfigError, RssError
 from rss_rl.metrics.measures import brief_measures, find_measure, format_measure, in_order
-from rss_rl.results.summary import is_number
 from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, REPORT_FILE, RunDirectory
 
 if TYPE_CHECKING:
@@ -196,9 +196,14 @@ class Run:
         with suppress(RssError):
             for split, modes in _mapping(self.report.get("splits")).items():
                 for mode, scores in _mapping(modes).items():
-                    numbers = {n: v for n, v in _mapping(scores).items() if is_number(v)}
+                    numbers = {n: v for n, v in _mapping(scores).items() if _is_number(v)}
                     rows.append((split, mode, numbers))
         return rows
+
+
+def _is_number(value: object) -> bool:
+    """Whether a score of a report is a finite number."""
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _mapping(value: object) -> dict[str, Any]:

@@ -106,7 +106,8 @@ class SplitInfo(_Record):
 class SourceFile(_Record):
     """A file that was read, by name and SHA-256.
 
-    A folder of subword vectors is named `static:NAME`, without its path on this machine.
+    A folder of subword vectors is named `static:NAME`, and of an encoder `encoder:NAME`, without
+    its path on this machine.
     """
 
     name: str

@@ -78,6 +78,11 @@ def check_vectors(path: Path, *, skip_bad_rows: bool = False) -> None:
         raise first.error()
 
 
+def names_a_file(path: Path) -> bool:
+    """Whether vectors are named by their file, not by a package or an encoder."""
+    return not (is_static(path) or is_encoder(path))
+
+
 def file_on_disk(path: Path) -> Path:
     """The file itself, or the archive where `path` is ARCHIVE.zip:MEMBER.
 

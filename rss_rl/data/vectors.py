@@ -21,7 +21,6 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from rss_rl.data.checks import Rejects
-from rss_rl.data.encoder_vectors import PREFIX as ENCODER
 from rss_rl.data.encoder_vectors import encoder_vectors, find_encoder, is_encoder
 from rss_rl.data.manifest import VECTORS_FILE, Coverage, SourceFile, VectorInfo
 from rss_rl.data.sources import BadRow
@@ -118,8 +117,7 @@ def source_file(path: Path) -> SourceFile:
         DataError: it cannot be read.
     """
     if is_encoder(path):
-        folder, digest = find_encoder(path)
-        return SourceFile(name=f"{ENCODER}{folder}", sha256=digest)
+        return SourceFile(name=str(path), sha256=find_encoder(path)[1])
     if is_static(path):
         matrix, _, tokenizer = find_static(path)
         whole = os.path.abspath(Path(str(path).removeprefix(PREFIX)).expanduser())

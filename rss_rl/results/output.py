@@ -10,12 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from rss_rl.durable import disk_errors, replacing
 from rss_rl.metrics.measures import find_measure, format_measure
-from rss_rl.results.summary import Spread, spread_text
-from rss_rl.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,17 +34,6 @@ def markdown_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     lines = ([cell.replace("|", r"\|") for cell in line] for line in (header, *body))
     head, *rest = (f"| {' | '.join(line)} |" for line in lines)
     return "\n".join([head, f"| {' | '.join(['---'] * len(header))} |", *rest])
-
-
-def format_spread(found: Spread | None, scale: float, places: int | None = None) -> str:
-    """`spread_text` of numbers; `scale` 100 for percent.
-
-    Args:
-        places: decimals; default one for percent, else four.
-    """
-    if places is None:
-        places = 1 if scale > 1 else 4
-    return spread_text(found, lambda value: f"{scale * value:.{places}f}")
 
 
 def describe_scores(scores: Mapping[str, float], separator: str = "  ") -> str:
@@ -74,16 +59,6 @@ def panels(count: int, across: int, size: tuple[float, float]) -> tuple[Figure, 
     for unused in axes[max(1, count) :]:
         unused.set_axis_off()
     return figure, axes[: max(1, count)]
-
-
-def whiskers(deviations: Sequence[float | None], scale: int = 1) -> Array | None:
-    """Half lengths of error bars: NaN, which draws none, for single runs; None if all are.
-
-    Args:
-        scale: 100 for percent.
-    """
-    found = scale * np.array(deviations, float)
-    return None if np.isnan(found).all() else found
 
 
 def png(figure: Figure) -> bytes:

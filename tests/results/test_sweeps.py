@@ -88,12 +88,14 @@ def test_key_value_changes_the_specification(tmp_path: Path) -> None:
 
 
 def test_folds_and_how_data_are_prepared(tmp_path: Path) -> None:
-    source = {"source": "cr", "folder": "cr", "folds": 3, "vectors": ["v.txt"]}
+    source = {"source": "cr", "folder": "cr", "folds": 3}
+    source["vectors"] = ["v.txt", "static:words", "encoder:bert"]
     spec = load_spec(tree(tmp_path, datasets={"cr": source}, axes={}), ["root=DATA", "rows=rss"])
     runs = planned(spec, tmp_path / "out")
     assert [run.path.parts[-3] for run in runs] == [f"cr-fold-{n}" for n in (0, 1, 2)] * 2
     assert runs[1].fold.options == {"fold": "1", "folds": "3"}
-    assert runs[1].fold.vectors == (Path("DATA/v.txt"),)
+    named = [Path(name) for name in ("DATA/v.txt", "static:words", "encoder:bert")]
+    assert runs[1].fold.vectors == tuple(named)
     other = load_spec(tree(tmp_path, datasets={"cr": source | {"dim": 50}}, axes={}))
     assert planned(other, tmp_path / "out")[0].fold.data != runs[0].fold.data
 

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rss_rl.data.static_vectors import is_static
+from rss_rl.data.vector_files import names_a_file
 from rss_rl.results.sweeps.spec import Dataset, Spec
 
 DATA_FOLDER = "data"
@@ -39,7 +39,7 @@ class Fold:
 def folds_of(spec: Spec, name: str, dataset: Dataset, out: Path) -> list[Fold]:
     """The folds of a dataset; their data are in folders named after how they are prepared."""
     names = spec.vectors if dataset.vectors is None else dataset.vectors
-    vectors = tuple(Path(n) if is_static(Path(n)) else Path(spec.root, n) for n in names)
+    vectors = tuple(Path(spec.root, n) if names_a_file(Path(n)) else Path(n) for n in names)
     found = []
     for number in range(dataset.folds) if dataset.folds else [None]:
         own = {} if number is None else {"fold": number, "folds": dataset.folds}

@@ -12,8 +12,9 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from rss_rl.components import Trust
@@ -24,9 +25,9 @@ from rss_rl.metrics.run_metrics import BestMetric
 from rss_rl.packaged import configs_root
 from rss_rl.results import output
 from rss_rl.results.frame import is_setting, runs_frame
-from rss_rl.results.summary import Spread
 from rss_rl.results.sweeps.plan import PlannedRun, State
 from rss_rl.results.sweeps.spec import Spec
+from rss_rl.types import Array
 
 _KEPT, _PARAMETERS = "kept", "parameters"
 _NOTE = (
@@ -34,6 +35,15 @@ _NOTE = (
     " the checkpoint that was best on dev. Kept: words that are head or dependent. Parameters:"
     " without embeddings."
 )
+
+
+class Spread(NamedTuple):
+    """Mean and sample standard deviation over runs; None as the deviation of a single run."""
+
+    mean: float
+    deviation: float | None
+
+
 Published = Mapping[tuple[str, str, str], Spread]
 """Figures by dataset, model and metric; shares in percent."""
 
@@ -211,7 +221,11 @@ def _scale(metric: str) -> int:
 def _figure(found: Spread | None, metric: str) -> str:
     if metric == _PARAMETERS and found is not None:
         return f"{found.mean / 1e6:.2f} M" if found.mean >= 1e5 else f"{found.mean:,.0f}"
-    return output.format_spread(found, 1, 1 if find_measure(metric).percent else 4)
+    if found is None:
+        return output.NONE
+    places = 1 if find_measure(metric).percent else 4
+    mean = f"{found.mean:.{places}f}"
+    return mean if found.deviation is None else f"{mean} ({found.deviation:.{places}f})"
 
 
 def _draw(spec: Spec, points: Sequence[Mapping[str, Any]], metric: str) -> bytes:
@@ -236,8 +250,8 @@ def _draw(spec: Spec, points: Sequence[Mapping[str, Any]], metric: str) -> bytes
             axes.errorbar(
                 [share.mean for share in kept],
                 [value.mean for value in values],
-                xerr=output.whiskers([share.deviation for share in kept]),
-                yerr=output.whiskers([value.deviation for value in values]),
+                xerr=_whiskers(kept),
+                yerr=_whiskers(values),
                 fmt="o-",
                 capsize=2.5,
                 **style,
@@ -247,3 +261,9 @@ def _draw(spec: Spec, points: Sequence[Mapping[str, Any]], metric: str) -> bytes
         axes.grid(color="0.9")
         axes.legend(fontsize=8)
     return output.png(figure)
+
+
+def _whiskers(spreads: Sequence[Spread]) -> Array | None:
+    """Half lengths of error bars: NaN, which draws none, for single runs; None if all are."""
+    found = np.array([spread.deviation for spread in spreads], float)
+    return None if np.isnan(found).all() else found
