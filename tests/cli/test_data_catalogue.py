@@ -68,7 +68,6 @@ class TestList:
         assert known["snli"]["files"][0]["size"] == 94_550_081
         assert (known["snli"]["folder"], known["snli"]["megabytes"]) == ("downloads/snli", 94.6)
         assert known["snli"]["get"] == "rss-rl data fetch snli"
-        assert known["who-did-what"]["get"] == "by hand"
         assert known["planted"]["get"] == "made"
         assert known["product-reviews"]["get"] == "included"
         assert json.loads(run("list", "trec", "--json").output) == known["trec"]
@@ -112,7 +111,6 @@ class TestFetch:
         [
             ("snil", "did you mean 'snli'"),
             ("planted", "rss-rl data prepare planted"),
-            ("who-did-what", "LDC2011T07"),
             ("googlenews", "put GoogleNews-vectors-negative300.bin.gz into"),
         ],
     )

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from rss_rl.cli.data import example_line, predicted
-from rss_rl.data.corpora.lambada import last_sentence
-from rss_rl.data.corpora.wdw import merged
+from rss_rl.data.corpora.cloze import last_sentence
 from rss_rl.data.prepare import prepare
-from rss_rl.data.sources import BadRow, RawExample, SourceRequest, named_source
+from rss_rl.data.sources import BadRow, SourceRequest, named_source
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import DataError
 
@@ -147,105 +146,3 @@ def test_folders_of_cnn_are_named(cnn: Path, tmp_path: Path) -> None:
         rows_of("cnn-dailymail", tmp_path, "test")
     with pytest.raises(DataError, match="cnn-dailymail is read from a folder"):
         named_source("cnn-dailymail", SourceRequest(None))
-
-
-def choice_example(story: str, *, right: int = 0) -> str:
-    names = ["Ann Lee", "Bob", "Ann Lee Cox", "Dan Roe"]
-    choices = "".join(
-        f'<choice correct="{str(i == right).lower()}" idx="{i}">{name}</choice>\n'
-        for i, name in enumerate(names)
-    )
-    return (
-        "<mc>\n<question>\n<leftcontext>Yesterday&nbsp;Dan Roe and</leftcontext><blank/>\n"
-        f"<rightcontext>won, Bob said.</rightcontext></question>\n"
-        f"<contextart>{story}</contextart>\n"
-        f"{choices}</mc>\n"
-    )
-
-
-@pytest.fixture
-def wdw(tmp_path: Path) -> Path:
-    folder = tmp_path / "wdw"
-    folder.mkdir()
-    story = "Bob met Ann Lee &amp; Ann Lee Cox. &quot;ANN LEE ran,&quot; Bob said."
-    content = f"<root>\n{choice_example(story)}{choice_example(story, right=3)}</root>\n"
-    for name in ("train", "val", "test"):
-        (folder / f"{name}.xml").write_text(content)
-    return folder
-
-
-def test_who_did_what(wdw: Path, tmp_path: Path) -> None:
-    row, dropped = rows_of("who-did-what", wdw, "test")
-    assert row.texts[0] == words(
-        "@entity0 met @entity1 & @entity2 . `` @entity1 ran , '' @entity0 said ."
-    )
-    assert row.texts[1] == words("Yesterday @entity3 and @placeholder won , @entity0 said .")
-    assert row.label == 1
-    assert row.marks == (0, -1, 1, -1, 2, -1, -1, 1, -1, -1, -1, 0, -1, -1)
-    assert (row.id, row.row) == ("test-1", 2)
-    assert (dropped.row, dropped.by_convention, dropped.content) == (12, True, "Dan Roe")
-    prepare(named_source("who-did-what", SourceRequest(wdw)), tmp_path / "out", dim=2)
-    assert "1 (@entity1)" in example_line(open_prepared(tmp_path / "out").split("train"), 0)
-
-
-def test_names_and_titles_with_a_full_stop_are_found_within_and_at_the_end_of_a_sentence(
-    tmp_path: Path,
-) -> None:
-    story = "Bo Lee Jr. met Al D. of old. Then Al D. left Bo Lee Jr."
-    question = (
-        "<question><leftcontext>Later Al D. saw Mr.</leftcontext>"
-        '<rightcontext>, "ill."</rightcontext></question>'
-    )
-    choices = "".join(
-        f'<choice correct="{right}">{name}</choice>'
-        for name, right in (("Al D.", "false"), ("Bo Lee Jr.", "true"))
-    )
-    for name in ("train", "val", "test"):
-        (tmp_path / f"{name}.xml").write_text(
-            f"<r><mc>{question}<contextart>{story}</contextart>{choices}</mc></r>"
-        )
-    (row,) = rows_of("who-did-what", tmp_path, "test")
-    assert row.texts[0] == words("@entity0 met @entity1 of old . Then @entity1 left @entity0 .")
-    assert row.texts[1] == words("Later @entity1 saw Mr. @placeholder , `` ill . ''")
-    assert row.label == 0
-
-
-def test_the_longest_name_counts() -> None:
-    names = {("ann",): "ann", ("ann", "lee"): "ann lee"}
-    assert merged("Ann Lee and Ann", names) == [
-        ("Ann", "ann lee"),
-        ("and", ""),
-        ("Ann", "ann"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("content", "where", "message"),
-    [
-        ("<root>\n<mc>\n</root>\n", "row 3", "cannot be read further"),
-        ("<root>\n<mc>\n", "row 2", "cannot be read further"),
-        ('<!DOCTYPE a [\n<!ENTITY b "c">]>\n<root/>', "row 2", "entities are not read"),
-    ],
-)
-def test_files_that_are_no_xml(wdw: Path, content: str, where: str, message: str) -> None:
-    (wdw / "test.xml").write_text(content)
-    with pytest.raises(DataError, match=message) as error:
-        rows_of("who-did-what", wdw, "test")
-    assert error.value.where == f"{wdw / 'test.xml'}, {where}"
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        choice_example(" "),
-        choice_example("Bob", right=9),
-        choice_example("Bob").replace(">Bob<", "> <"),
-        "<mc/>",
-    ],
-)
-def test_examples_without_a_choice(wdw: Path, content: str) -> None:
-    (wdw / "test.xml").write_text(f"<root>\n{choice_example('Ann Lee')}{content}</root>")
-    good, bad = rows_of("who-did-what", wdw, "test")
-    assert isinstance(good, RawExample)
-    assert (bad.row, bad.by_convention) == (12, False)
-    assert "exactly one right choice" in bad.reason

@@ -1,8 +1,7 @@
-"""ERASER's other tasks, e-SNLI, HateXplain and BeerAdvocate: small files in their formats."""
+"""ERASER's other tasks and HateXplain: small files in their formats."""
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -150,62 +149,6 @@ class TestEraser:
         assert [row.texts[0][-1] for row in both[1]] == [str(i) for i in range(300)]
 
 
-HEAD = (
-    "pairID,gold_label,Sentence1,Sentence2,Explanation_1,WorkerId,Sentence1_marked_1,"
-    "Sentence2_marked_1,Sentence1_Highlighted_1,Sentence2_Highlighted_1"
-)
-FILES = ("esnli_train_1.csv", "esnli_train_2.csv", "esnli_dev.csv", "esnli_test.csv")
-
-
-def e_snli(folder: Path, marks: Sequence[str] = ("3", '"1,2"'), label: str = "neutral") -> Path:
-    """A pair in each file; `marks` of premise and hypothesis, in dev and test of more people."""
-    texts = "A fox has slept.,It is tired."
-    for number, name in enumerate(FILES):
-        more = name in FILES[2:]
-        head = HEAD + ",Sentence1_Highlighted_2,Sentence2_Highlighted_2" * more
-        row = f"p{number},{label},{texts},why,w,a,b,{','.join(marks)}" + ",0,{}" * more
-        (folder / name).write_text(f"{head}\n{row}\n", encoding="utf-8")
-    return folder
-
-
-class TestESNLI:
-    def test_words_are_cut_and_marks_follow(self, tmp_path: Path) -> None:
-        first, second = rows_of("e-snli", e_snli(tmp_path))
-        assert first.texts == (("A", "fox", "has", "slept", "."), ("It", "is", "tired", "."))
-        assert marked(first) == [[3], [1, 2]]
-        assert (first.id, second.id, second.label) == ("p0", "p1", "neutral")
-        assert Path(second.file).name == FILES[1]
-
-    def test_marks_of_several_people_are_joined(self, tmp_path: Path) -> None:
-        (row,) = rows_of("e-snli", e_snli(tmp_path, ("{}", "2")), "dev")
-        assert marked(row) == [[0], [2]]
-
-    @pytest.mark.parametrize(
-        ("marks", "reason"),
-        [
-            (("4", "{}"), "word 4 of Sentence1 is marked, which has 4 words"),
-            (("-1", "{}"), "word -1 of Sentence1"),
-            (("{}", "one"), "a Sentence2_Highlighted is not a list of numbers"),
-        ],
-    )
-    def test_a_row_that_cannot_be_used(
-        self, tmp_path: Path, marks: Sequence[str], reason: str
-    ) -> None:
-        row, _ = rows_of("e-snli", e_snli(tmp_path, marks))
-        assert isinstance(row, BadRow)
-        assert reason in row.reason
-        assert (Path(row.file).name, row.row) == (FILES[0], 2)
-        assert row.remedy
-
-    def test_a_folder_or_file_that_lacks_something(self, tmp_path: Path) -> None:
-        (e_snli(tmp_path) / FILES[0]).write_text("pairID,gold_label\n1,neutral\n", encoding="utf-8")
-        with pytest.raises(DataError, match="there is no column 'Sentence1'"):
-            rows_of("e-snli", tmp_path)
-        (tmp_path / FILES[1]).unlink()
-        with pytest.raises(DataError, match=r"there is no esnli_train_2.csv\. Put the .csv files"):
-            rows_of("e-snli", tmp_path)
-
-
 def post(labels: str, maps: Sequence[str] = (), words: str = "so a b c") -> dict[str, Any]:
     """`labels` by their first letter, `maps` as texts of 0 and 1."""
     full = {"h": "hatespeech", "o": "offensive", "n": "normal"}
@@ -278,84 +221,3 @@ class TestHateXplain:
         (tmp_path / "post_id_divisions.json").write_text(text, encoding="utf-8")
         with pytest.raises(DataError, match="Use the files of HateXplain"):
             rows_of("hatexplain", tmp_path)
-
-
-def beer(folder: Path, text: Sequence[str], rows: Sequence[Mapping[str, Any]], at: int = 0) -> Path:
-    for part in ("train", "heldout"):
-        with gzip.open(folder / f"reviews.aspect{at}.{part}.txt.gz", "wt", encoding="utf-8") as f:
-            f.write("".join(line + "\n" for line in text))
-    lines(folder / "annotations.json", rows)
-    return folder
-
-
-SCORES = [0.8, 0.5, 0.3, 0.1, 0.9]
-REVIEW = {
-    "x": ["clear", "gold", ",", "smells", "of", "hay"],
-    "y": SCORES,
-    "0": [[0, 2]],
-    "2": [[4, 6], [5, 5]],
-}
-TEXT = "0.80 0.50 0.30 0.10 0.90\tclear gold , smells"
-
-
-class TestBeerAdvocate:
-    @pytest.mark.parametrize(
-        ("aspect", "at", "label", "bits"),
-        [("appearance", 0, "positive", [0, 1]), ("palate", 2, "negative", [4, 5])],
-    )
-    def test_classes_and_ranges_of_an_aspect(
-        self, tmp_path: Path, aspect: str, at: int, label: str, bits: list[int]
-    ) -> None:
-        folder = beer(tmp_path, [TEXT], [REVIEW], at)
-        (row,) = rows_of("beer-advocate", folder, aspect=aspect)
-        assert (row.texts, row.label) == ((("clear", "gold", ",", "smells"),), label)
-        assert row.rationale is None
-        (row,) = rows_of("beer-advocate", folder, "test", aspect=aspect)
-        assert (row.label, marked(row)) == (label, [bits])
-
-    def test_reviews_in_between_are_left_out_or_scored(self, tmp_path: Path) -> None:
-        folder = beer(tmp_path, [TEXT], [REVIEW | {"1": []}], 1)
-        (row,) = rows_of("beer-advocate", folder, aspect="smell")
-        assert row.by_convention
-        for split in ("train", "test"):
-            (row,) = rows_of("beer-advocate", folder, split, aspect="smell", labels="score")
-            assert row.label == 0.5
-
-    @pytest.mark.parametrize(
-        ("change", "reason"),
-        [
-            ({"0": [[0, 7]]}, "'0' holds [0, 7], not a range [start, end] of 6 words"),
-            ({"0": [3]}, "Input should be a valid tuple"),
-            ({"0": None}, "Input should be a valid list"),
-            ({"x": "clear gold"}, "x: Input should be a valid list"),
-            ({"y": [0.8]}, "y: List should have at least 5 items"),
-            ({"y": ["high"] * 5}, "y.0: Input should be a valid number"),
-        ],
-    )
-    def test_a_row_that_cannot_be_used(
-        self, tmp_path: Path, change: Mapping[str, Any], reason: str
-    ) -> None:
-        (row,) = rows_of("beer-advocate", beer(tmp_path, [TEXT], [REVIEW | change]), "test")
-        assert isinstance(row, BadRow)
-        assert reason in row.reason
-        assert (Path(row.file).name, row.row) == ("annotations.json", 1)
-        assert row.remedy
-
-    @pytest.mark.parametrize("text", ["0.8 0.5 0.3 0.1 0.9", "0.8 0.5\tfew", "a b c d e\tf"])
-    def test_a_line_that_cannot_be_used(self, tmp_path: Path, text: str) -> None:
-        good, row = rows_of("beer-advocate", beer(tmp_path, [TEXT, text], [REVIEW]), "dev")
-        assert isinstance(good, RawExample)
-        assert row.row == 2
-        assert row.reason.startswith("y")
-
-
-def test_marks_of_the_test_split_alone_are_prepared(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    low = TEXT.replace("0.80", "0.20")
-    folder = beer(tmp_path / "in", [TEXT, low], [REVIEW])
-    prepare(named_source("beer-advocate", SourceRequest(folder)), tmp_path / "out")
-    prepared = open_prepared(tmp_path / "out")
-    assert prepared.split("train").batch([0]).rationale is None
-    batch = prepared.split("test").batch([0])
-    assert batch.rationale is not None
-    assert batch.rationale[0][0].tolist() == [True, True, False, False, False, False]

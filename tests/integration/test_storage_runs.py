@@ -126,7 +126,7 @@ def test_a_full_storage_stops_nothing_and_the_end_names_what_is_whole(
     assert "run_failed" in kinds
     assert load_checkpoint(tmp_path / "there").warnings == ()  # what was there before is sound
     full.left = 10**9
-    # The writer could not say on the full storage that it ended; without take_over it is waited for.
+    # On a full storage the writer could not say that it ended; without take_over it is waited for.
     again = train(tiny(), tmp_path / "run", resume=True, storage="anything", take_over=True)
     assert isinstance(list(again)[-1], Finished)
     Outcome.read(tmp_path / "there").assert_equals(reference)

@@ -41,7 +41,6 @@ TASKS = {
     "squad": (LabelSpec("sentence"), 2),
     "trecqa": (CLASSES, 2),
     "cnn": (LabelSpec("candidate"), 2),
-    "wdw": (LabelSpec("candidate"), 2),
 }
 """Labels and sentence slots by the name of the prepared data."""
 SIZE, WORDS, CHOICES = 6, 30, 3

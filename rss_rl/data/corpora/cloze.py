@@ -2,22 +2,64 @@
 
 Slot 0 is the passage, whose tokens are marked with the number of their candidate; slot 1 is the
 question with PLACEHOLDER in place of the answer. Candidates are numbered by their first occurrence
-in the passage, and entities are renamed after that number: a name only says which mentions belong
-together, and the first entities of all passages share their vectors (spec, section 6). Examples
-whose answer is not in the passage are left out and counted.
+in the passage. Examples whose answer is not in the passage are left out and counted.
+
+LAMBADA: a line is a tokenised passage. Its last sentence, with the placeholder instead of the last
+word, is the question; the sentences before it are the passage. Candidates are the different words
+of the passage, ignoring case: those with a letter, or with candidates=all every token. The
+development file is split into train and dev (80% and 20%), as the authors give no training examples
+of this form.
+
+CNN and Daily Mail (Hermann et al. 2015): a news story, and a summary of it with a blank. Files are
+as the authors' script writes them, one question each: the address of the story, the story, the
+question with @placeholder, the answer and the names of the entities, separated by empty lines.
+Entities are renamed after their number: a name only says which mentions belong together, and the
+first entities of all passages share their vectors (spec, section 6).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+__all__ = ["CNN_DAILY_MAIL", "LAMBADA", "PLACEHOLDER", "last_sentence", "numbered_words", "renamed"]
 
-from rss_rl.data.sources import BadRow, Words
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from rss_rl.components import NoOptions, Options
+from rss_rl.data.corpora.cuts import development_rows
+from rss_rl.data.corpora.folders import source_files, source_folder
+from rss_rl.data.corpora.labelled_lines import bad_line, count_lines
+from rss_rl.data.sources import (
+    BadRow,
+    RawExample,
+    ReaderSource,
+    Row,
+    SourceComponent,
+    SourceRequest,
+    Words,
+)
+from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
 PLACEHOLDER = "@placeholder"
+_CANDIDATE = LabelSpec("candidate")
 
-
-CANDIDATE = LabelSpec("candidate")
+_DEVELOPMENT = "lambada_development_plain_text.txt"
+_FILES = {"train": _DEVELOPMENT, "dev": _DEVELOPMENT, "test": "lambada_test_plain_text.txt"}
+_DEV_SHARE = 0.2
+_ENDS = frozenset((".", "!", "?", "?!", "!?"))
+_CLOSING = frozenset(("''", "'", ")", "\N{RIGHT DOUBLE QUOTATION MARK}"))
+"""Tokens that may follow the end of a sentence."""
+_FOLDERS = {"train": "training", "dev": "validation", "test": "test"}
+_ENDING = ".question"
+_PARTS = 5
+_ENTITY = re.compile(r"@entity\d+")
+_REMEDY = "Write it again with the authors' script"
 
 
 class _Numbers(dict[str, int]):
@@ -65,6 +107,135 @@ def renamed(
     return words(passage), words(question), marks, of_passage
 
 
-def no_answer(file: str, row: int, content: str) -> BadRow:
+def _no_answer(file: str, row: int, content: str) -> BadRow:
     """The bad row of an example whose answer is not in its passage."""
     return BadRow(file, row, "the answer is not in the passage", "", content, by_convention=True)
+
+
+def last_sentence(words: Sequence[str]) -> int:
+    """Index of the first word of the last sentence; 0 if there is only one."""
+    for place in range(len(words) - 2, -1, -1):
+        if words[place] in _ENDS:
+            begin = place + 1
+            while begin < len(words) - 1 and words[begin] in _CLOSING:
+                begin += 1
+            return begin
+    return 0
+
+
+def _read_lambada(split: str, path: Path, *, seed: int, all_tokens: bool) -> Iterator[Row]:
+    wanted = split == "dev"
+    dev = development_rows(count_lines(path), seed, "lambada", _DEV_SHARE)
+    with path.open("rb") as stream:
+        for row, raw in enumerate(stream, start=1):
+            if not raw.strip() or (split != "test" and dev[row - 1] != wanted):
+                continue
+            try:
+                words = [part.decode("utf-8") for part in raw.split()]
+            except UnicodeDecodeError:
+                yield bad_line(path, row, raw, "bytes that are not UTF-8")
+                continue
+            yield _passage(path, row, words, all_tokens)
+
+
+def _passage(path: Path, row: int, words: list[str], all_tokens: bool) -> Row:
+    begin = last_sentence(words)
+    marks, numbers = numbered_words(words[:begin], all_tokens=all_tokens)
+    answer = numbers.get(words[-1].lower())
+    if answer is None:
+        return _no_answer(str(path), row, " ".join(words))
+    return RawExample(
+        id=f"{path.stem}-{row}",
+        texts=(Words(words[:begin]), Words((*words[begin:-1], PLACEHOLDER))),
+        label=answer,
+        marks=marks,
+        file=str(path),
+        row=row,
+    )
+
+
+class LambadaOptions(Options):
+    """The candidates for the last word."""
+
+    candidates: Literal["words", "all"] = Field(
+        default="words", description="words: tokens with a letter; all: every token."
+    )
+
+
+def _lambada(request: SourceRequest, options: LambadaOptions) -> ReaderSource:
+    files = source_files(source_folder("lambada", request, _DEVELOPMENT), _FILES)
+    reader = partial(_read_lambada, seed=request.seed, all_tokens=options.candidates == "all")
+    return ReaderSource("lambada", 2, _CANDIDATE, files, reader)
+
+
+LAMBADA = SourceComponent(
+    name="lambada",
+    help="LAMBADA: the last word of a passage, where earlier sentences contain it",
+    build=_lambada,
+    options=LambadaOptions,
+    capabilities=frozenset({"passages"}),
+    needs="--from FOLDER with lambada_{development,test}_plain_text.txt",
+    source="Paperno et al., ACL 2016",
+)
+
+
+def _read_cnn(split: str, folder: Path) -> Iterator[Row]:
+    for name in sorted(name for name in os.listdir(folder) if name.endswith(_ENDING)):
+        path = folder / name
+        try:
+            yield _story(path, path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            yield BadRow(str(path), 1, f"cannot be read ({error})", _REMEDY)
+
+
+def _story(path: Path, text: str) -> Row:
+    parts = [part.strip() for part in text.split("\n\n", _PARTS - 1)]
+    if len(parts) != _PARTS:
+        reason = f"malformed: {len(parts)} of {_PARTS} parts between empty lines"
+        return BadRow(str(path), 1, reason, _REMEDY, text)
+    _, story, summary, answer, _ = parts
+    if PLACEHOLDER not in summary.split():
+        return BadRow(str(path), 5, f"the question has no {PLACEHOLDER}", _REMEDY, summary)
+    if not _ENTITY.fullmatch(answer):
+        return BadRow(str(path), 7, "the answer is not an entity", _REMEDY, answer)
+    passage, question, marks, numbers = renamed(_tokens(story), _tokens(summary))
+    if answer not in numbers:
+        return _no_answer(str(path), 7, answer)
+    return RawExample(
+        id=path.stem,
+        texts=(passage, question),
+        label=numbers[answer],
+        marks=marks,
+        file=str(path),
+        row=1,
+    )
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    """Each word and its entity (empty for none)."""
+    return [(word, word if _ENTITY.fullmatch(word) else "") for word in text.split()]
+
+
+def _cnn(request: SourceRequest, options: NoOptions) -> ReaderSource:
+    folder = source_folder("cnn-dailymail", request, "training, validation and test")
+    if (folder / "questions").is_dir():
+        folder = folder / "questions"
+    for name in _FOLDERS.values():
+        if not (folder / name).is_dir():
+            raise DataError(
+                f"there is no {name}",
+                where=str(folder),
+                remedy="Give the folder with training, validation and test as --from",
+            )
+    files = {split: (folder / name,) for split, name in _FOLDERS.items()}
+    return ReaderSource("cnn-dailymail", 2, _CANDIDATE, files, _read_cnn)
+
+
+CNN_DAILY_MAIL = SourceComponent(
+    name="cnn-dailymail",
+    help="CNN / Daily Mail: the entity in a story that fills a blank",
+    build=_cnn,
+    capabilities=frozenset({"passages"}),
+    needs="--from FOLDER with training, validation and test, full of .question files",
+    source="Hermann et al., NIPS 2015",
+)

@@ -37,12 +37,11 @@ def leave_out_folder(request: SourceRequest, why: str) -> None:
 def source_files(
     folder: Path,
     files: Mapping[str, str] | Mapping[str, tuple[str, ...]],
-    remedy: str = "Unpack the files there as their authors name them, or name another --from",
 ) -> dict[str, tuple[Path, ...]]:
     """The file or files of each split, which must be in `folder`.
 
     Raises:
-        DataError: one is missing; with `remedy`.
+        DataError: one is missing.
     """
     found = {
         split: tuple(folder / name for name in ((names,) if isinstance(names, str) else names))
@@ -50,5 +49,9 @@ def source_files(
     }
     for path in (path for paths in found.values() for path in paths):
         if not path.is_file():
-            raise DataError(f"there is no {path.name}", where=str(folder), remedy=remedy)
+            raise DataError(
+                f"there is no {path.name}",
+                where=str(folder),
+                remedy="Unpack the files there as their authors name them, or name another --from",
+            )
     return found
