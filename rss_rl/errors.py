@@ -53,14 +53,6 @@ class ResourceError(RssError):
     """A resource that the machine does not have enough of."""
 
 
-class EncoderError(RssError):
-    """A sentence encoder that violates its interface."""
-
-
-class PolicyError(RssError):
-    """A selection policy that violates its interface."""
-
-
 class ComponentError(RssError):
     """A component that violates the contract of its kind."""
 

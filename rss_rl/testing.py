@@ -21,14 +21,14 @@ from torch import Tensor, nn
 
 from rss_rl.components import Component, Kind
 from rss_rl.config import ModelConfig
-from rss_rl.errors import ComponentError, ConfigError, EncoderError, PolicyError, RssError
+from rss_rl.errors import ComponentError, ConfigError
 from rss_rl.models.build import build_classifier
 from rss_rl.models.encoders.protocol import EncoderSetup, GatedEncoder, TrainingLengths
 from rss_rl.models.modes import evaluating
 from rss_rl.models.sentences import remove_unselected
 from rss_rl.ops.gated import union
 from rss_rl.policies.build import check_distribution, check_module
-from rss_rl.policies.distributions import Certain, IndependentBits
+from rss_rl.policies.distributions import Certain
 from rss_rl.policies.protocol import Policy, PolicySetup, bits_per_token, reads_ends
 from rss_rl.reward_models.protocol import LogitsReward, RewardSetup, named_scores
 from rss_rl.types import ROLES, Array, Batch, LabelSpec
@@ -43,24 +43,21 @@ _CLASSES = LabelSpec("classes", ("no", "yes"))
 
 
 class _Promises:
-    """Raises errors of one type where what is called `name` breaks a promise."""
+    """Raises a `ComponentError` where what is called `name` breaks a promise."""
 
-    def __init__(self, error: type[RssError], name: str) -> None:
-        self._error, self.name = error, name
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def require(self, holds: object, what: str, remedy: str) -> None:
         """Raise an error with `what` and `remedy` unless `holds`."""
         if not bool(holds):
-            raise self._error(what, where=self.name, remedy=remedy)
+            raise ComponentError(what, where=self.name, remedy=remedy)
 
     def shape(self, what: str, value: Tensor, *shape: int) -> None:
         """Raise unless a tensor has the shape and is finite."""
         found = tuple(value.shape)
-        self.require(
-            found == shape,
-            f"{what} has the shape {found}, not {shape}",
-            "See its Protocol for the shapes",
-        )
+        remedy = "See its Protocol for the shapes"
+        self.require(found == shape, f"{what} has the shape {found}, not {shape}", remedy)
         self.require(torch.isfinite(value).all(), f"{what} is not finite", _MASK)
 
     def gradients(
@@ -86,13 +83,24 @@ class _Promises:
             remedy = "Keep lambdas, local classes and open files out of its attributes"
             self.require(False, f"cannot be pickled: {error}", remedy)
 
-    def load(self, module: nn.Module, state: Mapping[str, Any]) -> None:
-        """Load a state, or raise."""
-        try:
-            module.load_state_dict(state)
-        except RuntimeError as error:
-            remedy = "Build the same parameters and buffers from the same options"
-            self.require(False, f"its state cannot be loaded: {error}", remedy)
+    def copies(
+        self, module: nn.Module, other: nn.Module | None, answer: Callable[[Any], Tensor]
+    ) -> None:
+        """Raise unless a pickled copy answers equally, and so does `other` with its state."""
+        copies = {"pickled copy": self.pickled(module)}
+        if other is not None:
+            try:
+                other.load_state_dict(module.state_dict())
+            except RuntimeError as error:
+                remedy = "Build the same parameters and buffers from the same options"
+                self.require(False, f"its state cannot be loaded: {error}", remedy)
+            copies["newly built copy with its state"] = other
+        for what, made in copies.items():
+            self.require(
+                torch.equal(answer(made), answer(module)),
+                f"its {what} gives another answer",
+                "Keep what it needs in parameters, persistent buffers and attributes",
+            )
 
 
 def _of_kind(component: Component, kind: Kind) -> None:
@@ -122,7 +130,7 @@ def check_policy(
         options: of the component; None: its defaults.
 
     Raises:
-        PolicyError: the first broken promise, with a remedy.
+        ComponentError: the first broken promise, with a remedy.
         ConfigError: it is not a policy, or not as its component declares.
     """
     share, other, declared = False, None, None
@@ -134,14 +142,18 @@ def check_policy(
         share = policy.can("share", parsed)
     else:
         name, whole = type(policy).__name__, check_module(policy, "check_policy")
-    promises = _Promises(PolicyError, name)
+    promises = _Promises(name)
     with evaluating(whole):
         first = _Padded(whole, inputs, 0)
         found = whole(first.tokens, first.valid)
         check_distribution(found, declared, name)
         for seed in _SEEDS:
             _check_selections(whole, promises, _Padded(whole, inputs, seed), share=share)
-        _check_copies(whole, other, promises, first)
+        answer = first.tokens, first.valid, first.uniforms
+        promises.copies(
+            whole, other and other.eval(), lambda made: _answers(made, *answer)["sample"]
+        )
+        _check_buffers(whole, promises, first)
         if found.has_log_probs:
             _check_frequency(whole, promises, _Padded(whole, inputs, 7, (2, 1)))
 
@@ -183,8 +195,6 @@ def _answers(
         none = torch.zeros_like(uniforms, dtype=torch.bool)
         asked = none if selection is None else selection
         found["evaluate"], found["entropy"] = made.evaluate(asked)
-    if isinstance(made, IndependentBits):
-        found["logits"] = made.logits
     if made.has_rsample:
         found["rsample"] = made.rsample(uniforms)
     return found
@@ -196,18 +206,14 @@ def _check_selections(policy: Policy, promises: _Promises, batch: _Padded, *, sh
     found = _answers(policy, *arguments, drawn)
     count, width = batch.valid.shape
     shapes: dict[str, tuple[int, ...]] = {"entropy": (count,)}
-    if "logits" in found:
-        bits = found["logits"].shape[1]
-        promises.require(bits in (1, ROLES), f"logits are of {bits} roles", "Return [B, R, N]")
-        shapes["logits"] = count, bits, width
     for name in ("sample", "log_prob of sample", "evaluate", "rsample"):
         shapes[name] = batch.uniforms.shape
     again = _answers(policy, *arguments, drawn)
     for name, value in found.items():
         promises.shape(name, value, *shapes.get(name, (count, ROLES, width)))
-        if name != "entropy":
-            off = (value * ~batch.valid[:, None]).any()
-            promises.require(not off, f"{name} on padding is not 0", "Mask by valid[:, None]")
+        real = batch.valid.any(1) if name == "entropy" else batch.valid[:, None]
+        off = (value * ~real).any()
+        promises.require(not off, f"{name} on padding is not 0", "Mask by valid[:, None]")
         promises.require(
             torch.equal(value, again[name]),
             f"{name} differs between two calls with equal arguments",
@@ -227,7 +233,6 @@ def _check_selections(policy: Policy, promises: _Promises, batch: _Padded, *, sh
     )
     _check_agreement(policy, promises, batch, found, share=share)
     _check_alone(policy, promises, batch, found, drawn)
-    _check_empty(policy, promises, batch, found)
 
 
 def _check_agreement(
@@ -252,13 +257,6 @@ def _check_agreement(
             promises.gradients("evaluate's log_prob", total, leaves)
             total = total + found["entropy"].sum()
             promises.gradients("evaluate's log_prob and entropy", total, leaves)
-    if "logits" in found:
-        bits = batch.uniforms[:, :, : found["logits"].shape[1]] < torch.sigmoid(found["logits"])
-        promises.require(
-            torch.equal(found["sample"], (bits & batch.valid[:, None]).expand_as(found["sample"])),
-            "sample does not draw uniform < sigmoid(logit)",
-            "Derive it from SelectionDistribution if its bits are drawn otherwise",
-        )
     if "rsample" in found:
         promises.require(
             torch.equal(found["rsample"] > 0, found["sample"]),
@@ -285,75 +283,31 @@ def _check_alone(
     found: Mapping[str, Tensor],
     drawn: Tensor,
 ) -> None:
-    """A sentence gets the same alone and in a padded batch; numbers up to rounding."""
-    for row, length in enumerate(batch.lengths):
-        one = slice(row, row + 1)
-        parts = batch.tokens[one, :length], batch.valid[one, :length]
-        bits = batch.uniforms[:, one, :, :length], drawn[:, one, :, :length]
-        for name, alone in _answers(policy, *parts, *bits).items():
+    """A sentence gets the same alone and in a padded batch, up to rounding; a learner's shard may
+    have no example."""
+    parts = [(slice(row, row + 1), length) for row, length in enumerate(batch.lengths)]
+    for rows, length in (*parts, (slice(0, 0), max(batch.lengths))):
+        what = f"a sentence of {length} tokens" if rows.stop else "a batch without a sentence"
+        given = batch.tokens[rows, :length], batch.valid[rows, :length]
+        bits = batch.uniforms[:, rows, :, :length], drawn[:, rows, :, :length]
+        try:
+            answers = _answers(policy, *given, *bits)
+        except (RuntimeError, IndexError, ValueError) as error:
+            promises.require(False, f"{what}: {error}", "Shards and sentences may be empty")
+        for name, alone in answers.items():
             value = found[name]
-            together = value[one] if name == "entropy" else value[..., one, :, :length]
+            together = value[rows] if name == "entropy" else value[..., rows, :, :length]
+            promises.shape(f"{name} of {what}", alone, *together.shape)
             promises.require(
                 torch.allclose(alone.float(), together.float(), atol=1e-4),
-                f"{name} of a sentence of {length} tokens depends on the padding around it",
+                f"{name} of {what} depends on the padding around it",
                 _MASK,
             )
 
 
-def _check_empty(
-    policy: Policy, promises: _Promises, batch: _Padded, found: Mapping[str, Tensor]
-) -> None:
-    """A learner's shard may have no example, and a sentence no token: both give zeros."""
-    nothing = torch.zeros_like(batch.tokens), torch.zeros_like(batch.valid), batch.uniforms
-    for where, given in (
-        ("a batch without a sentence", (nothing[0][:0], nothing[1][:0], batch.uniforms[:, :0])),
-        ("sentences without a token", nothing),
-    ):
-        try:
-            values = _answers(policy, *given)
-        except (RuntimeError, IndexError, ValueError) as error:
-            remedy = "A shard of a small batch may be empty, and so may a sentence"
-            promises.require(False, f"{where}: {error}", remedy)
-        for name, value in values.items():
-            shape = list(found[name].shape)
-            shape[-3 if value.ndim > 1 else 0] = len(given[1])
-            promises.shape(f"{name} of {where}", value, *shape)
-            promises.require(
-                not value.detach().any(),  # NaN counts as nonzero
-                f"{name} of {where} is not 0",
-                "Mask by valid before dividing, and divide by at least 1",
-            )
-            if value.requires_grad:
-                leaves = list(policy.parameters())
-                slopes = torch.autograd.grad(
-                    value.sum(), leaves, allow_unused=True, retain_graph=True
-                )
-                promises.require(
-                    all(torch.isfinite(slope).all() for slope in slopes if slope is not None),
-                    f"{name} of {where} gives a gradient that is not finite",
-                    "Mask before dividing or taking logs: 0 times infinity is NaN",
-                )
-
-
-def _check_copies(
-    policy: Policy, other: Policy | None, promises: _Promises, batch: _Padded
-) -> None:
-    """Copies select the same, and learning leaves buffers alone."""
-    arguments = batch.tokens, batch.valid, batch.uniforms
-    copies = {"pickled copy": promises.pickled(policy)}
-    if other is not None:
-        promises.load(other, policy.state_dict())
-        copies["newly built copy with its state"] = other.eval()
-    for what, made in copies.items():
-        promises.require(
-            torch.equal(
-                _answers(made, *arguments)["sample"], _answers(policy, *arguments)["sample"]
-            ),
-            f"its {what} draws other selections",
-            "Keep what it needs in parameters, persistent buffers and attributes",
-        )
+def _check_buffers(policy: Policy, promises: _Promises, batch: _Padded) -> None:
     learning = copy.deepcopy(policy).train()
-    _answers(learning, *arguments)
+    _answers(learning, batch.tokens, batch.valid, batch.uniforms)
     for (name, buffer), before in zip(learning.named_buffers(), policy.buffers(), strict=True):
         promises.require(
             torch.equal(buffer, before),
@@ -387,7 +341,7 @@ def _check_frequency(policy: Policy, promises: _Promises, batch: _Padded) -> Non
 
 
 def check_encoder(
-    encoder: Component | nn.Module,
+    encoder: Component,
     inputs: int,
     *,
     options: Mapping[str, Any] | None = None,
@@ -399,67 +353,44 @@ def check_encoder(
     without tokens, or without selected ones, gives zeros; every parameter gets a gradient; in
     evaluation mode equal inputs give equal vectors, as do a pickled copy and one that loads the
     state. Gates of 0 and 1 give the vectors of that selection. Unselected words do not change a
-    bit, unless it reads them. For a component also: equal seeds give equal weights. Takes a second.
+    bit, unless it reads them. Equal seeds give equal weights. Takes a second.
 
     Args:
-        encoder: a component of kind `encoder`, or a module, whose weights are not changed.
+        encoder: a component of kind `encoder`.
         inputs: E, the size of embeddings that it reads.
         options: of the component, if not its defaults.
         hidden: D of the component's setup.
 
     Raises:
-        EncoderError: the first broken promise, with a remedy.
+        ComponentError: the first broken promise, with a remedy.
         ConfigError: not an encoder, or invalid options.
     """
-    if isinstance(encoder, Component):
-        _of_kind(encoder, "encoder")
-        promises, parsed = _Promises(EncoderError, encoder.name), encoder.parse(options or {})
-        setup = EncoderSetup(inputs, hidden, lengths=TrainingLengths(((4.0, 2.0),), 8))
-        first, second = (_seeded(encoder.build, setup, parsed) for _ in range(2))
-        for (name, one), other in zip(
-            first.state_dict().items(), second.state_dict().values(), strict=True
-        ):
-            promises.require(
-                torch.equal(one, other),
-                f"equal seeds give other weights in '{name}'",
-                "Draw weights only from torch's global generator",
-            )
-        gates = encoder.can("gates", parsed)
+    _of_kind(encoder, "encoder")
+    promises, parsed = _Promises(encoder.name), encoder.parse(options or {})
+    setup = EncoderSetup(inputs, hidden, lengths=TrainingLengths(((4.0, 2.0),), 8))
+    first, second = (_seeded(encoder.build, setup, parsed) for _ in range(2))
+    weights = second.state_dict()
+    for name, one in first.state_dict().items():
         promises.require(
-            isinstance(first, GatedEncoder) or not gates,
-            "declares `gates` and has no method gated",
-            "See GatedEncoder, or do not declare it",
+            torch.equal(one, weights[name]),
+            f"equal seeds give other weights in '{name}'",
+            "Draw weights only from torch's global generator",
         )
-        promises.require(
-            not (encoder.can("kept_only", parsed) and first.reads_unselected),
-            "declares `kept_only`, and reads_unselected is true",
-            "Set it to False, so that unselected words are removed before it",
-        )
-    else:
-        if not (isinstance(encoder, nn.Module) and hasattr(encoder, "output_size")):
-            raise ConfigError(
-                f"{type(encoder).__name__} is neither a component nor a module with output_size"
-                " and reads_unselected",
-                where="check_encoder",
-                remedy="See rss_rl.models.encoders.protocol",
-            )
-        promises, first, second = _Promises(EncoderError, type(encoder).__name__), encoder, None
-        gates = isinstance(first, GatedEncoder)
-    module = promises.pickled(first).double().eval()
+    gates = encoder.can("gates", parsed)
+    promises.require(
+        isinstance(first, GatedEncoder) or not gates,
+        "declares `gates` and has no method gated",
+        "See GatedEncoder, or do not declare it",
+    )
+    promises.require(
+        not (encoder.can("kept_only", parsed) and first.reads_unselected),
+        "declares `kept_only`, and reads_unselected is true",
+        "Set it to False, so that unselected words are removed before it",
+    )
+    module, batch = promises.pickled(first).double().eval(), _Embedded(inputs, seed=0)
     for seed in _SEEDS:
         _check_vectors(module, promises, _Embedded(inputs, seed), gates=gates)
-    batch = _Embedded(inputs, seed=0)
-    copies = {"pickled copy": promises.pickled(module)}
-    if second is not None:
-        second = second.double().eval()
-        promises.load(second, module.state_dict())
-        copies["copy by state_dict"] = second
-    for what, made in copies.items():
-        promises.require(
-            torch.equal(batch.vectors(made), batch.vectors(module)),
-            f"its {what} gives other vectors",
-            "Keep what it needs in parameters and persistent buffers",
-        )
+    promises.copies(module, second.double().eval(), batch.vectors)
     _check_slopes(module, promises, _Embedded(inputs, seed=7))
 
 
@@ -527,8 +458,8 @@ def _check_vectors(module: Any, promises: _Promises, batch: _Embedded, *, gates:
                 " heads, and divide by their sums",
             )
             promises.gradients("a vector", _weighed(found), {"gates": given}, nonzero=True)
-    empty = not batch.vectors(module, batch.everything)[_LENGTHS.index(0)].any()
-    promises.require(empty, "a sentence without a token does not give zeros", _MASK)
+    empty = batch.vectors(module, batch.everything)[_LENGTHS.index(0)]
+    promises.require(not empty.any(), "a sentence without a token does not give zeros", _MASK)
     none = batch.vectors(module, torch.zeros_like(batch.selection))
     promises.shape("without a selected token a vector", none, len(_LENGTHS), module.output_size)
     no_rows = batch.vectors(module, rows=slice(0, 0))
@@ -645,7 +576,7 @@ class _Scored(_Promises):
     """A reward model under test."""
 
     def __init__(self, model: Any) -> None:
-        super().__init__(ComponentError, getattr(model, "__name__", type(model).__name__))
+        super().__init__(getattr(model, "__name__", type(model).__name__))
         self.model = model
 
     def score(self, batch: Batch, selections: tuple[Array, ...]) -> dict[str, Array]:
