@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
-import sampling
 import torch
 from gymnasium.vector import AutoresetMode
 from peer_own import Pipeline, PlainLoop, VectorLoop
@@ -21,7 +19,6 @@ from peer_task import (
     make_env,
     task_of,
 )
-from suite.timing import Settings
 
 
 def test_right_bits_are_paid_by_their_share() -> None:
@@ -69,52 +66,3 @@ def test_every_way_of_ours_learns_the_task(system: Any) -> None:
     first, *_, last = np.array(made.rewards).reshape(20, -1).mean(1)
     assert first == pytest.approx(0.5, abs=0.03)
     assert last > 0.53  # chance has a standard error of 0.002
-
-
-class Rates:
-    """A worker whose every turn has the rate that its name stands for; remembers who was asked."""
-
-    asked: ClassVar[list[str]] = []
-    rates: ClassVar[dict[str, float]] = {"PPO 1": 10.0, "APPO 1": 40.0, "IMPALA 1": 20.0}
-
-    def __init__(self, *_: Any, **__: Any) -> None: ...
-
-    def __enter__(self) -> Rates:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def __call__(self, name: str) -> float:
-        self.asked.append(name)
-        return self.rates.get(name.partition(" ")[2], 80.0)
-
-
-class Still:
-    """A system that does nothing, at once."""
-
-    def __init__(self, *_: Any, **__: Any) -> None: ...
-
-    def sample(self) -> int:
-        return BATCH
-
-    train = sample
-
-
-def test_all_systems_take_turns_with_every_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "Worker", Rates)
-    monkeypatch.setattr(sampling, "PYTHON", Path(__file__))
-    monkeypatch.setitem(sampling.STRETCH_S, "ours", 0.0)
-    for name in ("Pipeline", "PlainLoop", "SB3"):
-        monkeypatch.setattr(sampling, name, Still)
-    records = {record.name: record for record in sampling.peers(Settings(repeats=2))}
-    learnt = "peers/bits/sampling and update, "
-    assert records[f"{learnt}RLlib's best, one step an episode"].theirs == 40
-    assert records[f"{learnt}RLlib's best, 16 an episode"].theirs == 80
-    assert records[f"{learnt}RLlib IMPALA, one step an episode"].theirs == 20
-    assert records["peers/bits/sampling, RLlib's best, one step an episode"].theirs == 10
-    assert {f"{learnt}SB3 PPO", f"{learnt}a plain torch loop"} <= records.keys()
-    assert len(records) == (2 + 2 + 2) + (2 + 6 + 2)
-    assert {name: Rates.asked.count(name) for name in Rates.asked} == dict.fromkeys(
-        [f"{mode} {name} {n}" for mode, names in sampling.ALGORITHMS.items() for name in names
-         for n in (1, 16)], 3,
-    )  # fmt: skip

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +11,12 @@ import pytest
 import small
 import torch
 import torch.nn.functional as F
-from suite import registry, training_step
-from suite.records import Record, compared, limited, read_records, write_records
+from suite import training_step
+from suite.records import Record, compared, limited
 from suite.reference import PlainReSAN
-from suite.registry import BENCHMARKS, Benchmark
+from suite.registry import Benchmark
 from suite.report import comparison, draw, table
-from suite.timing import Settings, in_turns, seconds_of
+from suite.timing import Settings
 from suite.workers import Worker, WorkerError
 
 STUBS = "bench_stubs"
@@ -38,48 +35,12 @@ def test_a_ratio_says_how_many_times_better_ours_is() -> None:
         compared("a", [1.0], [float("inf")], "s")
 
 
-def test_records_are_a_list_in_json(tmp_path: Path) -> None:
-    records = [compared("a", [1.0, 2.0], [3.0, 4.0], "s"), limited("b", [1.0], 2.0, "share")]
-    write_records(tmp_path / "new" / "bench.json", records)
-    tree = json.loads((tmp_path / "new" / "bench.json").read_text())
-    assert [set(entry) for entry in tree] == [
-        {"name", "ours", "theirs", "ratio", "unit", "n", "spread"}
-    ] * 2
-    assert read_records(tmp_path / "new" / "bench.json") == records
-    with pytest.raises(ValueError, match="a record has"):
-        Record.of(tree[0] | {"more": 1})
-
-
-def test_turns_alternate_and_the_first_round_does_not_count() -> None:
-    asked: list[str] = []
-
-    def turn(name: str) -> Callable[[], float]:
-        return lambda: asked.append(name) or float(len(asked))  # type: ignore[func-returns-value]
-
-    found = in_turns({"a": turn("a"), "b": turn("b")}, 3)
-    assert asked == list("baabbaab")
-    assert found == {"a": [3.0, 6.0, 7.0], "b": [4.0, 5.0, 8.0]}
-
-
-def test_seconds_are_of_one_call() -> None:
-    calls: list[int] = []
-    seconds = seconds_of(lambda: (calls.append(1), time.sleep(0.01)), "wall", least_s=0.05)
-    assert 2 <= len(calls) <= 6
-    assert 0.01 <= seconds < 0.2
-    assert seconds_of(lambda: time.sleep(0.05), "cpu") < 0.04
-
-
 def test_a_worker_answers_turn_by_turn_in_its_own_environment() -> None:
     with (
         Worker(f"{STUBS}:counter", {"start": 3}, environment=PATHS) as one,
         Worker(f"{STUBS}:counter", {"start": 0}, environment=PATHS | {"SUITE_TEST": "8"}) as other,
     ):
         assert [one(), other(), one(), other()] == [3, 8, 4, 8]
-
-
-def test_a_worker_can_have_several_turns_by_name() -> None:
-    with Worker(f"{STUBS}:counters", {"starts": [3, 10]}, environment=PATHS) as worker:
-        assert [worker("from 3"), worker("from 10"), worker("from 3")] == [3, 10, 4]
 
 
 PATHS = {
@@ -113,18 +74,6 @@ def test_what_a_benchmark_said_before_it_died_counts(
     assert not part.exists()
 
 
-def test_what_came_to_its_end_need_not_be_measured_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", PATHS["PYTHONPATH"])
-    part, settings = tmp_path / "parts" / "one.json", Settings(repeats=3)
-    assert bench.measured(part, settings) == []
-    found = list(bench.run_benchmark("test", Benchmark(f"{STUBS}:one_record", 1), settings, part))
-    assert [record.n for record in found] == [3]
-    assert bench.measured(part, settings) == found
-    assert bench.measured(part, Settings(repeats=4)) == []
-
-
 def test_commits_are_compared_by_their_ratios(tmp_path: Path) -> None:
     old = [Record("a", 1, 2, 2.0, "s", 3, (1.9, 2.1)), Record("b", 1, 2, 2.0, "s", 3, (1.0, 3.0)),
            Record("c", 1, 2, 2.0, "s", 3, (2.0, 2.0))]  # fmt: skip
@@ -138,14 +87,6 @@ def test_commits_are_compared_by_their_ratios(tmp_path: Path) -> None:
     assert "| a | 1 | 3 | s | 3.00 (2.90 to 3.10) | 3 |" in table(new, {"cores": 2})
     draw(tmp_path / "bench.png", new)
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_all_registered_benchmarks_exist() -> None:
-    assert BENCHMARKS is registry.BENCHMARKS
-    for benchmark in BENCHMARKS.values():
-        assert callable(benchmark.load())
-    assert {"step", "attention", "sampling", "peers"} <= set(BENCHMARKS)
-    assert sum(b.minutes for b in BENCHMARKS.values() if not b.full) <= 15
 
 
 @pytest.mark.parametrize("share", [None, 0.5, 0.0])

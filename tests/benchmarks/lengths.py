@@ -16,7 +16,7 @@ at the same length; medians over rounds. A cell over 10 s is measured in one rou
 
 Cells that run out of memory (of the limit, or of four fifths of what the machine has left) or time
 are reported as such. OUT/lengths.json holds what is done: the same command continues from it. Also
-written: lengths.md and lengths.png.
+written: lengths.csv and lengths.png.
 """
 
 from __future__ import annotations
@@ -273,8 +273,7 @@ def main() -> None:
         if minutes > given.minutes:
             print("time is over; the same command continues from here")
             break
-    write_report(given.out, results.settings, results.cells)
-    print((given.out / "lengths.md").read_text())
+    print(write_report(given.out, results.settings, results.cells))
 
 
 if __name__ == "__main__":

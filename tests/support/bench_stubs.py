@@ -26,16 +26,6 @@ def counter(start: int, how: str = "") -> Callable[[], float]:
     return turn
 
 
-def counters(starts: list[int]) -> dict[str, Callable[[], float]]:
-    """A worker's turns by name."""
-    return {f"from {start}": counter(start) for start in starts}
-
-
-def one_record(settings: Settings) -> Iterator[Record]:
-    """A benchmark that comes to its end."""
-    yield limited("test/only", [1.0] * settings.repeats, 2.0, "s")
-
-
 def two_records(settings: Settings) -> Iterator[Record]:
     """A benchmark that says one thing, is killed, and would have said another."""
     yield limited("test/first", [1.0] * settings.repeats, 2.0, "s")

@@ -35,13 +35,9 @@ class Benchmark:
 
 
 BENCHMARKS: dict[str, Benchmark] = {
-    "start": Benchmark("suite.startup:startup", minutes=2),
-    "words": Benchmark("suite.repeated_words:repeated_words", minutes=1.5),
-    "samples": Benchmark("suite.many_selections:many_selections", minutes=2),
     "step": Benchmark("suite.training_step:training_step", minutes=3.5),
     "attention": Benchmark("attention:attention", minutes=3),
     "sampling": Benchmark("sampling:sampling", minutes=2),
-    "publish": Benchmark("publishing:publishing", minutes=1),
     "peers": Benchmark("sampling:peers", minutes=15, full=True),
     "peers-classifier": Benchmark("sampling:peers_classifier", minutes=15, full=True),
     "selection": Benchmark("selection_pays:selection", minutes=10, full=True),
