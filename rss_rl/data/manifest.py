@@ -6,10 +6,8 @@ import math
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rss_rl.data.encoder_vectors import PREFIX as ENCODER
-from rss_rl.data.static_vectors import PREFIX as STATIC
 from rss_rl.errors import DataError
 from rss_rl.json_files import first_fault
 from rss_rl.types import LabelSpec
@@ -112,12 +110,6 @@ class SourceFile(_Record):
 
     name: str
     sha256: str
-
-    @field_validator("name")
-    @classmethod
-    def _without_path(cls, name: str) -> str:
-        kind = next((prefix for prefix in (STATIC, ENCODER) if name.startswith(prefix)), "")
-        return kind + Path(name).name if kind and "/" in name else name
 
 
 class TokenizerInfo(_Record):

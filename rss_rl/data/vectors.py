@@ -21,11 +21,13 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from rss_rl.data.checks import Rejects
+from rss_rl.data.encoder_vectors import PREFIX as ENCODER
 from rss_rl.data.encoder_vectors import encoder_vectors, find_encoder, is_encoder
 from rss_rl.data.manifest import VECTORS_FILE, Coverage, SourceFile, VectorInfo
 from rss_rl.data.sources import BadRow
 from rss_rl.data.staging import Progress
-from rss_rl.data.static_vectors import PREFIX, find_static, is_static, static_vectors
+from rss_rl.data.static_vectors import PREFIX as STATIC
+from rss_rl.data.static_vectors import find_static, is_static, static_vectors
 from rss_rl.data.vector_files import VectorLine, file_on_disk, vector_lines
 from rss_rl.data.vocabulary import PAD, SPECIAL_WORDS, Vocabulary
 from rss_rl.durable import disk_errors, file_sha256
@@ -117,11 +119,13 @@ def source_file(path: Path) -> SourceFile:
         DataError: it cannot be read.
     """
     if is_encoder(path):
-        return SourceFile(name=str(path), sha256=find_encoder(path)[1])
+        name = Path(str(path).removeprefix(ENCODER)).name
+        return SourceFile(name=f"{ENCODER}{name}", sha256=find_encoder(path)[1])
     if is_static(path):
         matrix, _, tokenizer = find_static(path)
-        whole = os.path.abspath(Path(str(path).removeprefix(PREFIX)).expanduser())
-        return _joined(f"{PREFIX}{whole}", (source_file(matrix), source_file(tokenizer)))
+        whole = os.path.abspath(Path(str(path).removeprefix(STATIC)).expanduser())
+        name = f"{STATIC}{Path(whole).name}"
+        return _joined(name, (source_file(matrix), source_file(tokenizer)))
     if path.is_dir():
         parts = (source_file(file) for file in sorted(path.iterdir()) if file.is_file())
         return _joined(path.name, parts)

@@ -131,27 +131,6 @@ def test_missing_labels_of_parquet(tmp_path: Path, kind: str) -> None:
         assert manifest.labels.names == ("1.0", "2.0")
 
 
-def test_a_class_may_be_called_what_is_missing_elsewhere(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text("text,label\na,none\nb,None\nc,joy\n")
-    named = LabelSpec("classes", names=("none", "None", "joy"))
-    assert prepare(source_of(path, named), tmp_path / "out", dim=2).splits["train"].rows == 3
-    learned = prepare(source_of(path), tmp_path / "out2", dim=2, skip_bad_rows=True)
-    assert learned.labels.names == ("joy", "none")
-
-
-def test_a_range_of_scores_that_32_bits_hold(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text("text,label\na,1e40\nb,3.4e38\nc,1\n")
-    with pytest.raises(
-        DataError, match=r"t\.csv, row 2: column 'label': the score 1e40 does not fit 32 bits"
-    ):
-        prepare(source_of(path, LEARN), tmp_path / "out", dim=2)
-    prepare(source_of(path, LEARN), tmp_path / "out", dim=2, skip_bad_rows=True)
-    labels = open_prepared(tmp_path / "out").split("train").batch([0, 1]).labels
-    assert labels.tolist() == pytest.approx([3.4e38, 1.0])
-
-
 def test_reading_goes_on_after_a_bad_row(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b'text,label\nx,1\n"a"b,1\nc,d,e\n\nlast one,2\n\xff,2\nvery last,1\n')
@@ -230,13 +209,6 @@ def test_rows_dropped_by_convention_are_counted(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "rejects.jsonl").exists()
 
 
-def test_fields_of_snli_that_are_no_texts(tmp_path: Path) -> None:
-    for name in ("train.jsonl", "dev.jsonl", "test.jsonl"):
-        (tmp_path / name).write_text('{"gold_label": "neutral", "sentence1": "A man sits."}\n')
-    with pytest.raises(DataError, match=r"train\.jsonl, row 1: sentence2: Field required"):
-        prepare(named_source("snli", SourceRequest(tmp_path)), tmp_path / "out", dim=2)
-
-
 def source_of(path: Path, spec: LabelSpec | None = None) -> Source:
     return column_files([path], Columns(("text",), "label"), spec, dev=path, test=path)
 
@@ -271,14 +243,6 @@ def test_bad_vector_line_is_listed(tmp_path: Path) -> None:
     assert manifest.vectors.bad_lines == 1
     reject = json.loads((tmp_path / "out" / "rejects.jsonl").read_text())
     assert (reject["row"], reject["content"]) == (2, "words 1")
-
-
-def test_a_component_that_32_bits_do_not_hold_is_a_bad_line(tmp_path: Path) -> None:
-    path, vectors = tmp_path / "t.csv", tmp_path / "v.txt"
-    path.write_bytes(GOOD_CSV)
-    vectors.write_text("fine 1 2\nwords 1e40 0\n")
-    with pytest.raises(DataError, match=r"v\.txt, row 2: a component is not finite"):
-        prepare(source_of(path), tmp_path / "out", vectors=[vectors])
 
 
 def test_a_table_with_another_separator_is_told_so(tmp_path: Path) -> None:

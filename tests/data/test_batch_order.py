@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rss_rl.data.batch_order import WINDOW_SHARDS, BatchOrder
-from rss_rl.data.length_buckets import padding_share, plain_batches, within_tokens
-from rss_rl.errors import DataError
+from rss_rl.data.length_buckets import padding_share, within_tokens
 from rss_rl.types import Array
 
 
@@ -61,18 +60,6 @@ def test_each_row_is_in_exactly_one_batch_of_an_epoch(
     assert all(full == size for full in sizes[1:])
 
 
-def test_several_pools_and_a_short_batch_hold_each_row_once() -> None:
-    # 901 rows in batches of 2 make four pools of 128 batches, the short batch in any of them.
-    lengths = pairs(901)
-    order = BatchOrder(Lengths(lengths, [300, 300, 300, 1]), 2, seed=0)
-    places = set()
-    for epoch in range(12):
-        batches = epoch_of(order, epoch)
-        assert sorted(np.concatenate(batches).tolist()) == list(range(901))
-        places.add(next(i for i, rows in enumerate(batches) if len(rows) == 1) // 128)
-    assert places == {0, 1, 2, 3}
-
-
 def test_any_batch_can_be_asked_for_in_any_order() -> None:
     lengths, shards = pairs(3000), [700, 900, 300, 600, 400, 100]
     forward = BatchOrder(Lengths(lengths, shards), 8, seed=1)
@@ -116,13 +103,6 @@ def test_batches_of_mixed_lengths_are_random_samples() -> None:
     assert spread[True] > 4 * expected
 
 
-def test_the_short_batch_is_not_always_the_longest_rows() -> None:
-    lengths = pairs(130)
-    order = BatchOrder(Lengths(lengths), 64, seed=0)
-    short = [next(rows for rows in epoch_of(order, e) if len(rows) == 2) for e in range(20)]
-    assert len({frozenset(rows.tolist()) for rows in short}) > 10
-
-
 def test_a_window_of_shards_is_mixed_and_windows_differ_from_epoch_to_epoch() -> None:
     shards = [1000] * (3 * WINDOW_SHARDS)
     order = BatchOrder(Lengths(pairs(sum(shards)), shards), 10, seed=0)
@@ -136,51 +116,6 @@ def test_a_window_of_shards_is_mixed_and_windows_differ_from_epoch_to_epoch() ->
         mixed = np.bincount(rows[:400] // 1000, minlength=len(shards))
         assert mixed[owners > 0].min() > 60
     assert len(set(windows)) > 1
-
-
-@pytest.mark.parametrize(
-    ("shards", "batch_size", "numbers", "pools"),
-    [([500] * 8, 4, 300, 3), ([40] * 100, 70, 40, 28)],  # pools of 128 batches, and of 2
-)
-def test_looking_ahead_and_back_makes_each_pool_once(
-    shards: list[int], batch_size: int, numbers: int, pools: int
-) -> None:
-    split = Lengths(pairs(4000), shards)
-    order = BatchOrder(split, batch_size, seed=0)
-    for number in range(numbers):
-        order.rows(number + 15)
-        order.rows(number)
-    assert len(split.asked) == pools
-    assert len(order._pools) < 10
-    first = order.rows(0).tolist()
-    assert BatchOrder(split, batch_size, seed=0).rows(0).tolist() == first
-    assert max(split.asked) <= 128 * batch_size
-
-
-def test_a_pool_is_no_larger_than_a_window() -> None:
-    shards = [100] * 30
-    order = BatchOrder(Lengths(pairs(3000), shards), 20, seed=0)
-    for number in range(order.batches_per_epoch):
-        lying_in = {int(row) // 100 for row in order.rows(number)}
-        assert len(lying_in) <= 2 * WINDOW_SHARDS
-
-
-def test_the_numbers_of_one_address_are_pinned() -> None:
-    # A run that is resumed by a later version must see the batches it began with.
-    split = Lengths(np.array([[3], [1], [2], [3], [1], [9], [2]]), [3, 4])
-    assert [rows.tolist() for rows in epoch_of(BatchOrder(split, 2, seed=5), 1)] == PINNED
-
-
-PINNED = [[0], [1, 4], [2, 6], [3, 5]]
-
-
-def test_impossible_arguments_are_refused() -> None:
-    with pytest.raises(DataError, match="batch of 0 rows"):
-        BatchOrder(Lengths(pairs(5)), 0, 0)
-    with pytest.raises(DataError, match="no rows"):
-        BatchOrder(Lengths(np.zeros((0, 1), np.int64)), 2, 0)
-    with pytest.raises(DataError, match="no batch -1"):
-        BatchOrder(Lengths(pairs(5)), 2, 0).rows(-1)
 
 
 def cells(lengths: Array, rows: Array) -> int:
@@ -229,25 +164,6 @@ def test_a_resumed_run_finds_its_batch() -> None:
         assert other.rows(number).tolist() == expected[number]
     assert order().rows(3 * count - 1).tolist() == expected[-1]
     assert len(other._pools) <= other._kept
-
-
-def test_batches_are_filled_up() -> None:
-    lengths = pairs(4000)
-    order = BatchOrder(Lengths(lengths), 64, seed=0, batch_tokens=1000)
-    batches = [order.rows(number) for number in range(order.batches_per_epoch)]
-    full = [cells(lengths, rows) for rows in batches]
-    assert np.mean(full) > 600
-    assert max(full) <= 1000
-
-
-def test_evaluation_is_bounded_too() -> None:
-    lengths = pairs(500)
-    batches = plain_batches(lengths, 128, 700)
-    assert sorted(np.concatenate(batches).tolist()) == list(range(500))
-    assert max(cells(lengths, rows) for rows in batches) <= 700
-    assert [b.tolist() for b in plain_batches(lengths, 128)] == [
-        b.tolist() for b in plain_batches(lengths, 128, 10**9)
-    ]
 
 
 @pytest.mark.parametrize("most", [1, 9, 10, 11, 39, 40])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,12 +12,8 @@ from rss_rl.data import locations
 from rss_rl.data.column_files import Columns, column_files
 from rss_rl.data.records import column_names, read_records
 from rss_rl.data.store import open_prepared
-from rss_rl.data.vectors import read_vectors
-from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from rss_rl.errors import DataError
 from rss_rl.inference.predict import read_texts
-
-GZIPPED = gzip.compress(b"text,label\n" + bytes(range(32, 127)) * 3000)
 
 
 def whatever_reads(path: Path) -> list[str]:
@@ -57,14 +52,6 @@ def test_a_parquet_file_that_is_cut_short_is_called_so(tmp_path: Path) -> None:
     assert all("cut short" in output for output in whatever_reads(path))
 
 
-@pytest.mark.parametrize("kind", ["cut", "no gzip", "torn"])
-def test_gzipped_text_that_is_damaged(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / "t.csv.gz"
-    damaged = {"cut": GZIPPED[:15], "no gzip": b"text,label\n", "torn": GZIPPED[:12] + b"\xff" * 60}
-    path.write_bytes(damaged[kind])
-    assert all("cut short or damaged" in output for output in whatever_reads(path))
-
-
 @pytest.mark.parametrize("content", [b"text,label\na,b\n", b"[1]\n[2]\n", b"{'text': 1}\n"])
 def test_lines_that_are_no_json_are_not_told_to_lack_a_column(
     tmp_path: Path, content: bytes
@@ -81,14 +68,6 @@ def test_lines_that_are_no_json_are_not_told_to_lack_a_column(
     path.write_bytes(b"\n")
     with pytest.raises(DataError, match=r"t\.jsonl: has no rows"):
         column_files([path], Columns(("text",), "label"))
-
-
-def test_vectors_that_are_not_there_are_not_cut_short(tmp_path: Path) -> None:
-    words = Vocabulary((*SPECIAL_WORDS, "a"), 3)
-    for name in ("v.txt", "v.bin", "v.zip:a.txt", "v.txt.gz"):
-        with pytest.raises(DataError, match="No such file") as error:
-            read_vectors(tmp_path / name, words, lambda line: None)
-        assert error.value.remedy == "Check the path"
 
 
 def test_a_file_that_may_not_be_read_is_not_damaged(

@@ -7,11 +7,10 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from rss_rl.data.catalogue import Entry, catalogue, entry
+from rss_rl.data.catalogue import Entry, catalogue
 from rss_rl.data.fetch import check_address
 from rss_rl.data.sources import SourceRequest, known_sources, named_source
 from rss_rl.durable import file_sha256
-from rss_rl.errors import DataError
 
 CATALOGUE = catalogue()
 TASKS = {"NLI", "relatedness", "classification", "answer-sentence selection", "cloze"}
@@ -20,12 +19,6 @@ TASKS |= {"relatedness, NLI", "word vectors", "questions", "claims"}
 
 def test_every_source_that_reads_files_has_an_entry() -> None:
     assert {name for name, source in known_sources().items() if source.needs} <= set(CATALOGUE)
-
-
-def test_names_are_looked_up() -> None:
-    assert entry("snli") is CATALOGUE["snli"]
-    with pytest.raises(DataError, match="'snil'; did you mean 'snli'"):
-        entry("snil")
 
 
 def test_entries_are_whole() -> None:
@@ -66,14 +59,6 @@ def test_a_source_finds_its_files_in_what_is_left(item: Entry, tmp_path: Path) -
     source = named_source(item.prepares or item.name, SourceRequest(tmp_path))
     read = {path for paths in source.splits().values() for path in paths}
     assert {path.relative_to(tmp_path).parts[0] for path in read} == set(item.needs)
-
-
-def test_the_commands_name_the_folder() -> None:
-    assert CATALOGUE["trec"].command(Path("a b")) == (
-        "rss-rl data prepare trec --from 'a b' --out prepared/trec"
-    )
-    assert "--vectors v/glove.6B.zip:glove.6B.300d.txt" in CATALOGUE["glove-6b"].command(Path("v"))
-    assert "prepare sick-relatedness --from" in CATALOGUE["sick-full"].command(Path("x"))
 
 
 @pytest.mark.parametrize("name", ["squad", "trec"])

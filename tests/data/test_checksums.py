@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -102,38 +101,3 @@ def test_data_show_names_the_file(tmp_path: Path, name: str, harm: str) -> None:
     assert output in error.what
     if harm == "gone":
         assert "cut short" not in str(error)
-
-
-def test_shards_that_are_not_looked_into_must_be_there(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    source = named_source("planted", SourceRequest(options=FEW))
-    prepare(source, folder, dim=2, batch_rows=20, shard_mb=0.01)
-    last = sorted(folder.glob("train-*.arrow"))[-1]
-    assert last.name != SHARD
-    last.unlink()
-    with pytest.raises(DataError, match=rf"{last.name}: is missing"):
-        open_prepared(folder).check()
-
-
-def test_what_is_no_prepared_directory_is_none(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is no prepared directory"):
-        open_prepared(tmp_path)
-
-
-def test_checksums_go_with_the_data_to_a_uri(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    there = tmp_path / "there"
-    shutil.copytree(folder, there)
-    change(there / SHARD, b"word1", b"word8")
-    monkeypatch.setenv("RSS_RL_CACHE", str(tmp_path / "cache"))
-    place = f"file://{there}"
-    for _ in range(2):  # the bad copy is not kept
-        with pytest.raises(DataError, match=rf"{SHARD}: is damaged: its SHA-256"):
-            open_prepared(place).split("train").batch([0])
-    shutil.copy(folder / SHARD, there / SHARD)
-    open_prepared(place).split("train").batch([0])
-    open_prepared(place).check()
-    (there / SHARD).unlink()
-    with pytest.raises(DataError, match=rf"{SHARD}: is missing"):
-        open_prepared(place).check()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from damaged import SHARD, refit
 
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample, Words
@@ -85,44 +83,3 @@ def test_rows_that_mark_no_choice(
     with pytest.raises(DataError, match=message) as error:
         prepared(tmp_path / "out", list_source, rows, SENTENCE)
     assert error.value.where == "f, row 7"
-
-
-def test_marks_without_a_choice_are_refused(tmp_path: Path, list_source: Any) -> None:
-    spec = LabelSpec("classes", names=("0", "1"))
-    with pytest.raises(DataError, match="it has marks where labels are classes"):
-        prepared(tmp_path / "out", list_source, [GOOD, SHORT], spec)
-
-
-def first(values: list[Any], kind: Any) -> Callable[[Any], Any]:
-    return lambda column: pa.array([*values, *column.to_pylist()[len(values) :]], kind)
-
-
-MARKS = pa.list_(pa.int32())
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        ("marks", first([[0, 0, 0, 1, 1]], MARKS), "not have one of marks for each token"),
-        ("marks", first([[0, 0, 0, 1, 1, -2]], MARKS), "unknown marks"),
-        ("marks", first([[0, 0, 0, 1, 1, 2**31 - 1]], MARKS), "unknown marks"),
-        ("marks", first([], pa.list_(pa.int64())), "other columns"),
-        ("label", first([-1], pa.int32()), "unknown labels"),
-        ("question", first([None], pa.int64()), "lacks values in column question"),
-    ],
-)
-def test_shards_that_mark_no_choice(
-    tmp_path: Path, list_source: Any, name: str, change: Callable[[Any], Any], message: str
-) -> None:
-    out = tmp_path / "out"
-    rows = [replace(GOOD, question="q"), replace(SHORT, question="r")]
-    prepared(out, list_source, rows, SENTENCE).split("train").batch([0, 1])
-    table = pa.ipc.open_file(str(out / SHARD)).read_all().combine_chunks()
-    held = {column: table[column].chunk(0) for column in table.schema.names}
-    batch = pa.record_batch({**held, name: change(held[name])})
-    with pa.ipc.new_file(str(out / SHARD), batch.schema) as writer:
-        writer.write_batch(batch)
-    refit(out)
-    with pytest.raises(DataError, match=message) as error:
-        open_prepared(out).split("train").batch([0])
-    assert error.value.where == str(out / SHARD)

@@ -9,7 +9,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from rss_rl.cli.data import app
-from rss_rl.data.sources import known_sources
 from rss_rl.errors import DataError, RssError
 
 OWN = ["FILE", "--text", "review", "--label", "stars"]
@@ -28,19 +27,6 @@ def reviews_csv(tmp_path: Path, reviews: list[dict[str, object]]) -> Path:
     lines = [f"{row['review']!r},{row['stars']}".replace("'", '"') for row in reviews]
     path.write_text("review,stars\n" + "\n".join(lines) + "\n")
     return path
-
-
-def test_help_teaches() -> None:
-    text = run("prepare", "--help").output
-    for word in ("--text", "--label", "--vectors", "--skip-bad-rows", "--split-seed", "Examples"):
-        assert word in text
-
-
-def test_list_names_all_sources() -> None:
-    known = json.loads(run("list", "--json").output)
-    names = [source["name"] for source in known]
-    assert names[: len(known_sources())] == list(known_sources())
-    assert all(name in run("list").output for name in names)
 
 
 def test_prepare_a_known_dataset(tmp_path: Path, sick_folder: Path) -> None:

@@ -14,7 +14,6 @@ from rss_rl.data import encoder_vectors
 from rss_rl.data.encoder_vectors import encoder_vectors as read_vectors
 from rss_rl.data.encoder_vectors import principal_components
 from rss_rl.data.vector_files import check_vectors
-from rss_rl.data.vectors import source_file
 from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from rss_rl.errors import ConfigError
 from rss_rl.pretrained.words_alone import words_alone
@@ -70,14 +69,6 @@ def test_components_are_those_of_the_largest_variance() -> None:
     basis = np.linalg.svd(centred.astype(np.float64))[2]
     np.testing.assert_allclose(np.abs(found), np.abs(centred @ basis[:3].T), atol=1e-4)
     assert principal_components(rows[:2], 3).shape == (2, 2)
-
-
-def test_the_data_name_the_encoder_and_not_its_path(tmp_path: Path) -> None:
-    folder = tiny_transformers.save(tmp_path / "bert")
-    source = source_file(Path(f"encoder:{folder}"))
-    assert source.name == "encoder:bert"
-    other = source_file(Path(f"encoder:{tiny_transformers.save(tmp_path / 'other', seed=1)}"))
-    assert source.sha256 != other.sha256
 
 
 def test_what_is_no_encoder_is_refused_before_any_row_is_read(tmp_path: Path) -> None:

@@ -87,14 +87,6 @@ def test_the_folder_holds_what_prepare_reads(get: Get, folder: Path, server: Fil
     assert (folder / "plain.txt").read_bytes() == b"news"
 
 
-def test_progress_ends_with_the_whole_file(server: FileServer, folder: Path) -> None:
-    seen: list[tuple[str, int, int | None]] = []
-    fetch(ENTRY, folder, mirror=f"{server.url}/x", progress=lambda *told: seen.append(told))
-    plain = [told[1:] for told in seen if told[0] == "plain.txt"]
-    assert sorted(plain) == plain
-    assert plain[-1] == (len(PLAIN), len(PLAIN))
-
-
 def test_a_file_put_there_by_hand_is_checked(get: Get, folder: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "plain.txt").write_bytes(b"mine")
@@ -173,10 +165,3 @@ def test_what_cannot_be_fetched_is_explained(folder: Path) -> None:
             fetch(ENTRY, folder, mirror=mirror)
     with pytest.raises(DataError, match="is no https"):
         check_address("http://127.0.0.1:1/plain.txt", plain=False)
-
-
-def test_a_folder_that_cannot_be_made(get: Get, folder: Path) -> None:
-    folder.parent.mkdir()
-    folder.write_text("a file in the way")
-    with pytest.raises(DataError, match="cannot be written"):
-        get()

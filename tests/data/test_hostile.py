@@ -15,11 +15,6 @@ from rss_rl.data.manifest import MANIFEST_BYTES, VOCABULARY_BYTES
 from rss_rl.errors import DataError
 
 
-def test_the_original_is_read(folder: Path) -> None:
-    refit(folder)
-    use(folder)
-
-
 def places(tree: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every key and item of a JSON tree."""
     found = [path] if path else []

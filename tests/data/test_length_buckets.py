@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rss_rl.data.length_buckets import padding_share, plain_batches
-from rss_rl.errors import DataError
 from rss_rl.types import Array
 
 
@@ -29,10 +28,6 @@ def padding_twin(lengths: Array, batches: list[Array]) -> float:
                 cells += longest
                 real += int(lengths[row, slot])
     return (cells - real) / cells if cells else 0.0
-
-
-def as_lists(batches: list[Array]) -> list[list[int]]:
-    return [rows.tolist() for rows in batches]
 
 
 @given(lengths_and_size())
@@ -63,29 +58,9 @@ def pairs(n: int = 5000) -> Array:
     return np.stack(slots, axis=1).astype(np.int64)
 
 
-def test_little_padding_in_pairs() -> None:
-    lengths = pairs()
-    assert padding_share(lengths, plain_batches(lengths, 64)) < 0.10
-
-
-def test_plain_batches_are_ordered_and_not_random() -> None:
-    lengths = pairs(700)
-    batches = plain_batches(lengths, 64)
-    cells = [int(lengths[rows].max(axis=0).sum()) for rows in batches]
-    assert cells == sorted(cells)
-    assert as_lists(batches) == as_lists(plain_batches(lengths, 64))
-
-
 def test_batches_of_many_rows_lie_in_chunks() -> None:
     lengths = np.random.default_rng(0).integers(1, 9, ((1 << 17) + 100, 1))
     batches = plain_batches(lengths, 512)
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
     assert max(int(np.ptp(rows)) for rows in batches) < 1 << 16
     assert [len(rows) for rows in batches] == [512] * 256 + [100]
-
-
-def test_impossible_arguments_are_refused() -> None:
-    with pytest.raises(DataError, match="batch of 0 rows"):
-        plain_batches(pairs(5), 0)
-    with pytest.raises(DataError, match="shape"):
-        plain_batches(np.ones(3, np.int64), 2)

@@ -155,14 +155,6 @@ def test_processes_fetch_a_shard_together_once(origin: Path, server: _Server) ->
     assert max(n for name, n in server.got.items() if name.endswith(".arrow")) <= 2
 
 
-def test_a_shard_that_is_not_there_names_itself(origin: Path, server: _Server) -> None:
-    split = open_prepared(server.uri).split("train")
-    (origin / "train-00001.arrow").unlink()
-    split.batch([0])
-    with pytest.raises(StorageError, match=r"train-00001\.arrow.*upload the data again"):
-        split.batch(range(ROWS))
-
-
 @pytest.mark.parametrize("change", ["shorter", "longer"])
 def test_a_shard_of_another_size_is_not_kept(
     change: str, origin: Path, cache: Path, server: _Server
@@ -198,20 +190,6 @@ def test_a_manifest_names_no_file_elsewhere(name: str, origin: Path, server: _Se
     for location in (origin, server.uri):
         with pytest.raises(DataError, match=r"manifest\.json: is damaged .*must be named"):
             open_prepared(location)
-
-
-def test_no_dataset_and_no_answer(origin: Path, server: _Server) -> None:
-    split = open_prepared(server.uri).split("train")
-    for uri in (f"{server.uri}/nothing", "http://127.0.0.1:9/closed", "memory://nothing"):
-        with pytest.raises(DataError, match=rf"{uri}: there is no manifest\.json, or no answer"):
-            open_prepared(uri)
-    server.failing = True
-    with pytest.raises(StorageError, match=r"train-00000\.arrow"):
-        split.batch([0])
-    with pytest.raises(RssError, match="manifest"):
-        open_prepared(server.uri)
-    with pytest.raises(StorageError, match="cannot be opened"):
-        open_prepared("nonsense://here")
 
 
 def run(*arguments: object) -> str:

@@ -60,13 +60,6 @@ def test_long_texts_are_left_out(pairs: Any, tmp_path: Path) -> None:
         prepare(pairs, tmp_path / "all", dim=2, max_words=1, too_long="leave-out")
 
 
-def test_a_label_of_a_row_that_is_left_out_names_no_class(list_source: Any, tmp_path: Path) -> None:
-    rows = [example("x", 2), example("y", 3, label="b"), example("z", 9, label="c")]
-    learn = list_source({"train": rows})
-    manifest = prepare(learn, tmp_path / "out", dim=2, max_words=5, too_long="leave-out")
-    assert manifest.labels.names == ("a", "b")
-
-
 def test_a_passage_of_which_a_label_is_a_part_is_not_cut(list_source: Any, tmp_path: Path) -> None:
     row = RawExample("x", (("a", "b", "c"), ("d",)), 1, marks=(0, 1, 1))
     source = list_source({"train": [row]}, LabelSpec("sentence"), sentences=2)
@@ -114,8 +107,3 @@ def test_the_command_says_what_long_texts_cost(tmp_path: Path) -> None:
     assert sum(split["long_rows"] for split in report["splits"].values()) == 1
     with pytest.raises(DataError, match="--too-long needs --max-words"):
         run(*given, "--too-long", "leave-out", "--force")
-
-
-def test_short_texts_are_not_talked_about(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    assert "--max-words" not in run("prepare", "planted", "--out", out).output

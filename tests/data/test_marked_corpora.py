@@ -121,33 +121,6 @@ class TestEraser:
         assert row.error().where == f"{tmp_path / 'train.jsonl'}, row 1"
         assert row.remedy
 
-    @pytest.mark.parametrize("line", ["[]", '{"docid": "a"}', '{"docid": 1, "document": ""}', "x"])
-    def test_a_line_that_is_no_document(self, tmp_path: Path, line: str) -> None:
-        eraser(tmp_path, [], "True", {"fox": ARTICLE}, query="a")
-        with (tmp_path / "docs.jsonl").open("a", encoding="utf-8") as file:
-            file.write(f"\n{line}\n")
-        with pytest.raises(DataError, match=r"docs.jsonl, row 3: is not a JSON object"):
-            rows_of("eraser-boolq", tmp_path)
-
-    def test_the_same_from_files_and_lines_of_many_documents(self, tmp_path: Path) -> None:
-        """Documents are found by where they stand, whatever the length of those before them."""
-        documents = {f"d{i}": " ".join(["é"] * (i % 7 + 1) + [str(i)]) for i in range(300)}
-        rows = [
-            {"annotation_id": name, "classification": "A", "query": "q", "evidences": []}
-            for name in documents
-        ]
-        for files in (True, False):
-            folder = tmp_path / str(files)
-            eraser(folder, [], "A", documents, files=files)
-            absent = [rows[0] | {"annotation_id": f"e{i}"} for i in range(20)]
-            lines(folder / "val.jsonl", absent)
-            found = rows_of("eraser-cos-e", folder, "dev")
-            assert [isinstance(row, BadRow) for row in found] == [True] * 20
-            lines(folder / "train.jsonl", rows)
-        both = [rows_of("eraser-cos-e", tmp_path / str(files)) for files in (True, False)]
-        assert [row.texts for row in both[0]] == [row.texts for row in both[1]]
-        assert [row.texts[0][-1] for row in both[1]] == [str(i) for i in range(300)]
-
 
 def post(labels: str, maps: Sequence[str] = (), words: str = "so a b c") -> dict[str, Any]:
     """`labels` by their first letter, `maps` as texts of 0 and 1."""

@@ -121,18 +121,6 @@ def test_no_article_is_in_two_splits(tmp_path: Path) -> None:
     assert owners[0] != owners[1]
 
 
-def test_longer_passages_can_be_left_out(tmp_path: Path) -> None:
-    folder = official(tmp_path / "squad", question("a", "tea"))
-    words = len(cut_passage(TEXT).words)
-    (row,) = read(folder, "test", max_tokens=str(words))
-    assert isinstance(row, RawExample)
-    (row,) = read(folder, "test", max_tokens=str(words - 1))
-    assert isinstance(row, BadRow)
-    assert row.by_convention
-    with pytest.raises(DataError, match="option max_tokens: Input should be a valid integer"):
-        read(folder, "test", max_tokens="many")
-
-
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
@@ -164,15 +152,6 @@ def test_files_that_are_no_squad(tmp_path: Path, content: str) -> None:
     assert error.value.where == str(folder / "dev-v1.1.json")
 
 
-def test_paragraphs_without_a_text(tmp_path: Path) -> None:
-    folder = official(tmp_path / "squad")
-    write(folder / "dev-v1.1.json", {"title": "d", "paragraphs": [3, {"context": 1, "qas": []}]})
-    rows = read(folder, "test")
-    assert [row.reason for row in rows if isinstance(row, BadRow)] == [
-        "a paragraph lacks its text"
-    ] * 2
-
-
 @pytest.fixture
 def trecqa(tmp_path: Path) -> Path:
     folder = tmp_path / "trecqa"
@@ -197,12 +176,3 @@ def test_answers_of_a_question_share_its_number(tmp_path: Path, trecqa: Path) ->
     assert batch.labels.tolist() == [0, 1, 1]
     assert split.words(0) == (("Who", "sings", "?"), ("``", "A", "dog", ",", "''", "he", "said"))
     assert example_line(split, 2) == "test-4  right: Who sings ? | Ann sings"
-
-
-def test_trecqa_with_other_columns_or_labels(tmp_path: Path, trecqa: Path) -> None:
-    (trecqa / "dev.csv").write_text("qtext,label,text\na,1,b\n")
-    with pytest.raises(DataError, match=r"dev\.csv, row 1: there is no column 'atext'; did you"):
-        prepare(named_source("trecqa", SourceRequest(trecqa)), tmp_path / "out", dim=2)
-    (trecqa / "dev.csv").write_text("qtext,label,atext\na,1,b\na,2,b\n")
-    with pytest.raises(DataError, match=r"dev\.csv, row 3: unknown label '2'"):
-        prepare(named_source("trecqa", SourceRequest(trecqa)), tmp_path / "out", dim=2)

@@ -13,7 +13,6 @@ import pytest
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, RawExample, SourceRequest, named_source
 from rss_rl.data.store import open_prepared
-from rss_rl.errors import DataError
 
 REVIEW = "a dull , slow film .\nthe fox was not bad"
 
@@ -53,10 +52,6 @@ class TestMovies:
         (row,) = rows_of("eraser-movies", tmp_path, "test")
         assert (row.label, sum(row.rationale[0])) == ("positive", 2)
 
-    def test_a_review_that_nobody_marked(self, tmp_path: Path) -> None:
-        (row,) = rows_of("eraser-movies", movies(tmp_path, evidences=[]))
-        assert row.rationale == ((False,) * 11,)
-
     @pytest.mark.parametrize(
         ("spans", "values", "reason"),
         [
@@ -82,14 +77,6 @@ class TestMovies:
         error = row.error()
         assert error.where == f"{tmp_path / 'train.jsonl'}, row 1"
         assert error.remedy
-
-    def test_a_folder_that_lacks_something(self, tmp_path: Path) -> None:
-        folder = movies(tmp_path)
-        (folder / "val.jsonl").unlink()
-        with pytest.raises(
-            DataError, match=r"there is no val.jsonl\. Unpack movies.tar.gz of ERASER"
-        ):
-            rows_of("eraser-movies", folder, "dev")
 
 
 def hat_row(text: str, marked: Sequence[int], label: int = 0) -> dict[str, Any]:
@@ -175,10 +162,6 @@ class TestYelpHat:
             (5, (1, 0)),
         ]
         assert sorted(row.row for row in found if isinstance(row, BadRow)) == [2, 4, 6]
-
-    def test_a_folder_without_files(self, tmp_path: Path) -> None:
-        with pytest.raises(DataError, match="neither yelp_hat.jsonl nor a .csv file"):
-            rows_of("yelp-hat", tmp_path)
 
 
 def test_maps_are_kept_with_the_prepared_data(tmp_path: Path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,28 +86,6 @@ def test_sick_as_prepared(tmp_path: Path, sick_folder: Path) -> None:
     assert set(words[trainable:]) == {"cat", "sleeps", "awake", "zebra", "runs", "an", "animal"}
     table_ = prepared.vectors()
     assert table_[words.index("zebra")].tolist() == [3, 3]
-
-
-def test_coverage_counts_words_and_running_text(tmp_path: Path, sick_folder: Path) -> None:
-    vectors = tmp_path / "v.txt"
-    vectors.write_text("a 1 1\ndog 2 2\nzebra 3 3\nunused 4 4\n")
-    source = named_source("sick-relatedness", SourceRequest(sick_folder))
-    manifest = prepare(source, tmp_path / "out", vectors=[vectors])
-    prepared = open_prepared(tmp_path / "out")
-    counts = Counter(
-        key
-        for split in ("train", "dev", "test")
-        for row in range(len(prepared.split(split)))
-        for sentence in prepared.split(split).words(row)
-        for key in (word.lower() for word in sentence)
-    )
-    found = {"a", "dog", "zebra"}
-    coverage = manifest.vectors.coverage[0]
-    assert coverage.words == pytest.approx(len(found) / len(counts), abs=1e-12)
-    share = sum(counts[word] for word in found) / sum(counts.values())
-    assert coverage.tokens == pytest.approx(share, abs=1e-12)
-    assert manifest.vectors.any == coverage
-    assert not found & set(manifest.vectors.missing)
 
 
 def test_coverage_of_files_side_by_side(tmp_path: Path, list_source: Callable[..., Any]) -> None:
@@ -253,25 +229,3 @@ def test_rationale_is_known_for_all_rows_of_a_split_or_none(
     wrong = RawExample("3", (("a", "b", "c"),), "y", ((True, False),), "f", 3)
     with pytest.raises(DataError, match="f, row 3: the rationale does not have one bit for each"):
         prepare(list_source({"train": [bits, wrong]}), tmp_path / "out", dim=2)
-
-
-def test_manifest_of_another_version_is_refused(tmp_path: Path, sick_folder: Path) -> None:
-    out = tmp_path / "out"
-    prepare(named_source("sick-entailment", SourceRequest(sick_folder)), out, dim=2)
-    path = out / "manifest.json"
-    good = json.loads(path.read_text())
-    for change, message in (
-        ({"schema_version": 99}, "has schema version 99, this program reads"),
-        ({"sentences": "many"}, "sentences: "),
-        ({"extra": 1}, "extra: "),
-    ):
-        path.write_text(json.dumps(good | change))
-        with pytest.raises(DataError, match=message) as error:
-            open_prepared(out)
-        assert error.value.where == str(path)
-        assert "Prepare the data again" in error.value.remedy
-    path.write_text("{")
-    with pytest.raises(DataError, match="damaged"):
-        open_prepared(out)
-    with pytest.raises(DataError, match="is no prepared directory.*rss-rl data prepare"):
-        open_prepared(tmp_path)

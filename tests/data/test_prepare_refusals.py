@@ -99,18 +99,6 @@ def test_vectors_are_looked_at_before_the_first_row(tmp_path: Path, which: str) 
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    "settings", [{"dim": 0}, {"dim": 10**9}, {"shard_mb": 0}, {"shard_mb": float("nan")}]
-)
-def test_settings_are_looked_at_before_the_first_row(
-    tmp_path: Path, settings: dict[str, float]
-) -> None:
-    source = Counted()
-    with pytest.raises(DataError, match=next(iter(settings))):
-        prepare(source, tmp_path / "out", **settings)  # type: ignore[arg-type]
-    assert source.read_rows == 0
-
-
 def test_what_is_read_is_never_in_the_directory_that_is_replaced(tmp_path: Path) -> None:
     out = tmp_path / "out"
     prepare(Counted(), out, dim=2)
@@ -208,8 +196,3 @@ def test_a_full_disk_is_an_error_at_every_file(tmp_path: Path) -> None:
     assert failed == 2 * (1 + len(sizes))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
     assert open_prepared(out).manifest == manifest
-
-
-def test_a_source_that_cannot_be_read_on_is_not_blamed_on_the_disk(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="cannot be read.*Permission denied"):
-        prepare(Counted(fails=True), tmp_path / "out", dim=2)

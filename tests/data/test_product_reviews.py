@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from pathlib import Path
-
-import pytest
 
 from rss_rl.data.sources import RawExample, SourceRequest, named_source
-from rss_rl.errors import DataError
 
 SPLITS = {"train": 1741, "dev": 221, "test": 426}
 
@@ -28,18 +23,6 @@ def test_the_splits_are_fixed() -> None:
     assert digest.startswith("c72b76c787bb4d8e")
 
 
-def test_no_review_is_in_two_splits() -> None:
-    split_of = {"0": "dev", "1": "test", "2": "test"}
-    for split in SPLITS:
-        reviews = {row.id.partition("-")[0] for row in rows(split)}
-        assert {split_of.get(review[-1], "train") for review in reviews} == {split}
-
-
-def test_no_text_occurs_twice() -> None:
-    texts = Counter(row.texts for split in SPLITS for row in rows(split))
-    assert texts.most_common(1)[0][1] == 1
-
-
 def test_marks_are_of_words_everywhere_the_same() -> None:
     """A word was rated by itself, so that it is marked wherever it stands, or nowhere."""
     marked: dict[str, set[bool]] = {}
@@ -51,11 +34,6 @@ def test_marks_are_of_words_everywhere_the_same() -> None:
     assert set(map(len, marked.values())) == {1}
     assert marked["great"] == marked["problem"] == {True}
     assert marked["the"] == marked["camera"] == {False}
-
-
-def test_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="shipped with the package"):
-        named_source("product-reviews", SourceRequest(tmp_path))
 
 
 def test_the_licence_lies_beside_the_file() -> None:

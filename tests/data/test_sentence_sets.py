@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rss_rl.data.corpora.cuts import FoldOptions, cut_groups, development_rows, fold_rows
+from rss_rl.data.corpora.cuts import cut_groups, fold_rows
 from rss_rl.data.corpora.sst import tree_phrases
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, RawExample, Source, SourceRequest, Words, named_source
-from rss_rl.data.store import open_prepared
 from rss_rl.errors import DataError
 
 
@@ -60,19 +59,6 @@ def test_trec(trec: Path) -> None:
     fine = source("trec", trec, labels="fine")
     assert len(fine.label_spec().names) == 50
     assert [e.label for e in examples(fine, "test")] == ["ABBR:exp"]
-
-
-def test_cut_of_trec_is_by_the_seed(trec: Path) -> None:
-    cuts = [{e.row for e in examples(source("trec", trec, seed), "dev")} for seed in (0, 0, 1)]
-    assert cuts[0] == cuts[1] != cuts[2]
-
-
-def test_words_of_lines_find_lower_case_vectors(trec: Path, tmp_path: Path) -> None:
-    prepare(source("trec", trec), tmp_path / "out", dim=2)
-    prepared = open_prepared(tmp_path / "out")
-    assert "who" in prepared.vocabulary.words
-    assert "Who" not in prepared.vocabulary.words
-    assert prepared.split("test").words(0) == (("A", "?"),)
 
 
 @settings(max_examples=40)
@@ -127,19 +113,6 @@ def test_classes_of_the_folded_sets(tmp_path: Path) -> None:
         assert labels == {first, second, "2"}  # the last is refused where labels are checked
         with pytest.raises(DataError, match=rf"{file}, row \d+: unknown label '2'"):
             prepare(made, tmp_path / "out", dim=2)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"fold": 10}, "no fold 10 of 10"),
-        ({"fold": 0, "folds": 1}, "folds\n.*greater than or equal to 2"),
-        ({"fold": -1}, "fold\n.*greater than or equal to 0"),
-    ],
-)
-def test_impossible_folds(options: dict[str, int], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        FoldOptions(**options)
 
 
 @pytest.mark.parametrize(
@@ -229,10 +202,6 @@ def test_what_is_no_tree(tmp_path: Path, tree: str, fault: str) -> None:
     assert fault in bad.reason
 
 
-def test_deep_trees_are_read(tmp_path: Path) -> None:
-    assert len(tree_phrases("(1 " * 3000 + "a" + ")" * 3000)) == 3000
-
-
 @given(
     names=st.lists(st.text("abcdefg", min_size=1, max_size=2), min_size=3, max_size=40),
     seed=st.integers(0, 9),
@@ -249,16 +218,3 @@ def test_groups_are_never_parted(names: list[str], seed: int) -> None:
     assert min(sizes) >= 1
     assert abs(sizes[1] - 0.1 * len(found)) <= 1
     assert abs(sizes[2] - 0.1 * len(found)) <= 1
-
-
-def test_shares_of_rows() -> None:
-    assert development_rows(200, 0, "x").sum() == 20
-    assert (development_rows(200, 0, "x") != development_rows(200, 0, "y")).any()
-    assert not development_rows(0, 0, "x").size
-
-
-def test_a_file_that_is_gone_is_named(trec: Path) -> None:
-    made = source("trec", trec)
-    (trec / "TREC_10.label").unlink()
-    with pytest.raises(DataError, match=r"TREC_10\.label: cannot be read: No such file"):
-        list(made.read("test"))

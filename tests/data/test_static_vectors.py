@@ -12,7 +12,6 @@ from safetensors.numpy import save_file
 from static_vectors import MATRIX, PIECES, save
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from rss_rl.data.manifest import SourceFile
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample, ReaderSource
 from rss_rl.data.static_vectors import find_static, static_vectors
@@ -76,18 +75,6 @@ def test_prepared_beside_others(tmp_path: Path) -> None:
     assert source_file(named).sha256 != before
 
 
-def test_a_folder_is_recorded_without_its_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So data prepared in two places are alike, and so are those that an older version prepared."""
-    monkeypatch.chdir(save(tmp_path / "model"))
-    whole, relative = (source_file(Path(f"static:{name}")) for name in (tmp_path / "model", "."))
-    assert whole == relative
-    assert whole.name == "static:model"
-    older = {"name": "static:/home/somebody/model", "sha256": whole.sha256}
-    assert SourceFile.model_validate(older) == whole
-
-
 def test_a_package_is_found_and_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "carries_vectors"
     save(package / "weights", name="own_tokenizer_config.json")
@@ -132,9 +119,3 @@ def test_a_matrix_that_does_not_fit(tmp_path: Path, matrix: np.ndarray) -> None:
     named = Path(f"static:{save(tmp_path / 'model', matrix)}")
     with pytest.raises(DataError, match="finite rows"):
         prepare(_SOURCE, tmp_path / "out", vectors=[named])
-
-
-def test_a_model_that_knows_no_word(tmp_path: Path) -> None:
-    vocabulary = Vocabulary((*SPECIAL, "xyz"), len(SPECIAL) + 1)
-    with pytest.raises(DataError, match="no vector for any word"):
-        static_vectors(Path(f"static:{save(tmp_path)}"), vocabulary)

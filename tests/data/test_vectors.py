@@ -89,19 +89,6 @@ def test_word2vec_binary(tmp_path: Path, packed: bool, write_word2vec: Callable[
     check_expected(path)
 
 
-def test_a_mark_of_byte_order_is_no_part_of_the_first_word(tmp_path: Path) -> None:
-    (tmp_path / "v.txt").write_bytes(b"\xef\xbb\xbfthe 1 2 3\ncat 4 5 6\n")
-    part = read_vectors(tmp_path / "v.txt", VOCABULARY, refuse)
-    assert part.found[VOCABULARY.words.index("the")]
-
-
-@pytest.mark.parametrize("line", ["the\t1\t2\t3", "the  1  2  3"])
-def test_vectors_aligned_otherwise_have_the_right_remedy(tmp_path: Path, line: str) -> None:
-    (tmp_path / "v.txt").write_text(f"{line}\n")
-    with pytest.raises(DataError, match="by one space"):
-        read_vectors(tmp_path / "v.txt", VOCABULARY, refuse)
-
-
 def test_spelling_nearest_to_the_word_wins(tmp_path: Path) -> None:
     path = tmp_path / "v.txt"
     path.write_text("US 1 1\nUs 2 2\nus 3 3\nNASA 4 4\nOF 5 5\nof 6 6\n")
