@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -87,25 +86,6 @@ def test_untrusted_names_are_not_imported(tmp_path: Path, monkeypatch: pytest.Mo
         with pytest.raises(ConfigError, match="has no attribute 'THING'"):
             find_component("encoder", "strange_module:THING", trust)
     assert (tmp_path / "strange_module.imported").exists()
-
-
-def test_a_module_that_raises_is_an_error_that_names_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "raising_module.py").write_text("raise RuntimeError('out of luck')\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigError, match=r"raising_module:X.*out of luck"):
-        find_component("encoder", "raising_module:X")
-
-
-def test_a_plugin_in_the_working_directory_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = Path(plugged.__file__).read_text().replace("hello", "good day")
-    (tmp_path / "here_only.py").write_text(source)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
-    assert find_component("encoder", "here_only:GREETING").name == "greeting"
 
 
 @pytest.mark.parametrize(

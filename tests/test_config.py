@@ -158,16 +158,6 @@ def test_fields_that_do_not_fit_together(changes: dict[str, Any], wanted: str) -
     assert wanted in refusal(**changes)
 
 
-def test_what_nobody_learns_is_not_checked() -> None:
-    alone = [{"name": "a", "supervised": True, "steps": 3}]
-    config = parse_config(tree(phases=alone, sampler__selections=1), where="")
-    assert config.sampler.selections == 1
-    assert (
-        parse_config(tree(phases=alone, policy__name="bernoulli"), where="").policy.name
-        == "bernoulli"
-    )
-
-
 @pytest.mark.parametrize("text", ["1e-3", "1E-3", "+1e-3", ".1e-2", "1.0e-3", "0.001"])
 def test_numbers_with_an_exponent_are_numbers(minimal: Path, text: str) -> None:
     # YAML 1.1 reads 1e-3 as text.
@@ -177,10 +167,6 @@ def test_numbers_with_an_exponent_are_numbers(minimal: Path, text: str) -> None:
     )
     minimal.write_text(MINIMAL + f"reward: {{sparsity_cost: {text}}}\n", encoding="utf-8")
     assert load_config(minimal).reward.sparsity_cost == 1e-3
-
-
-def test_text_with_an_e_stays_text(minimal: Path) -> None:
-    assert load_config(minimal, ["data=2e_things", "phases.0.name=1st-epoch"]).data == "2e_things"
 
 
 def test_overrides_reach_sections_phases_and_new_keys(minimal: Path) -> None:
@@ -201,18 +187,9 @@ def test_overrides_reach_sections_phases_and_new_keys(minimal: Path) -> None:
     assert config.data == "a=b"
 
 
-def test_an_override_opens_an_empty_section(minimal: Path) -> None:
-    minimal.write_text(MINIMAL + "model:\n", encoding="utf-8")
-    assert load_config(minimal, ["model.hidden=8"]).model.hidden == 8
-
-
 def test_an_override_names_an_item_of_a_list(minimal: Path) -> None:
     phases = load_config(minimal, ["phases.co-train.steps=7", "phases.warm-up.name=first"]).phases
     assert [(phase.name, phase.steps) for phase in phases] == [("first", 10), ("co-train", 7)]
-
-
-def test_later_overrides_win(minimal: Path) -> None:
-    assert load_config(minimal, ["seed=1", "seed=2"]).seed == 2
 
 
 @pytest.mark.parametrize(
@@ -263,15 +240,6 @@ def test_undecodable_and_missing_files(minimal: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read the configuration") as caught:
         load_config(minimal.parent / "missing.yaml")
     assert "missing.yaml" in str(caught.value)
-
-
-def test_yaml_anchors_may_be_merged_and_overridden(minimal: Path) -> None:
-    anchored = (
-        "learner:\n  supervised: &both {l2: 0.1, eps: 0.5}\n  policy: {<<: *both, eps: 0.25}\n"
-    )
-    minimal.write_text(MINIMAL + anchored, encoding="utf-8")
-    learner = load_config(minimal).learner
-    assert (learner.policy.l2, learner.policy.eps, learner.supervised.eps) == (0.1, 0.25, 0.5)
 
 
 def test_the_shipped_configurations_are_valid(repository: Path) -> None:

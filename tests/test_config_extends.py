@@ -54,14 +54,6 @@ def test_a_chain_is_read_relative_to_each_file(tmp_path: Path) -> None:
     assert config.phases[1].steps == 2
 
 
-def test_a_file_may_be_extended_by_two_others(tmp_path: Path) -> None:
-    write(tmp_path, "base.yaml", BASE)
-    for seed in (1, 2):
-        path = write(tmp_path, f"{seed}.yaml", f"extends: base.yaml\nseed: {seed}\n")
-        assert load_config(path).seed == seed
-    assert load_config(tmp_path / "base.yaml").seed == 3
-
-
 @pytest.mark.parametrize(
     ("files", "wanted", "where"),
     [
@@ -90,10 +82,3 @@ def test_files_that_cannot_be_extended(
         load_config(tmp_path / "top.yaml")
     assert wanted in str(caught.value)
     assert Path(caught.value.where).name == where
-
-
-def test_an_emptied_section_does_not_come_back(tmp_path: Path) -> None:
-    write(tmp_path, "base.yaml", BASE)
-    top = write(tmp_path, "top.yaml", "extends: base.yaml\nmodel: 3\n")
-    with pytest.raises(ConfigError, match="model"):
-        load_config(top)

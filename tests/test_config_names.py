@@ -50,13 +50,6 @@ def test_names_of_files_need_no_quotes(name: str) -> None:
     assert load_config(find_config("demo"), [f"data={name}"]).data == name
 
 
-def test_numbers_may_be_written_without_a_point() -> None:
-    config = load_config(find_config("demo"), ["data=x", "learner.policy.l2=1e-4"])
-    assert config.learner.policy.l2 == 1e-4
-    with pytest.raises(ConfigError, match="learner.policy.l2"):
-        load_config(find_config("demo"), ["data=x", "learner.policy.l2='1e-4'"])
-
-
 def test_what_is_no_value_is_refused() -> None:
     assert setting("data", Path("runs/x")) == "data=runs/x"
     with pytest.raises(ConfigError, match="data: a value cannot be of type object"):

@@ -75,8 +75,3 @@ def test_the_library_imports_nothing_but_its_dependencies(project: dict[str, Any
     }
     assert len(outside) > 15
     assert not missing
-
-
-def test_whoever_develops_can_build_the_site(project: dict[str, Any]) -> None:
-    extras = project["optional-dependencies"]
-    assert set(extras["docs"]) <= set(extras["dev"])

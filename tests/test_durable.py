@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rss_rl.durable import aside_of, put_back, remove_unfinished, replace_file, replacing, swap_in
+from rss_rl.durable import aside_of, put_back, remove_unfinished, replace_file, swap_in
 
 KILLED = """
 import os, sys
@@ -95,12 +95,6 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.Monke
                 replace_file(path, "newer")
         assert path.read_text() == "new"
         assert os.listdir(tmp_path) == ["file"]
-
-
-def test_the_first_error_is_the_one_that_is_raised(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="the first"), replacing(tmp_path / "file" / "x"):
-        raise ValueError("the first")
 
 
 def test_what_killed_writers_left_of_one_file_goes(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -49,10 +48,3 @@ def test_progress_leaves_a_line_for_each_phase(cells: list[Any]) -> None:
     for phase in ("warm-up", "frozen", "co-train"):
         assert f"{phase}: " in said
     assert "examples/s" not in said.replace(said[said.rindex("<pre") :], "")  # the panel is gone
-
-
-def test_no_output_is_committed(repository: Path) -> None:
-    notebook = json.loads((repository / NOTEBOOK).read_text(encoding="utf-8"))
-    for cell in notebook["cells"]:
-        assert not cell.get("outputs"), "clear the outputs before the notebook is committed"
-        assert cell.get("execution_count") is None

@@ -7,9 +7,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
-from rss_rl import proc_stat
 from rss_rl.proc_stat import read_proc_stat
 
 
@@ -25,13 +22,3 @@ def test_a_program_may_have_any_name(tmp_path: Path) -> None:
     assert (found.state != "Z", found.parent) == (True, os.getpid())
     assert found.started >= own.started
     assert read_proc_stat(process.pid) is None
-
-
-@pytest.mark.parametrize("content", ["", "1 (a) S", "1 (a) S x" + " 0" * 20])
-def test_anything_else_is_no_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
-) -> None:
-    monkeypatch.setattr(proc_stat, "PROC", tmp_path)
-    (tmp_path / "1").mkdir()
-    (tmp_path / "1/stat").write_text(content)
-    assert read_proc_stat(1) is None

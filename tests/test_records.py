@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rss_rl import errors
-from rss_rl.errors import ConfigError, RssError, nearest
+from rss_rl.errors import RssError
 from rss_rl.types import Batch
 
 
@@ -23,12 +23,6 @@ def test_errors_say_where_what_and_remedy_and_cross_processes(kind: type[RssErro
     assert (again.what, again.where, again.remedy) == ("it broke", "file.csv:3", "Mend it")
     assert str(kind("it broke")) == "it broke"
     assert issubclass(kind, RssError)
-
-
-def test_nearest_known_name() -> None:
-    assert nearest("modle", ["data", "model"]) == "; did you mean 'model'?"
-    assert nearest("qqq", ["data", "model"]) == ""
-    assert "did you mean" in str(ConfigError("unknown" + nearest("sed", ["seed"])))
 
 
 def batch(rationale: bool) -> Batch:
@@ -55,8 +49,3 @@ def test_a_repeated_batch_is_sample_major(rationale: bool) -> None:
                     assert thrice.rationale is not None
                     assert np.array_equal(thrice.rationale[slot][place], one.valid[slot][b])
     assert (thrice.rationale is None) is not rationale
-
-
-def test_once_is_the_batch_itself() -> None:
-    one = batch(True)
-    assert one.repeat(1) is one

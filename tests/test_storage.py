@@ -11,7 +11,7 @@ import pytest
 from dying import DyingFileSystem, storage_at
 
 from rss_rl.errors import StorageError
-from rss_rl.storage import Storage, is_uri, open_storage
+from rss_rl.storage import Storage, open_storage
 
 
 @pytest.fixture(params=["path", "file", "memory", "fsspec"])
@@ -75,18 +75,6 @@ def test_a_file_is_whole_or_absent(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "a")) == [".tmp-draft", "b"]
 
 
-def test_an_empty_directory_goes_with_its_last_file(tmp_path: Path) -> None:
-    storage = open_storage(str(tmp_path / "root"))
-    for name in ("a/1", "a/2", "top"):
-        storage.write(name, b"")
-    storage.delete("a/1")
-    assert (tmp_path / "root" / "a").is_dir()
-    storage.delete("a/2")
-    assert not (tmp_path / "root" / "a").exists()
-    storage.delete("top")
-    assert (tmp_path / "root").is_dir()
-
-
 def test_a_whole_file_is_not_read_where_it_is_huge(tmp_path: Path) -> None:
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(2**33)
@@ -99,19 +87,3 @@ def test_what_cannot_be_opened_is_an_error(place: str) -> None:
     with pytest.raises(StorageError, match="cannot be opened") as caught:
         open_storage(place)
     assert caught.value.where == place
-
-
-def test_what_is_a_uri() -> None:
-    assert is_uri("s3://bucket/key")
-    assert is_uri("memory://x")
-    assert not is_uri("/plain/path")
-    assert not is_uri("C://odd")
-    assert not is_uri("runs/a")
-
-
-def test_a_target_that_cannot_be_written_is_one_error(storage: Storage, tmp_path: Path) -> None:
-    storage.write("a", b"1")
-    (tmp_path / "file").write_text("")
-    for target in (tmp_path / "file" / "b", tmp_path / ("n" * 250)):
-        with pytest.raises(StorageError):
-            storage.download("a", target)

@@ -111,15 +111,6 @@ class TestOneStartedHere:
             connect()
         assert not ray.is_initialized()
 
-    def test_a_long_path_of_its_sockets(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        folder = tmp_path / ("long" * 25)
-        folder.mkdir()
-        monkeypatch.setenv("TMPDIR", str(folder))
-        with pytest.raises(ClusterError, match="TMPDIR"):
-            connect()
-
 
 class TestJoining:
     """Only where a token is checked, and never for ever."""
@@ -155,17 +146,6 @@ class TestJoining:
             signal.signal(signal.SIGTERM, before)
         assert kept
         assert heard == [signal.SIGTERM]
-
-    @pytest.mark.usefixtures("token")
-    def test_by_the_variable(self, guarded: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("RAY_ADDRESS", guarded.address)
-        info = connect()
-        again = connect()  # already connected: whoever connected disconnects
-        shutdown(again)
-        assert ray.is_initialized()
-        assert (again.address, again.how) == (info.address, "found")
-        shutdown(info)
-        assert not ray.is_initialized()
 
     def test_without_a_token(self, guarded: Nodes) -> None:
         with pytest.raises(ClusterError, match=r"requires a token.*~/\.ray/auth_token"):

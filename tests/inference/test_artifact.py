@@ -15,8 +15,7 @@ import torch
 from readers import REVIEWS as TEXTS
 
 import rss_rl
-from rss_rl.errors import CheckpointError, ConfigError, DataError
-from rss_rl.inference import artifact
+from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.inference.artifact import WEIGHTS_FILE, export_run
 from rss_rl.inference.explanation import Explanation
 from rss_rl.inference.model import load_model
@@ -137,14 +136,6 @@ def test_three_lines_do_without_ray_and_without_the_run(exported: Path, tmp_path
     assert done.stdout.strip() == str(found.class_probabilities)
 
 
-def test_the_card_tells_scores_data_and_use(run: Path, exported: Path) -> None:
-    card = (exported / "README.md").read_text()
-    for part in ("one of: no, yes", "rss_rl.load(", "| test | thresholded |", "`tiny`: 96 train"):
-        assert part in card
-    for path in exported.glob("*.*"):  # where it was trained stays at home
-        assert str(run.parent).encode() not in path.read_bytes(), path.name
-
-
 @pytest.mark.parametrize("name", [WEIGHTS_FILE, "vocabulary.json", "manifest.json"])
 def test_a_changed_file_is_refused(name: str, exported: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(exported, tmp_path / "copy")
@@ -156,18 +147,6 @@ def test_a_changed_file_is_refused(name: str, exported: Path, tmp_path: Path) ->
     (copy / name).unlink()
     with pytest.raises(CheckpointError, match=f"{name}: missing"):
         rss_rl.load(copy)
-
-
-def test_nothing_is_left_where_writing_fails(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise ConfigError("no card")
-
-    monkeypatch.setattr(artifact, "card", fail)
-    with pytest.raises(ConfigError, match="no card"):
-        export_run(run, tmp_path / "model")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_only_an_export_is_replaced_and_only_when_told(run: Path, tmp_path: Path) -> None:
@@ -183,12 +162,3 @@ def test_only_an_export_is_replaced_and_only_when_told(run: Path, tmp_path: Path
     with pytest.raises(CheckpointError, match="holds no export"):
         export_run(run, tmp_path / "other", overwrite=True)
     assert (tmp_path / "other" / "mine.txt").exists()
-
-
-def test_texts_that_do_not_fit_are_named(exported: Path) -> None:
-    model = rss_rl.load(exported)
-    with pytest.raises(DataError, match="list of examples"):
-        model.predict("the warm film")
-    with pytest.raises(DataError, match="example 2: a text has no word.* Give a text"):
-        model.select(["film", " "])
-    assert model.predict([]) == []

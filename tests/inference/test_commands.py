@@ -58,20 +58,6 @@ def test_what_cannot_be_done_is_said(arguments: tuple[str, ...], message: str, r
     assert message in typed(command, run, *rest, code=2)
 
 
-def test_no_command_replaces_its_input(run: Path, tmp_path: Path) -> None:
-    source = tmp_path / "in.jsonl"
-    source.write_text('{"review": "a film"}\n')
-    (tmp_path / "link.html").symlink_to(source)
-    for command, *given in (
-        ("predict", "--input", source, "--output", source, "--overwrite"),
-        ("explain", "--file", source, "--out", source),
-        ("explain", "--file", source, "--out", tmp_path / "link.html"),
-    ):
-        assert "would be lost" in typed(command, run, *given, code=2)
-    assert source.read_text() == '{"review": "a film"}\n'
-    assert (tmp_path / "link.html").is_symlink()
-
-
 @pytest.mark.parametrize(
     "name",
     [

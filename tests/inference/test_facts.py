@@ -34,17 +34,6 @@ def test_a_flip_is_the_prediction_with_that_word_forced(task: str) -> None:
     assert max(np.abs(flips - facts.outcome).max() for flips in facts.flips) > 1e-4
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_the_outcome_is_the_prediction(task: str) -> None:
-    model = reader(task, seed=3)
-    encoded = model.encode(TASKS[task][2])
-    facts = gather_facts(model, encoded)
-    if task == "score":
-        assert facts.outcome[0] == pytest.approx(facts.explanation.prediction)
-    else:
-        assert encoded.names[int(facts.outcome.argmax())] == facts.explanation.prediction
-
-
 def test_attention_stays_within_the_sentences_of_a_passage() -> None:
     model = reader("sentence", selects=False)
     encoded = model.encode(TASKS["sentence"][2])
@@ -56,11 +45,6 @@ def test_attention_stays_within_the_sentences_of_a_passage() -> None:
     assert len(set(marks.tolist())) == 3
     assert (passage > 0).any()
     assert not passage[marks[:, None] != marks].any()
-
-
-def test_an_encoder_without_attention_has_none() -> None:
-    model = reader("classes", encoder="source2token")
-    assert gather_facts(model, model.encode(TASKS["classes"][2])).attention == (None,)
 
 
 def test_of_a_long_text_kept_words_are_flipped_first() -> None:

@@ -62,22 +62,7 @@ def test_a_share_keeps_the_likeliest_words_of_each_text(share: float) -> None:
             assert scores[bits[0]].min() >= scores[~bits[0]].max()
 
 
-def test_nothing_kept_is_read_too() -> None:
-    model = reader("pair", seed=3)
-    encoded = model.encode(TASKS["pair"][2])
-    none = [np.zeros_like(bits) for bits in kept(model.choose([encoded]))]
-    (found,) = model.read([encoded], change=lambda chosen: keep_words(chosen, none))
-    assert found.kept == 0
-    assert found.class_probabilities is not None
-    assert sum(found.class_probabilities.values()) == pytest.approx(1)
-
-
 def test_without_a_policy_there_is_no_share() -> None:
     model = reader("classes", selects=False)
     with pytest.raises(ConfigError, match="no policy"):
         keep_share(model.choose([model.encode(["w3 w4"])]), 0.5)
-
-
-def test_as_many_bits_as_words() -> None:
-    with pytest.raises(ValueError, match="does not match selections"):
-        keep_words(chosen_of("classes"), [np.ones((1, 3), bool)])

@@ -95,14 +95,6 @@ def test_candidates_are_the_entities_where_there_are_some() -> None:
     assert (again.texts, again.names) == (found.texts, ("@entity0", "@entity1"))
 
 
-def test_a_text_as_people_write_it_is_parted_into_words() -> None:
-    found = mark_passage(LabelSpec("candidate"), "Ann met Bo. Bo left.", "She saw @placeholder.")
-    assert found.names == ("ann", "met", "bo", "left")
-    assert found.texts[1] == ("She", "saw", "@placeholder", ".")
-    entities = mark_passage(LabelSpec("candidate"), "@entity3, once.", "@placeholder?")
-    assert entities.texts == (("@entity0", ",", "once", "."), ("@placeholder", "?"))
-
-
 @pytest.mark.parametrize(
     ("kind", "passage", "question", "message"),
     [
@@ -117,15 +109,3 @@ def test_texts_that_cannot_be_marked_are_refused(
 ) -> None:
     with pytest.raises(DataError, match=message):
         mark_passage(LabelSpec(kind), passage, question)
-
-
-def test_one_text_too_few_is_refused(tmp_path: Path) -> None:
-    prepare(planted_choices.PLANTED_SENTENCES, tmp_path / "data", dim=8)
-    tree = planted_choices.tree(tmp_path / "data", encoder="mean")
-    tree["phases"] = [{"name": "all", "supervised": True, "selection": "all", "steps": 1}]
-    list(train(parse_config(tree, where="test"), tmp_path / "run"))
-    model = load_model(tmp_path / "run")
-    with pytest.raises(DataError, match=r"1 text\(s\) where the task has 2"):
-        model.explain("Only a passage.")
-    found = model.explain(("One sentence. And two.", "Which?"))
-    assert found.sentences[0].selection.all()

@@ -90,17 +90,6 @@ def test_an_output_that_cannot_be_written_is_one_line(
         score_file(model, source, tmp_path / place, ("review",))
 
 
-def test_an_input_that_changes_meanwhile_is_no_output(model: Model, tmp_path: Path) -> None:
-    source, target = texts_file(tmp_path / "in.csv"), tmp_path / "out.csv"
-
-    def changed(_: Counts) -> None:
-        texts_file(source, ("warm",))
-
-    with pytest.raises(DataError, match=r"in\.csv: changed while it was read"):
-        score_file(model, source, target, ("review",), progress=changed)
-    assert not target.exists()
-
-
 ROWS: list[dict[str, Any]] = [
     {"id": 7, "review": "warm", "prediction": "mine", "tags": ["a", "b"]},
     {"id": 8, "review": " ", "prediction": None, "tags": []},

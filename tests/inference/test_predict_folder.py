@@ -14,10 +14,9 @@ from scored import outputs, texts_folder, write_texts
 from typer.testing import CliRunner
 
 from rss_rl.cli.main import app
-from rss_rl.inference import predict
 from rss_rl.inference.artifact import export_run
 from rss_rl.inference.model import Model, load_model
-from rss_rl.inference.predict import Counts, Scorer, begin, score_file
+from rss_rl.inference.predict import score_file
 
 ROWS = {"b.parquet": 300, "a.parquet": 5, "year=2026/c.parquet": 40}
 
@@ -142,18 +141,6 @@ def test_the_input_file_is_never_replaced(way: str, run: Path, tmp_path: Path) -
     assert source.read_bytes() == before
 
 
-def test_a_file_of_somebody_stays(run: Path, tmp_path: Path) -> None:
-    write_texts(tmp_path / "in.parquet", ["warm"])
-    target = tmp_path / "out.csv"
-    target.write_text("mine")
-    assert "out.csv: exists" in typed(run, tmp_path / "in.parquet", target, code=2)
-    assert target.read_text() == "mine"
-    (tmp_path / "folder.csv").mkdir()
-    for more in ((), ("--overwrite",)):
-        said = typed(run, tmp_path / "in.parquet", tmp_path / "folder.csv", *more, code=2)
-        assert "is a directory" in said
-
-
 def test_links_and_pipes_are_said(run: Path, tmp_path: Path) -> None:
     source = texts_folder(tmp_path / "in", {"a.parquet": 3})
     (source / "again").symlink_to(source)
@@ -193,32 +180,3 @@ def test_a_signal_leaves_the_file_in_work_out(
     said = typed(run, source, tmp_path / "out", code=143)
     assert f"0 of 3 files were written to {tmp_path / 'out'}; the same command continues" in said
     assert outputs(tmp_path / "out") == {}
-
-
-@pytest.mark.parametrize(("new", "loaded"), [({}, 1), ({"unseen": 99}, 3)])
-def test_no_file_sees_the_new_words_of_another(
-    new: dict[str, int], loaded: int, run: Path, source: Path, tmp_path: Path
-) -> None:
-    models: list[Model] = []
-
-    def load() -> Model:
-        models.append(load_model(run))
-        models[-1]._new_words.update(new)
-        return models[-1]
-
-    job = begin("model", str(source), str(tmp_path / "out"), ("review",))
-    scorer = Scorer(job, load)
-    assert sum(map(scorer.score, job.outputs), Counts(0, 0)) == Counts(345, 0)
-    assert len(models) == loaded
-
-
-def test_progress_counts_the_rows_of_a_block(run: Path, source: Path, tmp_path: Path) -> None:
-    seen: list[Counts] = []
-    score_file(
-        load_model(run),
-        source / "b.parquet",
-        tmp_path / "out.csv",
-        ("review",),
-        progress=seen.append,
-    )
-    assert seen == [Counts(predict._BLOCK, 0), Counts(300, 0)]

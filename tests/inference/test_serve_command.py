@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from readers import REVIEWS, reader
+from readers import REVIEWS
 from tiny_runs import command_line
 from typer.testing import CliRunner
 
@@ -118,21 +118,6 @@ def test_what_cannot_be_served_is_said(run: Path, tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         assert f"127.0.0.1:{port}: cannot listen" in refused(run, "--port", port)
     assert "cannot listen" in refused(run, "--host", "no such name")
-
-
-def test_two_that_read_other_texts_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    models = {"a": reader("classes"), "b": reader("pair"), "c": reader("sentence")}
-    monkeypatch.setattr("rss_rl.inference.model.load_model", lambda path, *_: models[path.name])
-    for pair in (("runs/a", "runs/b"), ("runs/b", "runs/c")):
-        assert "cannot be compared" in refused(*pair)
-
-
-def test_two_of_one_name_are_told_apart_by_their_paths(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Any] = []
-    monkeypatch.setattr("rss_rl.inference.model.load_model", lambda *_: reader("classes"))
-    monkeypatch.setattr("rss_rl.serving.app.make_app", lambda models, **_: made.append([*models]))
-    refused("first/run", "second/run", "--host", "no such name")
-    assert made == [["first/run", "second/run"]]
 
 
 @pytest.mark.parametrize("package", ["starlette", "uvicorn"])

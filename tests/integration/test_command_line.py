@@ -94,12 +94,6 @@ def test_the_report_has_what_is_promised(workplace: Path) -> None:
         assert modes["all"]["kept"] == 1
 
 
-def test_the_report_is_printed_again(workplace: Path) -> None:
-    text = invoke("report", run_of(workplace))
-    for word in ("all words", "thresholded", "sampled", "accuracy", "heads", "tensorboard"):
-        assert word in text
-
-
 def test_evaluate_gives_the_numbers_of_the_report(workplace: Path) -> None:
     report = json.loads((run_of(workplace) / "report.json").read_text())
     for split in ("dev", "test"):
@@ -138,18 +132,6 @@ def test_select(workplace: Path) -> None:
     assert f"prediction: {best}" in text
 
 
-def test_sampled_selections_follow_the_seed(workplace: Path) -> None:
-    texts = ("the man runs not the dog eats", "the dog eats not the man runs")
-
-    def bits(seed: int) -> list[tuple[bool, bool]]:
-        text = invoke("select", run_of(workplace), *texts, "--sampled", seed, "--json")
-        tokens = [token for part in json.loads(text)["sentences"] for token in part]
-        return [(token["head"], token["dependent"]) for token in tokens]
-
-    assert bits(1) == bits(1)
-    assert bits(1) != bits(2)
-
-
 def test_wrong_use_is_explained(workplace: Path) -> None:
     run = run_of(workplace)
     cases = {
@@ -182,14 +164,3 @@ def test_a_finished_run_is_not_trained_again(workplace: Path) -> None:
     assert "The run is finished" in invoke(*again, "--resume")
     assert "there is already a run" in invoke(*again, code=2)
     assert (run_of(workplace) / "report.json").read_text() == before
-
-
-def test_other_data_under_the_same_name_are_noticed(workplace: Path) -> None:
-    manifest = workplace / "data" / "pairs" / "manifest.json"
-    before = manifest.read_text()
-    manifest.write_text(before.replace('"seed": 0', '"seed": 1'))
-    try:
-        message = invoke("evaluate", run_of(workplace), code=2)
-    finally:
-        manifest.write_text(before)
-    assert "not those the run was trained on" in message

@@ -14,14 +14,11 @@ import tiny_transformers
 import torch
 from tiny_runs import Outcome, stop_and_resume
 from transformers import AutoModel
-from typer.testing import CliRunner
 
 import rss_rl
 from rss_rl.api.encoding import encode
-from rss_rl.cli.main import app
-from rss_rl.cluster.roles import RayRoles
 from rss_rl.config import RunConfig
-from rss_rl.data.states import STATES_FILE, StatesInfo, StatesWriter, alone
+from rss_rl.data.states import STATES_FILE, StatesWriter
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference.artifact import export_run
@@ -82,20 +79,6 @@ def test_what_is_stored_is_what_is_computed_in_use(configured: Callable[..., Run
             torch.testing.assert_close(stored[slot], computed[slot], rtol=1e-4, atol=1e-5)
             assert not stored[slot][~valid].any()
             assert stored[slot][valid].abs().sum(-1).min() > 0
-
-
-def test_a_word_is_seen_in_its_text(configured: Callable[..., RunConfig]) -> None:
-    config = configured()
-    models = build_prepared_models(config, open_data(config))
-    assert models.context is not None
-    tokens = torch.tensor([[2, 3, 4], [2, 5, 6], [2, 3, 4]])
-    valid = torch.ones(3, 3, dtype=torch.bool)
-    states = models.context.states(tokens, valid)
-    assert not torch.allclose(states[0, 0], states[1, 0])
-    torch.testing.assert_close(states[0], states[2])
-    valid[0, 2] = False  # a text alone is read as beside longer ones
-    alone = models.context.states(tokens[:1, :2], valid[:1, :2])
-    torch.testing.assert_close(models.context.states(tokens, valid)[:1, :2], alone)
 
 
 def test_of_the_first_layers(
@@ -195,13 +178,6 @@ def test_resumed_with_other_states(
         list(train(config, tmp_path / "run", resume=True))
 
 
-@pytest.mark.usefixtures("shared_ray")
-def test_samplers_on_ray(configured: Callable[..., RunConfig], run: Path, tmp_path: Path) -> None:
-    config = configured(sampler={"backend": "ray", "actors": 2})
-    list(train(config, tmp_path / "run", roles=RayRoles()))
-    Outcome.read(tmp_path / "run").assert_equals(Outcome.read(run))
-
-
 def test_in_use_it_selects_as_on_its_data(run: Path) -> None:
     _, _, prepared, _ = open_with_data(run, "best", None)
     model = rss_rl.load(run)
@@ -264,33 +240,6 @@ def test_encoding_resumes(
     assert right is not None
     for a, b in zip(left, right, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-
-
-def test_the_command(tiny: Callable[..., RunConfig], folder: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "data"
-    shutil.copytree(tiny().data, copy)
-    done = CliRunner().invoke(app, ["data", "encode", str(copy), "--pretrained", str(folder)])
-    assert done.exit_code == 0
-    assert "GB in" in done.stderr
-    assert "8 numbers per word" in done.stdout
-    shown = CliRunner().invoke(app, ["data", "show", str(copy)]).stdout
-    assert "8 numbers per token, float16" in shown
-    missing = ["data", "encode", str(copy), "--pretrained", str(tmp_path / "none")]
-    result = CliRunner().invoke(app, missing)
-    assert result.exit_code == 2
-    assert "no such folder" in result.stderr
-
-
-def test_one_encodes_at_a_time(data: Path, folder: Path) -> None:
-    with alone(data), pytest.raises(DataError, match="another process is encoding"):
-        encode(data, str(folder), dtype="float32")
-
-
-def test_states_beyond_float16_are_refused(tmp_path: Path) -> None:
-    info = StatesInfo(encoder="e", digest="d", manifest="m", size=2)
-    writer = StatesWriter(tmp_path, info, 1, force=False)
-    with pytest.raises(DataError, match=r"float16.*--dtype float32"):
-        writer.write("train", (np.array([[1e5, 1.0]], np.float32),))
 
 
 def test_refused(

@@ -97,17 +97,6 @@ def test_shards_of_one_sampler_travel_together(tmp_path: Path) -> None:
     backend.close()
 
 
-def test_samplers_share_what_there_is() -> None:
-    backend = pool((None, None), (None, None), in_flight=8)
-    while backend.stats().samplers < 2:
-        backend.collect(0.2)
-    backend.publish(Snapshot(5, ()))
-    backend.submit([job(shard) for shard in range(6)])
-    assert [slot.held for slot in backend._slots] == [3, 3]
-    collect(backend, 6)
-    backend.close()
-
-
 def test_data_that_cannot_be_read_cost_a_sampler_and_not_the_run(tmp_path: Path) -> None:
     backend = pool((None, counting(tmp_path / "a", 2)))
     submit(backend)
@@ -141,11 +130,6 @@ def test_a_place_that_cannot_start_pauses_while_others_work(tmp_path: Path) -> N
         assert time.monotonic() < deadline + 20
         backend.collect(0.5)
     backend.close()
-
-
-def test_nobody_starts(tmp_path: Path) -> None:
-    with pytest.raises(SamplerError, match="could not be started: .*the disk of this node is away"):
-        pool((counting(tmp_path / "a", 99), None))
 
 
 def test_a_cluster_without_gpus_is_named() -> None:

@@ -12,7 +12,6 @@ from tiny_runs import Outcome
 
 from rss_rl.config import RunConfig
 from rss_rl.errors import CheckpointError, DataError
-from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.training.run import Finished, train
 from rss_rl.training.session import UpdateReport
 from rss_rl.training.trainer import PhaseBegan, Stopped
@@ -78,11 +77,3 @@ def test_another_configuration_or_other_data_are_refused(
     manifest.write_text(manifest.read_text().replace('"name": "tiny"', '"name": "other"'))
     with pytest.raises(DataError, match="not those the run began with"):
         list(train(tiny(), run, resume=True))
-
-
-def test_a_run_that_failed_at_once_is_in_nobodys_way(
-    tiny: Callable[..., RunConfig], tmp_path: Path
-) -> None:
-    with RunDirectory.create(tmp_path, {"seed": 1}):
-        pass
-    assert isinstance(next(train(tiny(), tmp_path)), PhaseBegan)

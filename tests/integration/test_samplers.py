@@ -19,7 +19,7 @@ from rss_rl.cluster.pool import RayBackend
 from rss_rl.cluster.sampler_actor import ray_samplers
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
-from rss_rl.errors import ConfigError, NonFiniteError, SamplerError
+from rss_rl.errors import NonFiniteError, SamplerError
 from rss_rl.rollouts.backend import Delivery
 from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models
@@ -97,11 +97,6 @@ def test_batches_of_few_tokens_and_an_average_do_not_mind_who_samples(
     expected = Outcome.read(tmp_path / "here")
     for path in others:
         Outcome.read(path).assert_equals(expected)
-
-
-def test_ray_needs_somebody_to_work_there(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"sampler\.backend: .*roles=RayRoles"):
-        next(train(tiny(sampler={"backend": "ray"}), tmp_path / "run"))
 
 
 def test_other_numbers_with_another_seed(
@@ -202,21 +197,6 @@ class TestErrors:
         message = r"sampler 0 .process .* node .*, update 4, shard 1: row \d+: the policy's"
         with pytest.raises(NonFiniteError, match=message):
             sample(backend, self.job(), bad)
-
-    def test_other_weights_under_the_same_version_are_fetched(
-        self, backend: RayBackend, snapshot: Snapshot
-    ) -> None:
-        other = changed(snapshot, lambda weights: weights + np.float32(0.3))
-        assert other.version == snapshot.version
-        found = [sample(backend, self.job(), s)[0].rollout for s in (snapshot, other)]
-        one, another = (rollout.scores["log_likelihood"] for rollout in found)
-        assert not np.array_equal(one, another)
-
-    def test_an_unexpected_one_says_where(self, backend: RayBackend, snapshot: Snapshot) -> None:
-        bad = changed(snapshot, lambda weights: weights[:-1])
-        with pytest.raises(SamplerError, match=r"sampler 0 .*update 4, shard 1: .*a snapshot of"):
-            sample(backend, self.job(), bad)
-        assert backend.restarts == 0  # an error of the program is not repaired by a new process
 
     def test_at_the_start_it_is_shown(self, tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
         with pytest.raises(SamplerError, match="could not be started: .*is no prepared directory"):

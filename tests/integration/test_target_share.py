@@ -11,7 +11,6 @@ from tiny_runs import Outcome, TinySource, stop_and_resume
 
 from rss_rl.config import RunConfig
 from rss_rl.data.prepare import prepare
-from rss_rl.errors import ConfigError
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.training.run import Finished, train
 from rss_rl.training.session import UpdateReport
@@ -93,15 +92,3 @@ def test_reached_by_gates_and_by_way_of_a_schedule(
     tag = "selection/thresholded_kept"
     kept = table.filter(pc.equal(table["tag"], tag))["value"].to_pylist()
     assert sum(kept[10:30]) / 20 > 0.5  # on the way down
-
-
-def test_a_target_that_a_policy_keeps_otherwise_is_refused(tiny: Callable[..., RunConfig]) -> None:
-    """Top-k keeps as many as it was given."""
-    with pytest.raises(ConfigError, match="one half"):
-        tiny(reward=STEERED, policy={"name": "top-k", "options": {"tokens": 3}})
-
-
-def test_a_target_without_a_policy_is_refused(tiny: Callable[..., RunConfig]) -> None:
-    plain = [{"name": "all", "supervised": True, "selection": "all", "steps": 4}]
-    with pytest.raises(ConfigError, match="steers a policy"):
-        tiny(reward=STEERED, phases=plain)

@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import tiny_transformers
 from ray_nodes import Nodes, forget_token, new_token
 from safetensors.numpy import load_file
-from scored import texts_folder, write_texts
 from starlette.testclient import TestClient
 from tiny_runs import Outcome, stop_and_resume
 
@@ -29,7 +27,6 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import CheckpointError
 from rss_rl.inference.artifact import export_run, pack_model
-from rss_rl.inference.predict import Scorer, begin, score_file
 from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.serving.app import make_app
 from rss_rl.training.run import train
@@ -59,31 +56,10 @@ def run(configured: Callable[..., RunConfig], tmp_path_factory: pytest.TempPathF
     return path
 
 
-def test_a_folder_is_scored_as_its_files_are(run: Path, tmp_path: Path) -> None:
-    """Whose new words get other numbers where they are read after another file's."""
-    source = texts_folder(tmp_path / "in", {"a.parquet": 40, "b.parquet": 30})
-    write_texts(source / "c.parquet", ["a quite unknown film", "with words of its own"] * 10)
-    columns = ("review",)
-    job = begin("model", str(source), str(tmp_path / "out"), columns)
-    scorer = Scorer(job, lambda: rss_rl.load(run))
-    for name in job.outputs:
-        scorer.score(name)
-        score_file(rss_rl.load(run), source / name, tmp_path / name, columns)
-        found = pq.ParquetFile(tmp_path / "out" / name).read()
-        assert found.equals(pq.read_table(tmp_path / name))
-
-
 def test_stopped_and_resumed(
     configured: Callable[..., RunConfig], run: Path, tmp_path: Path
 ) -> None:
     stop_and_resume(configured(), tmp_path / "run", 17)
-    Outcome.read(tmp_path / "run").assert_equals(Outcome.read(run))
-
-
-@pytest.mark.usefixtures("shared_ray")
-def test_samplers_on_ray(configured: Callable[..., RunConfig], run: Path, tmp_path: Path) -> None:
-    config = configured(sampler={"backend": "ray", "actors": 2})
-    list(train(config, tmp_path / "run", roles=RayRoles()))
     Outcome.read(tmp_path / "run").assert_equals(Outcome.read(run))
 
 

@@ -48,12 +48,6 @@ def test_no_attention_is_no_figure(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_is_what_its_ending_says(attention: Array, tmp_path: Path) -> None:
-    for ending, begins in (("png", b"\x89PNG"), ("svg", b"<?xml")):
-        assert write_attention(tmp_path / f"figure.{ending}", WORDS, attention)
-        assert (tmp_path / f"figure.{ending}").read_bytes().startswith(begins)
-
-
 def test_tensorboard_gets_a_picture_now_and_then(attention: Array, tmp_path: Path) -> None:
     drawn = []
 

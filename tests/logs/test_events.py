@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import threading
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -103,31 +102,6 @@ def test_the_size_is_bounded(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path))[-1] == f"{EVENTS_FILE}.1"
     old = parse_events((tmp_path / f"{EVENTS_FILE}.1").read_bytes())
     assert str(old[-1]["error"]).startswith(("19", "18"))
-
-
-def test_threads_do_not_mix_their_lines(tmp_path: Path) -> None:
-    log = EventLog(tmp_path)
-
-    def write(name: int) -> None:
-        for _ in range(50):
-            log.write("run_failed", error=str(name) * 300)
-
-    threads = [threading.Thread(target=write, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    texts = [str(event["error"]) for event in read(tmp_path)]
-    assert sorted(texts) == sorted(str(n) * 300 for n in range(4) for _ in range(50))
-
-
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "precious").write_text("mine")
-    (tmp_path / EVENTS_FILE).symlink_to(tmp_path / "precious")
-    log = EventLog(tmp_path)
-    log.write("run_stopped")
-    assert log.lost == 1
-    assert (tmp_path / "precious").read_text() == "mine"
 
 
 def test_torn_and_foreign_lines_are_passed_over() -> None:

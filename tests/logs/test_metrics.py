@@ -134,14 +134,6 @@ def test_a_run_keeps_the_folder_of_its_events(tmp_path: Path, before: str) -> No
     ]
 
 
-def test_a_new_run_starts_without_old_metrics(tmp_path: Path) -> None:
-    write_steps(tmp_path, 1, 5, 1.0)
-    (tmp_path / "metrics" / "part-000000.parquet").write_bytes(b"damaged")
-    write_steps(tmp_path, 1, 2, 2.0)
-    assert [value for *_, value in rows(tmp_path)] == [2.0, 2.0]
-    assert shown(tmp_path, "train/loss") == [(1, 2.0), (2, 2.0)]
-
-
 KILLED = """
     import os, signal, sys
     from pathlib import Path
@@ -164,19 +156,6 @@ def test_what_was_flushed_outlives_a_kill(tmp_path: Path) -> None:
     assert [step for step, *_ in rows(tmp_path)] == [1, 2, 3, 4, 5, 6, 7]
     assert [step for step, _ in shown(tmp_path, "train/loss")] == [1, 2, 3, 4, 5, 6, 7]
     assert not list((tmp_path / "metrics").glob(".tmp*"))
-
-
-def test_parts_are_read_in_order(tmp_path: Path) -> None:
-    with MetricsWriter(tmp_path) as writer:
-        os.rename(_flushed(writer, tmp_path, 1), tmp_path / "metrics" / "part-999999.parquet")
-        _flushed(writer, tmp_path, 2)
-    assert [step for step, *_ in rows(tmp_path)] == [1, 2]
-
-
-def _flushed(writer: MetricsWriter, run: Path, step: int) -> Path:
-    writer.scalars(step, {"train/loss": 1.0})
-    writer.flush()
-    return run / "metrics" / "part-000000.parquet"
 
 
 def test_damaged_parts_are_errors(tmp_path: Path) -> None:

@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 from dying import DyingFileSystem, storage_at
 from mirrored import CONFIG, SlowStorage, checkpoint, mirror, synced, wait_for
-from soaked import fail_every_third
 
 from rss_rl.errors import CheckpointError, StorageError
 from rss_rl.logs.events import EVENTS_FILE, EventLog, parse_events
 from rss_rl.mirror.lease import WRITER_FILE
 from rss_rl.mirror.restore import continue_from, refuse_foreign, refuse_present
-from rss_rl.runs.checkpoint import load_checkpoint, mark_checkpoint, read_pointer
+from rss_rl.runs.checkpoint import load_checkpoint, mark_checkpoint
 from rss_rl.runs.run_directory import ALL_TOKENS, RunDirectory
 from rss_rl.storage import open_storage
 
@@ -169,25 +168,6 @@ def test_a_storage_that_recovers_costs_a_delay(tmp_path: Path) -> None:
     assert "the storage is gone" in events[0]["cause"]
 
 
-def test_a_storage_that_takes_some_of_it_each_time_takes_all_in_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Failures in a row are those of attempts that get no further."""
-    fail_every_third(monkeypatch.setattr)
-    storage = open_storage(str(tmp_path / "there"))
-    with RunDirectory.create(tmp_path / "run", CONFIG) as run:
-        for number in range(12):  # many times as many files as an attempt brings there
-            (run.path / "inputs").mkdir(exist_ok=True)
-            (run.path / "inputs" / f"{number}.json").write_text("{}")
-        checkpoint(run.path, 1, 1)
-        made = mirror(storage, run.path)
-        made.finish()
-        made.close()
-    monkeypatch.undo()
-    assert read_pointer(tmp_path / "there", "latest") == "step-000001"
-    assert sum(name.startswith("inputs/") for name in storage.files()) == 12
-
-
 @pytest.mark.parametrize("kind", ["memory", "file"])
 def test_any_filesystem(kind: str, tmp_path: Path) -> None:
     storage = open_storage(f"{kind}://{tmp_path}/there")
@@ -215,12 +195,6 @@ class TestRestore:
             checkpoint(run.path, 6, 6)
         with pytest.raises(CheckpointError, match="2 updates ahead.*empty --run-dir"):
             continue_from(storage, tmp_path / "run", CONFIG)
-
-    def test_another_configuration_is_refused(self, tmp_path: Path) -> None:
-        storage = synced(tmp_path, 4)
-        with pytest.raises(CheckpointError, match="differs from the run's in: seed, extra"):
-            continue_from(storage, tmp_path / "run", {**CONFIG, "seed": 4, "extra": 1})
-        assert not (tmp_path / "run").exists()
 
     def test_a_damaged_newest_checkpoint_is_noticed_before_anything_changes(
         self, tmp_path: Path
@@ -268,30 +242,3 @@ def test_a_mirror_that_lost_its_lease_does_not_write(tmp_path: Path) -> None:
             made.finish()
         made.close()
     assert set(storage.files()) == {WRITER_FILE}
-
-
-def test_event_files_go_there_and_back_in_the_folder_that_names_the_run(tmp_path: Path) -> None:
-    name = "tensorboard/films_rss_keep-0.3_seed-1/events.out.tfevents.1.host.2.0"
-    storage = open_storage(str(tmp_path / "there"))
-    with RunDirectory.create(tmp_path / "here", CONFIG) as run:
-        (run.path / name).parent.mkdir(parents=True)
-        (run.path / name).write_bytes(b"events")
-        made = mirror(storage, run.path)
-        checkpoint(run.path, 4, 4)
-        made.finish()
-        made.close()
-    assert continue_from(storage, tmp_path / "back", CONFIG)
-    assert (tmp_path / "back" / name).read_bytes() == b"events"
-
-
-def test_a_state_that_names_no_tensors_is_not_copied(tmp_path: Path) -> None:
-    with RunDirectory.create(tmp_path / "here", CONFIG) as run:
-        made = mirror(open_storage(str(tmp_path / "there")), run.path)
-        checkpoint(run.path, 5, 1)
-        (run.path / "checkpoints" / "step-000003").mkdir()
-        (run.path / "checkpoints" / "step-000003" / "state.json").write_text("{}")
-        made.finish()
-        made.close()
-    assert [path.name for path in (tmp_path / "there" / "checkpoints").glob("step-*")] == [
-        "step-000005"
-    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterable
@@ -15,7 +14,7 @@ from mirrored import CONFIG, RUN, synced, take, wait_for
 
 from rss_rl.errors import CheckpointError, StorageError
 from rss_rl.logs.events import EVENTS_FILE, EventLog, parse_events
-from rss_rl.mirror.lease import FRESH_S, WRITER_FILE, Lease
+from rss_rl.mirror.lease import WRITER_FILE, Lease
 from rss_rl.mirror.mirror import Mirror, Patience, open_mirror
 from rss_rl.mirror.restore import continue_from
 from rss_rl.runs.checkpoint import load_checkpoint
@@ -118,13 +117,3 @@ def test_a_take_over_is_reported_by_a_run_that_has_nothing_to_upload(tmp_path: P
     (output,) = parse_events((run.path / EVENTS_FILE).read_bytes())
     assert (output["event"], output["level"]) == ("storage_failed", "warning")
     assert "process 1 on elsewhere has taken over" in output["cause"]
-
-
-def test_a_second_attempt_goes_on_after_a_writer_that_died(tmp_path: Path) -> None:
-    storage = synced(tmp_path, 4)
-    record = {"host": "elsewhere", "pid": 1, "time": time.time() - FRESH_S + 1, "token": "x"}
-    storage.write(WRITER_FILE, json.dumps(record).encode())
-    with pytest.raises(StorageError, match="process 1 on elsewhere writes there"):
-        open_mirror(storage.uri, tmp_path / "run", RUN, resume=False, overwrite=True)
-    open_mirror(storage.uri, tmp_path / "run", RUN, resume=True, overwrite=False).close()
-    assert load_checkpoint(tmp_path / "run").step == 4

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mirrored import take, wait_for
 
 from rss_rl.errors import StorageError
 from rss_rl.mirror.lease import (
@@ -79,13 +78,6 @@ def test_who_is_alive(tmp_path: Path, changes: dict[str, Any], live: bool) -> No
     assert writer is None or writer.isprintable()
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff", b"[1]", b"[" * 9000, b"x" * 20_000])
-def test_any_other_content_is_no_lease(tmp_path: Path, content: bytes) -> None:
-    storage = open_storage(str(tmp_path))
-    storage.write(WRITER_FILE, content)
-    Lease(storage).release()
-
-
 def test_a_second_attempt_waits_for_a_writer_that_died(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -107,18 +99,6 @@ def test_a_writer_that_renews_its_lease_is_not_waited_for_to_the_end(tmp_path: P
     assert time.monotonic() - began < 15
     first.check()
     first.release()
-
-
-def test_whoever_keeps_the_lease_hears_that_it_is_lost(tmp_path: Path) -> None:
-    storage = open_storage(str(tmp_path))
-    lease = Lease(storage, renew_s=0.02)
-    before = storage.read(WRITER_FILE)
-    wait_for(lambda: storage.read(WRITER_FILE) != before)
-    lease.check()
-    wait_for(lambda: take(tmp_path) or lease.is_lost)
-    with pytest.raises(StorageError, match="process 1 on elsewhere has taken over"):
-        lease.check()
-    assert live_writer(storage) == "process 1 on elsewhere"
 
 
 CLAIM = (
@@ -205,13 +185,3 @@ def test_who_was_paused_for_long_does_not_take_what_was_given_back(
     monkeypatch.setattr(time, "monotonic", lambda: now + FRESH_S + 1)
     with pytest.raises(StorageError, match="has taken over"):
         first.renew()
-
-
-def test_two_that_write_at_once_share_no_temporary_file(tmp_path: Path) -> None:
-    """Also two processes of one number, in two containers."""
-    storage = open_storage(str(tmp_path))
-    with storage._output("x") as one, storage._output("x") as other:
-        one.write(b"one")
-        other.write(b"other, longer")
-    assert (tmp_path / "x").read_bytes() in (b"one", b"other, longer")
-    assert [path.name for path in tmp_path.iterdir()] == ["x"]

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from kernel_cache import share_kernels
 
-from rss_rl.api.training import _plan
-from rss_rl.components import NOTHING
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.data.upload import upload
@@ -42,9 +40,3 @@ def test_a_run_reads_its_data_from_a_uri(
     assert metrics["thresholded"] == here["splits"]["test"]["thresholded"]
     examples, size = open_examples(None, uri, "dev")
     assert (len(examples), size) == (20, len(tiny.vocabulary))
-
-
-def test_only_paths_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for given, kept in (("s3://bucket/sick", "s3://bucket/sick"), ("a/b", str(tmp_path / "a/b"))):
-        assert _plan("sick", [f"data={given}"], None, None, False, NOTHING).config.data == kept

@@ -14,14 +14,12 @@ import pandas as pd
 import pytest
 from chromium import Browser, find_chromium
 from tiny_runs import TinySource, tiny_tree
-from typer.testing import CliRunner
 
-from rss_rl.cli.main import app
 from rss_rl.config import RunConfig
 from rss_rl.data.prepare import prepare
 from rss_rl.data.store import open_prepared
 from rss_rl.inference.model import load_model
-from rss_rl.pages.charts import COLOURS, curve_charts, words_chart
+from rss_rl.pages.charts import curve_charts
 from rss_rl.pages.report import Part, gather_parts, report_page
 from rss_rl.pages.report_texts import marked_text
 from rss_rl.results.reading import ReadText
@@ -177,15 +175,6 @@ def test_pieces_of_a_text_account_for_every_word(words: int) -> None:
     assert place == words
 
 
-def test_the_end_of_a_text_is_cut_like_its_beginning() -> None:
-    pieces = marked_text(text_of([50], [], 101), 0)
-    assert [(piece.cut, piece.text.count(" ") + 1) for piece in (pieces[0], pieces[-1])] == [
-        (True, 1),
-        (True, 1),
-    ]
-    assert [piece.text for piece in pieces if piece.cut] == ["44", "44"]
-
-
 def drawn(frame: pd.DataFrame, metric: str | None = None) -> list[ET.Element]:
     return [ET.fromstring(svg) for svg in curve_charts(frame, metric)]
 
@@ -221,37 +210,6 @@ def test_curves_have_colours_of_the_page_and_a_gap_where_nothing_was_measured(
     assert after[1][0] > (start + end) / 2
     assert len(before[1]) + len(after[1]) <= 80
     assert not re.search("#[0-9a-f]{6}", ET.tostring(loss, "unicode").replace("#m", ""))
-
-
-def test_words_of_any_script_are_drawn_and_none_at_all(one: Part) -> None:
-    words = pd.DataFrame({"count": [9, 8, 7], "kept": [9, 1, 0]}, ["電影", "$x^", "<b>"])
-    words["share"] = words["kept"] / words["count"]
-    svg = words_chart(replace(one.reading, words=words))
-    for text in (">電影<", ">$x^<", ">&lt;b&gt;<", "<title>電影: kept 9 of 9 times</title>"):
-        assert text in svg
-    ET.fromstring(svg)
-    assert words_chart(replace(one.reading, words=words.assign(count=1))) == ""
-
-
-def test_more_groups_than_colours_are_said_to_be_left_out(runs: list[Path]) -> None:
-    """Of learning curves; scores show all of them."""
-    (part,) = gather_parts(runs[:1])
-    copies = [part.frame.assign(run=part.frame["run"])]
-    for number in range(COLOURS):
-        other = part.frame.assign(**{"model.hidden": 100 + number, "group": number + 2})
-        copies.append(other)
-    page = report_page([replace(part, frame=pd.concat(copies))])
-    assert f"Only the first {COLOURS} of {COLOURS + 1} groups are drawn" in page
-    assert len(bars_of(page)) == 3 * (COLOURS + 1)
-
-
-def test_an_unfinished_run_says_so(runs: list[Path], tmp_path: Path) -> None:
-    import shutil
-
-    shutil.copytree(runs[0], tmp_path / "unfinished")
-    (tmp_path / "unfinished" / "report.json").unlink()
-    found = CliRunner().invoke(app, ["report", str(tmp_path / "unfinished"), "--html", "x.html"])
-    assert found.exit_code == 2
 
 
 def test_in_a_browser(text: str, tmp_path: Path) -> None:

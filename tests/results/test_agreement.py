@@ -271,21 +271,6 @@ def test_scores_of_others_are_judged_as_the_policy_is(
     assert seen[-1] == (12, 12)
 
 
-def test_a_run_without_a_policy_is_scored_by_others(
-    tiny_config: RunConfig, marked: Prepared
-) -> None:
-    without = tiny_config.model_copy(update={"phases": tiny_config.phases[:1]})
-    models, split = spread_models(without, marked), marked.split("test")
-    others = {"other": policy_scores(models, split)}
-    scores = score_agreement(models, split, without, others=others, share=0.4, device=_CPU)
-    assert tuple(scores) == ("random", "other")
-    assert scores["other"] == pytest.approx(slow_scores(models, split, 0.4), abs=1e-6)
-    assert scores["random"]["kept"] == pytest.approx(scores["other"]["kept"])
-    with pytest.raises(ConfigError, match="the run has no policy") as caught:
-        score_agreement(models, split, without, others=others, device=_CPU)
-    assert "--share" in str(caught.value)
-
-
 @pytest.fixture(scope="module")
 def trained(
     tiny_config: RunConfig, marked: Prepared, tmp_path_factory: pytest.TempPathFactory

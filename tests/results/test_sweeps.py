@@ -18,8 +18,7 @@ from rss_rl.metrics.run_metrics import BestMetric
 from rss_rl.packaged import find_sweep, packaged_sweeps
 from rss_rl.results.sweeps.plan import PlannedRun, find_base, plan_runs, state_of
 from rss_rl.results.sweeps.report import published, write_sweep
-from rss_rl.results.sweeps.search import draw_settings, rungs
-from rss_rl.results.sweeps.spec import Search, Spec, load_spec
+from rss_rl.results.sweeps.spec import Spec, load_spec
 from rss_rl.runs.run_directory import RunDirectory
 
 RATE = "learner.policy.learning_rate"
@@ -100,14 +99,6 @@ def test_folds_and_how_data_are_prepared(tmp_path: Path) -> None:
     assert planned(other, tmp_path / "out")[0].fold.data != runs[0].fold.data
 
 
-def test_values_that_no_folder_can_be_named_after(tmp_path: Path) -> None:
-    phases = [[{"name": "a", "supervised": True, "selection": "all", "steps": n}] for n in (1, 2)]
-    spec = load_spec(tree(tmp_path, rows={"x": {}}, axes={"phases": phases}, seeds=1))
-    names = [run.path.parts[-2] for run in planned(spec, tmp_path / "out")]
-    assert len({*names}) == 2
-    assert all(re.fullmatch(r"x,phases=[0-9a-f]{8}", name) for name in names)
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -159,21 +150,6 @@ def test_settings_that_are_not_valid_together_are_drawn_again(tmp_path: Path) ->
     wrong = load_spec(searching(tmp_path) | {"search": {"space": {RATE: {"choice": [-1, -2]}}}})
     with pytest.raises(ConfigError, match=r"search\.space: learner\.policy\.learning_rate"):
         list(plan_runs(wrong, base, tmp_path))
-
-
-def test_a_dimension_has_one_kind_and_rungs_wait() -> None:
-    for wrong in ({}, {"log": [0, 1]}, {"uniform": [1, 1]}, {"choice": [1, 2], "log": [1, 2]}):
-        with pytest.raises(ValueError, match="give one|low below high"):
-            Search.model_validate({"space": {"a": wrong}})
-    config = planned_config()
-    assert rungs(config) == [8]
-
-
-def planned_config() -> Any:
-    from rss_rl.components import EVERYTHING
-    from rss_rl.config import parse_config
-
-    return parse_config(tiny_tree(Path("x")), where="test", trust=EVERYTHING)
 
 
 def test_states(tmp_path: Path) -> None:
@@ -260,15 +236,3 @@ def test_shipped_specifications(name: str, tmp_path: Path) -> None:
     found = figures & {(run.fold.dataset, run.row) for run in runs}
     assert bool(spec.published) == bool(found)
     assert name in ("trecqa", "lambada", "shares", "search", "search_classifier") or found
-
-
-def test_nothing_is_drawn_twice(tmp_path: Path) -> None:
-    spec = load_spec(searching(tmp_path))
-    assert spec.search is not None
-    two = spec.search.model_copy(update={"space": {"a": spec.search.space["sampler.selections"]}})
-    config = planned_config()
-
-    def configured(point: Any) -> Any:
-        return config.model_copy(update={"seed": point.get("a", 2)})
-
-    assert list(draw_settings(two, configured, 0)) == [{}, {"a": 4}]

@@ -106,26 +106,6 @@ def test_hostile_json_is_an_error(tmp_path: Path, sound: Path, text: str) -> Non
         load_checkpoint(tmp_path)
 
 
-def test_an_overflowing_number_is_an_error(tmp_path: Path, sound: Path) -> None:
-    """1e999 is infinity to the JSON reader, though it is no constant."""
-    text = (sound / "state.json").read_text().replace('{"k": [1,', '{"k": [1e999,')
-    (tmp_path / "state.json").write_text(text)
-    with pytest.raises(CheckpointError, match="is inf"):
-        load_checkpoint(tmp_path)
-
-
-def test_deep_states_are_errors_at_both_ends(tmp_path: Path, sound: Path) -> None:
-    deep: list[Any] = []
-    for _ in range(2000):
-        deep = [deep]
-    with pytest.raises(CheckpointError, match="nested too deeply"):
-        save_checkpoint(tmp_path, 1, {}, {"deep": deep}, keep_last=1)
-    record = (sound / "state.json").read_text().replace('[1, "x"]', "[" * 900 + "]" * 900)
-    (tmp_path / "state.json").write_text(record)
-    with pytest.raises(CheckpointError):
-        load_checkpoint(tmp_path)
-
-
 def test_a_huge_json_file_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "state.json").open("wb") as file:
         file.truncate(2**33)
@@ -152,13 +132,6 @@ def test_hostile_pointers_are_errors(tmp_path: Path, pointer: str, name: str) ->
     (tmp_path / "checkpoints" / name).write_text(pointer)
     with pytest.raises(CheckpointError, match=r"does not name a checkpoint.*Steps present: 1"):
         load_checkpoint(tmp_path, name.lower())
-
-
-@pytest.mark.parametrize("which", ["../best", "a/b", "", "best\n", "."])
-def test_hostile_names_are_errors(tmp_path: Path, which: str) -> None:
-    save_checkpoint(tmp_path, 1, {}, {}, keep_last=1)
-    with pytest.raises(CheckpointError, match="cannot be the name"):
-        load_checkpoint(tmp_path, which)
 
 
 @given(data=st.data())

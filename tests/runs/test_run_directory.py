@@ -103,17 +103,6 @@ def test_reports_come_back_without_what_json_cannot_hold(tmp_path: Path) -> None
         assert run.read_report() == expected
 
 
-def test_inputs_are_copied_whole(tmp_path: Path) -> None:
-    source = tmp_path / "vocabulary.json"
-    source.write_text('["<pad>", "<unk>"]')
-    with RunDirectory.create(tmp_path / "run", CONFIG) as run:
-        assert run.copy_in(source) == run.inputs / "vocabulary.json"
-        assert (run.inputs / "vocabulary.json").read_text() == source.read_text()
-        with pytest.raises(CheckpointError, match="No such file"):
-            run.copy_in(tmp_path / "absent.json")
-        assert os.listdir(run.inputs) == ["vocabulary.json"]
-
-
 @pytest.mark.parametrize(
     ("text", "what"),
     [
@@ -137,9 +126,3 @@ def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
         with pytest.raises(CheckpointError, match="cannot be used.*Choose a directory"):
             RunDirectory.create(path, CONFIG)
-
-
-def test_a_configuration_that_would_not_come_back_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"config\.phases is a tuple"):
-        RunDirectory.create(tmp_path / "run", {"phases": (1, 2)})
-    assert not (tmp_path / "run").exists()

@@ -178,25 +178,10 @@ def test_a_screen_reader_says_what_the_page_shows(
     ]
 
 
-def test_narrow_screens_do_not_scroll_sideways(browser: Browser) -> None:
-    browser.value("document.querySelector('textarea').focus()")
-    browser.type(" " + "long" * 60)
-    browser.wait("document.querySelector('.run').textContent.includes('longlong')")
-    browser.resize(320, 740)
-    assert browser.value("document.documentElement.scrollWidth") == 320
-
-
-def test_what_the_server_refuses_is_told(browser: Browser) -> None:
-    browser.value("document.querySelector('textarea').focus()")
-    browser.type(" w3" * 2000)
-    browser.wait("document.querySelector('.run .failed').textContent.includes('at most 2,000')")
-
-
 def test_nothing_fails_and_nothing_is_asked_of_others(
     browser: Browser, started: tuple[Browser, str]
 ) -> None:
-    refused = "413"  # what `test_what_the_server_refuses_is_told` asked for
-    assert [problem for problem in browser.problems if refused not in problem] == []
+    assert browser.problems == []
     address = started[1]
     strangers = [
         url for url in browser.requests if not url.startswith((address, "data:", "about:"))
