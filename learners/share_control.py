@@ -182,6 +182,20 @@ class _Multiplier:
         self._margin, self._slope = state["margin"], state["slope"]
 
 
+def initial_costs(config: RewardConfig) -> tuple[float, float] | None:
+    """Lambda of heads and of dependents where a run begins; None where no share is asked for."""
+    begin = config.sparsity_cost
+    return None if config.target_share is None else (begin, begin)
+
+
+def stored_costs(session: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Lambda of heads and of dependents in the state of a run; None where no share is asked for."""
+    if "share" not in session:
+        return None
+    heads, dependents = (role["cost"] for role in session["share"]["roles"])
+    return heads, dependents
+
+
 class ShareController:
     """Makes the lambda of each role follow what is kept.
 

@@ -138,9 +138,10 @@ class RayBackend:
     Args:
         config: of the samplers.
         spawn: starts an actor for a slot number and returns its handle, with the methods
-            `process() -> ActorProcess` and `sample(jobs, version, deltas)`, which loads `deltas`,
-            Ray references to bundles and places in them, and returns a rollout and seconds for each
-            packed job. Ray must not restart it: it would have lost its weights unnoticed.
+            `process() -> ActorProcess` and `sample(jobs, version, deltas, charged)`, which loads
+            `deltas`, Ray references to bundles and places in them, and returns a rollout and
+            seconds for each packed job. Ray must not restart it: it would have lost its weights
+            unnoticed.
         log: records which samplers start and fail, and why.
 
     Raises:
@@ -155,6 +156,7 @@ class RayBackend:
         self._pending: dict[Any, _Slot] = {}  # in the order of submission
         self._published: Publications[StoredDelta] = Publications()
         self._version = -1
+        self._charged: tuple[float, float] | None = None
         self._stored = False  # deltas are owned by a learner actor, and lost when it dies
         self._empty_since = time.monotonic()
         self._stats_at = 0.0
@@ -186,7 +188,7 @@ class RayBackend:
             self._published.add(snapshot.deltas)
         else:
             self._published.add(store(snapshot.deltas))
-        self._version = snapshot.version
+        self._version, self._charged = snapshot.version, snapshot.charged
 
     def room(self) -> int:
         """See `Backend`."""
@@ -216,7 +218,7 @@ class RayBackend:
             lacking = [(d.reference, d.place) for d in self._published.after(slot.given)]
             slot.given = self._published.count
             packed = [job.packed() for job in jobs]
-            call = slot.actor.sample.remote(packed, self._version, lacking)
+            call = slot.actor.sample.remote(packed, self._version, lacking, self._charged)
             slot.calls[call] = _Assigned(jobs, time.monotonic())
             self._pending[call] = slot
 

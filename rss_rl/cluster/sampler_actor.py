@@ -35,7 +35,11 @@ class SamplerActor:
         return this_process()
 
     def sample(
-        self, jobs: list[list[Any]], version: int, deltas: list[tuple[Any, int]]
+        self,
+        jobs: list[list[Any]],
+        version: int,
+        deltas: list[tuple[Any, int]],
+        charged: tuple[float, float] | None,
     ) -> list[list[bytes | float]]:
         """The rollout of each job, and the seconds that it took.
 
@@ -45,9 +49,11 @@ class SamplerActor:
             deltas: the changes since the previous call, to be loaded in this order: references to
                 bundles, and places in them; in a list, so that a failed fetch is an error of this
                 call.
+            charged: see `Snapshot`.
         """
         started = time.perf_counter()
-        self.hold(version, deltas)
+        found = fetched(deltas, self._config.sampler.timeout_s)
+        self._sampler.load(Snapshot(version, found, charged))
         done = list[list[bytes | float]]()
         for job in jobs:
             rollout = self._sampler.sample(SampleJob.unpacked(job)).to_bytes()
@@ -55,10 +61,6 @@ class SamplerActor:
             done.append([rollout, finished - started])
             started = finished
         return done
-
-    def hold(self, version: int, deltas: list[tuple[Any, int]]) -> None:
-        """Load a publication; arguments as in `sample`."""
-        self._sampler.load(Snapshot(version, fetched(deltas, self._config.sampler.timeout_s)))
 
 
 def ray_samplers(config: RunConfig, log: EventSink = NO_LOG) -> RayBackend:

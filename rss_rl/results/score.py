@@ -12,8 +12,8 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import DataError
 from rss_rl.rollouts.device import find_device
-from rss_rl.rollouts.reward import build_reward
 from rss_rl.rollouts.snapshot import Models, open_data
+from rss_rl.rollouts.tasks import run_task
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.evaluation import Mode, evaluate
 from rss_rl.training.trained_models import open_models
@@ -40,8 +40,8 @@ def score_run(
     """
     config, models, prepared, used_device = open_with_data(path, which, device, trust)
     examples = prepared.split(split)
-    reward = build_reward(config, models, examples, prepared.vocabulary.words, used_device)
-    metrics = evaluate(models, examples, config, modes, device=used_device, reward=reward)
+    task = run_task(config, models, examples, prepared.vocabulary.words, used_device)
+    metrics = evaluate(models, examples, config, modes, device=used_device, task=task)
     return load_checkpoint(path, which).step, metrics
 
 

@@ -70,19 +70,33 @@ class ClassifierReward:
 
     def score(self, batch: Batch, selections: Sequence[Array]) -> dict[str, Array]:
         """`log_likelihood`, float32 [M] in nats; see `RewardModel.score`."""
+        with torch.inference_mode(), evaluating(self._classifier):
+            return self.score_logits(self._logits(batch, selections), batch.labels)
+
+    def score_and_predict(
+        self, batch: Batch, selections: Sequence[Array]
+    ) -> tuple[dict[str, Array], Array | None]:
+        """See `PredictingReward.score_and_predict`."""
+        predict = getattr(self._classifier, "predict", None)
+        with torch.inference_mode(), evaluating(self._classifier):
+            logits = self._logits(batch, selections)
+            predicted = None if predict is None else predict(logits).cpu().numpy()
+            return self.score_logits(logits, batch.labels), predicted
+
+    def _logits(self, batch: Batch, selections: Sequence[Array]) -> Tensor:
+        """Of the classifier, [M, C]."""
         classifier: Any = self._classifier
         marks = {} if batch.marks is None else {"marks": self._tensor(batch.marks)}
         unique = len(batch)
         if getattr(classifier, "shares_sentences", False):
             unique = _period(batch)
-        with torch.inference_mode(), evaluating(self._classifier):
-            logits = classifier(
-                [self._tensor(tokens[:unique]) for tokens in batch.tokens],
-                [self._tensor(valid[:unique]) for valid in batch.valid],
-                [self._tensor(selection) for selection in selections],
-                **marks,
-            )  # [M, C]
-            return self.score_logits(logits, batch.labels)
+        logits: Tensor = classifier(
+            [self._tensor(tokens[:unique]) for tokens in batch.tokens],
+            [self._tensor(valid[:unique]) for valid in batch.valid],
+            [self._tensor(selection) for selection in selections],
+            **marks,
+        )
+        return logits
 
     def score_logits(self, logits: Tensor, labels: Array) -> dict[str, Array]:
         """See `LogitsReward.score_logits`."""
@@ -109,13 +123,22 @@ class ComplementReward:
 
     def score(self, batch: Batch, selections: Sequence[Array]) -> dict[str, Array]:
         """`log_likelihood` and `complement`, float32 [M]; see `RewardModel.score`."""
+        return self._likelihood.score(batch, selections) | self._complement(batch, selections)
+
+    def score_and_predict(
+        self, batch: Batch, selections: Sequence[Array]
+    ) -> tuple[dict[str, Array], Array | None]:
+        """See `PredictingReward.score_and_predict`."""
+        named, predicted = self._likelihood.score_and_predict(batch, selections)
+        return named | self._complement(batch, selections), predicted
+
+    def _complement(self, batch: Batch, selections: Sequence[Array]) -> dict[str, Array]:
         rest = [
             valid[:, None] & ~selection
             for selection, valid in zip(selections, batch.valid, strict=True)
         ]
-        named = self._likelihood.score(batch, selections)
         (left_out,) = self._likelihood.score(batch, rest).values()
-        return named | {COMPLEMENT: -self._weight * np.exp(left_out)}
+        return {COMPLEMENT: -self._weight * np.exp(left_out)}
 
 
 class LikelihoodOptions(Options):

@@ -79,6 +79,16 @@ class LogitsReward(Protocol):
         """
 
 
+@runtime_checkable
+class PredictingReward(Protocol):
+    """A reward model that predicts the label on the way to its score, for `info` of an episode."""
+
+    def score_and_predict(
+        self, batch: Batch, selections: Sequence[Array]
+    ) -> tuple[Scores, Array | None]:
+        """What `score` returns, and the predicted labels [M], if it predicts any."""
+
+
 def named_scores(scores: Any, count: int, model: Any) -> dict[str, Array]:
     """Scores as float32 arrays by name; an array alone is named `score`.
 

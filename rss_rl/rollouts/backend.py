@@ -81,6 +81,7 @@ class LocalBackend:
         self._sampler = sampler
         self._published: Publications[Delta] = Publications()
         self._version = -1
+        self._charged: tuple[float, float] | None = None
         self._given = 0  # publications whose deltas were attached to jobs so far
         self._waiting: deque[tuple[SampleJob, Snapshot]] = deque()
 
@@ -89,7 +90,7 @@ class LocalBackend:
         if not isinstance(snapshot, Snapshot):
             raise TypeError("a local sampler cannot load weights from Ray's object store")
         self._published.add([delta.copied() for delta in snapshot.deltas])
-        self._version = snapshot.version
+        self._version, self._charged = snapshot.version, snapshot.charged
 
     def room(self) -> int:
         """See `Backend`; the queue is bounded by the policy lag alone."""
@@ -102,8 +103,9 @@ class LocalBackend:
         lacking = tuple(self._published.after(self._given))
         self._given = self._published.count
         # The missing deltas go with the first job only.
-        self._waiting.append((jobs[0], Snapshot(self._version, lacking)))
-        self._waiting.extend((job, Snapshot(self._version, ())) for job in jobs[1:])
+        version, charged = self._version, self._charged
+        self._waiting.append((jobs[0], Snapshot(version, lacking, charged)))
+        self._waiting.extend((job, Snapshot(version, (), charged)) for job in jobs[1:])
 
     def collect(self, timeout_s: float) -> list[Delivery]:
         """See `Backend`."""

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rss_rl.envs.rewards import SPARSITY
 from rss_rl.types import ROLES, Array
 
 
@@ -64,7 +65,8 @@ class Rollout:
     log_prob        float32 [K, B, S], of the behaviour policy
     scores          float32 [K, B] each, terms of the reward model by name; empty if not scored
     costs           float32 [K, B, S] each, of kept tokens, by name; empty if not scored
-    thresholded     float32 [B, S], reward of the thresholded selection; NaN if not requested
+    thresholded     float32 [B, S], reward of the thresholded selection, `uncharged` under a share
+                    asked for; NaN if not requested
     version         of the behaviour policy
     bit_log_prob    S x float32 [K, B, 2, N_s], 0 on padding; empty if not requested
     """
@@ -99,6 +101,10 @@ class Rollout:
     def rewards(self) -> Array:
         """R_s = score - costs of each sentence, float32 [K, B, S]."""
         return self.score[..., None] - self.cost
+
+    def uncharged(self) -> Rollout:
+        """Without the sparsity cost, which the learner charges itself under a share asked for."""
+        return replace(self, costs={**self.costs, SPARSITY: 0 * self.costs[SPARSITY]})
 
     def of(self, indices: Array, widths: Sequence[int]) -> Rollout:
         """The rollout of the examples at `indices`, int64 [b], cut to `widths`, their N_s."""

@@ -6,18 +6,20 @@ Legend: K selections an example, B examples of a shard, S sentences, N_s tokens 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rss_rl.config import RunConfig
+from rss_rl.envs.rewards import learnt_from
 from rss_rl.errors import NonFiniteError
 from rss_rl.models.inputs import tensor_batch, to_tensors
 from rss_rl.policies.distributions import SelectionDistribution
-from rss_rl.rollouts.reward import build_reward, score_in_calls
 from rss_rl.rollouts.rollout import Rollout, SampleJob
 from rss_rl.rollouts.snapshot import Models, Parts, Snapshot, inference
+from rss_rl.rollouts.tasks import run_task
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch, ExampleSource
 
@@ -51,13 +53,14 @@ class Sampler:
         models.policy.to(device)
         self._parts = Parts(models)
         self.version: int | None = None
-        self._examples = examples
-        self._reward = build_reward(config, models, examples, words, device)
+        task = run_task(config, models, examples, words, device)
+        self._task = replace(task, call_tokens=config.sampler.batch_tokens)
 
     def load(self, snapshot: Snapshot) -> None:
         """Load a snapshot."""
         self._parts.load(snapshot)
         self.version = snapshot.version
+        self._task = replace(self._task, charged=snapshot.charged)
 
     def sample(self, job: SampleJob) -> Rollout:
         """The rollout of a job under the loaded snapshot.
@@ -73,7 +76,7 @@ class Sampler:
             return self._rollout(job, self.version)
 
     def _rollout(self, job: SampleJob, version: int) -> Rollout:
-        batch = self._examples.batch(job.rows)
+        batch = self._task.observe(job.rows)
         tensors = tensor_batch(batch, self._device)
         inputs = self._models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
         pairs = zip(inputs, tensors.valid, strict=True)
@@ -87,14 +90,15 @@ class Sampler:
         if job.scored:
             drawn = [s.reshape(-1, *s.shape[2:]) for s in selections]
             if job.thresholded:
-                # Appended, so that one reward-model call scores both.
+                # Appended, so that one call of the reward model scores both.
                 modes = [chance.mode.cpu().numpy() for chance in chances]
                 drawn = [np.concatenate(pair) for pair in zip(drawn, modes, strict=True)]
-            parts = score_in_calls(self._reward, batch, drawn, self._config.sampler.batch_tokens)
-            scores = _drawn(parts.scores, job.selections, len(batch))
-            costs = _drawn(parts.costs, job.selections, len(batch))
+            paid = self._task.step(batch, drawn)
+            scores = _drawn(paid.scores, job.selections, len(batch))
+            costs = _drawn(paid.costs, job.selections, len(batch))
             if job.thresholded:
-                thresholded = parts.by_sentence[job.selections * len(batch) :]
+                learnt = learnt_from(paid, self._task.charged)
+                thresholded = learnt.by_sentence[job.selections * len(batch) :]
         return Rollout(
             job.rows,
             tuple(selections),

@@ -106,6 +106,7 @@ _D = TypeVar("_D", Delta, StoredDelta)
 class _Versioned(Generic[_D]):
     version: int
     deltas: tuple[_D, ...]
+    charged: tuple[float, float] | None = None
 
     @property
     def bytes(self) -> int:
@@ -115,6 +116,8 @@ class _Versioned(Generic[_D]):
 
 class Snapshot(_Versioned[Delta]):
     """The changes since the previous snapshot, or the whole model, under one version.
+
+    `charged` is lambda of heads and of dependents as it stands, where a share is asked for.
 
     Its weights may lie where the learner's parameters do, and change with them: a snapshot is sent
     or loaded before the next update, or its deltas are `copied`.

@@ -1,56 +1,85 @@
-"""The environment that a run trains on, as a Gymnasium environment."""
+"""The environment that a run trains on, as `gymnasium.make` makes it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
+from gymnasium.vector import AutoresetMode
 
+from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
-from rss_rl.envs import ENV_ID
-from rss_rl.rollouts.reward import build_reward
+from rss_rl.envs.task import SelectionTask, longest_sentence, make_task
+from rss_rl.envs.token_selection import TokenSelectionEnv
+from rss_rl.envs.vector import TokenSelectionVectorEnv
+from rss_rl.learners.share_control import initial_costs, stored_costs
 from rss_rl.rollouts.snapshot import build_prepared_models, open_data
+from rss_rl.rollouts.tasks import run_task
+from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.trained_models import open_models
 
 
-def make_env(
-    run: Path | str | RunConfig,
-    split: str = "train",
+def find_task(
+    task: SelectionTask | None = None,
     *,
+    run: Path | str | RunConfig | None = None,
+    split: str = "train",
     which: str | int = "best",
-    num_envs: int | None = None,
-    **settings: Any,
-) -> Any:
-    """`rss_rl/TokenSelection-v0` with the data and the reward of a run.
+    trust: Trust = NOTHING,
+    **others: Any,
+) -> SelectionTask:
+    """The task of an environment.
 
     Args:
-        run: the directory of a run, whose classifier is loaded from a checkpoint; or a
-            configuration, whose classifier is untrained.
+        task: given whole; then nothing else is.
+        run: the directory of a run, with the classifier of one of its checkpoints and lambda as it
+            stood there; or a configuration, whose classifier is untrained.
         split: of the run's data.
         which: checkpoint of a run: `best`, `latest` or a step.
-        num_envs: None for a single environment, else the size of a batched one.
-        settings: further arguments of the environment, such as `max_len` or `render_mode`.
-
-    Returns:
-        A `gymnasium.Env`, or with `num_envs` a `gymnasium.vector.VectorEnv`.
+        trust: in components that the run names as package.module:OBJECT.
+        others: without a run, see `rss_rl.envs.task.make_task`.
 
     Raises:
-        RssError: no run, no such checkpoint or split, or data that cannot be read.
+        RssError: no run, no such checkpoint or split, data that cannot be read, or settings that do
+            not fit together.
     """
+    if task is not None:
+        return task
+    if run is None:
+        return make_task(split=split, **others)
     if isinstance(run, RunConfig):
         config, prepared = run, open_data(run)
         models = build_prepared_models(config, prepared)
+        charged = initial_costs(config.reward)
     else:
-        config, models, _ = open_models(run, which)
+        config, models, _ = open_models(run, which, trust)
         prepared = open_data(config)
-    examples, vocabulary = prepared.split(split), prepared.vocabulary
-    reward = build_reward(config, models, examples, vocabulary.words)
-    given: dict[str, Any] = {
-        "examples": examples,
-        "reward": reward,
-        "vocabulary_size": len(vocabulary),
-    } | settings
-    if num_envs is None:
-        return gym.make(ENV_ID, **given)
-    return gym.make_vec(ENV_ID, num_envs=num_envs, **given)
+        charged = stored_costs(load_checkpoint(Path(run), which).state["session"])
+    found = run_task(config, models, prepared.split(split), prepared.vocabulary.words)
+    return replace(
+        found,
+        charged=charged,
+        max_len=longest_sentence(prepared),
+        vocabulary_size=len(prepared.vocabulary),
+    )
+
+
+def make_env(
+    task: SelectionTask | None = None, *, render_mode: str | None = None, **settings: Any
+) -> TokenSelectionEnv:
+    """`TokenSelectionEnv` of a task; for the settings see `find_task`."""
+    return TokenSelectionEnv(find_task(task, **settings), render_mode)
+
+
+def make_vector_env(
+    num_envs: int = 1,
+    task: SelectionTask | None = None,
+    *,
+    render_mode: str | None = None,
+    autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+    **settings: Any,
+) -> TokenSelectionVectorEnv:
+    """`TokenSelectionVectorEnv` of a task; for the settings see `find_task`."""
+    found = find_task(task, **settings)
+    return TokenSelectionVectorEnv(num_envs, found, render_mode, autoreset_mode)

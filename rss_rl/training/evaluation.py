@@ -22,14 +22,14 @@ from torch import Tensor
 
 from rss_rl.config import RunConfig
 from rss_rl.data.length_buckets import plain_batches
-from rss_rl.envs.rewards import Reward
-from rss_rl.envs.shares import kept_shares
+from rss_rl.envs.rewards import kept_shares
+from rss_rl.envs.task import SelectionTask
 from rss_rl.metrics.metrics import Metric, Scored
 from rss_rl.metrics.run_metrics import RunMetrics
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.ops.rationale_overlap import shuffled_selection
-from rss_rl.rollouts.reward import build_reward
 from rss_rl.rollouts.snapshot import Models, inference
+from rss_rl.rollouts.tasks import run_task
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch, ExampleSource
 
@@ -72,7 +72,7 @@ def evaluate(
     modes: Iterable[Mode],
     *,
     device: torch.device,
-    reward: Reward | None = None,
+    task: SelectionTask | None = None,
 ) -> dict[str, dict[str, float]]:
     """Metrics of a split in each mode, without dropout; equal calls give equal numbers.
 
@@ -80,31 +80,31 @@ def evaluate(
     and those of `RunMetrics`. Without a trained classifier there is no loss.
 
     Args:
-        reward: of the run, if it was already built.
+        task: of the run, if it was already built; its own examples do not matter.
     """
-    if reward is None:
-        reward = build_reward(config, models, examples, device=device)
+    if task is None:
+        task = run_task(config, models, examples, device=device)
     classes = examples.labels.kind == "classes"
     metrics = RunMetrics(config, examples.labels)
-    evaluator = _Evaluator(models, config, device, reward, metrics, classes)
+    evaluator = _Evaluator(models, config, device, task, metrics, classes)
     with inference(models, config.learner.threads, device, config.learner.precision):
         return {mode: evaluator.score(examples, mode) for mode in modes}
 
 
 class _Evaluator:
-    # The reward here has no term for a target share: such a term is 0 at the target, and as lambda
-    # moves, the rewards of different updates would not be comparable.
+    # The task here has no lambda in force: as it moves, the rewards of different updates would not
+    # be comparable.
     def __init__(
         self,
         models: Models,
         config: RunConfig,
         device: torch.device,
-        reward: Reward,
+        task: SelectionTask,
         metrics: RunMetrics,
         classes: bool,
     ) -> None:
         self._models, self._config, self._device = models, config, device
-        self._reward, self._metrics, self._classes = reward, metrics, classes
+        self._task, self._metrics, self._classes = task, metrics, classes
 
     def score(self, examples: ExampleSource, mode: Mode) -> dict[str, float]:
         passes = self._config.evaluation.selections if mode == "sampled" else 1
@@ -120,7 +120,7 @@ class _Evaluator:
                 if self._config.predicts:
                     tally.add(*self._predict(batch, tensors, selections, moved))
                 else:
-                    reward = self._reward.score(batch, selections)
+                    reward = self._task.step(batch, selections)
                     tally.add(Scored(batch, tuple(selections), tuple(moved)), reward.total)
         each = [tally.result() for tally in tallies]
         shared = set.intersection(*(set(metrics) for metrics in each))
@@ -143,7 +143,7 @@ class _Evaluator:
             losses=classifier.losses(logits, tensors.labels).cpu().numpy(),
             odds=odds,
         )
-        return scored, self._reward.score_logits(logits, batch, selections).total
+        return scored, self._task.step_logits(logits, batch, selections).total
 
     def _choose(self, batch: Batch, tensors: TensorBatch, mode: Mode, passes: int) -> list[Array]:
         """Selections S x bool [passes, B, 2, N_s]."""

@@ -16,8 +16,8 @@ import torch
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.envs.rewards import Reward
-from rss_rl.envs.shares import kept_shares
+from rss_rl.envs.rewards import kept_shares
+from rss_rl.envs.task import SelectionTask
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.learners.group import ALONE, Group, shard
 from rss_rl.learners.optim import load_optimizer_tensors, optimizer_tensors
@@ -30,7 +30,6 @@ from rss_rl.policies.estimators import GateEstimator, LogProbEstimator, build_es
 from rss_rl.policies.protocol import bits_per_token
 from rss_rl.rollouts.checkpoint_weights import load_weights, select_prefix
 from rss_rl.rollouts.device import find_device
-from rss_rl.rollouts.reward import build_reward
 from rss_rl.rollouts.rollout import Rollout
 from rss_rl.rollouts.sampler import selection_uniforms
 from rss_rl.rollouts.snapshot import (
@@ -45,6 +44,7 @@ from rss_rl.rollouts.snapshot import (
     build_prepared_models,
     fixed_threads,
 )
+from rss_rl.rollouts.tasks import run_task
 from rss_rl.seeding import example_keys
 from rss_rl.training.allocator import keep_freed_memory
 from rss_rl.training.evaluation import Mode, evaluate
@@ -268,7 +268,8 @@ class LocalLearner:
         selections: list[torch.Tensor],
     ) -> dict[str, float]:
         assert self._policy is not None
-        rewards, thresholded = to_tensors([rollout.rewards, rollout.thresholded], self.device)
+        learnt = rollout if task.charge is None else rollout.uncharged()
+        rewards, thresholded = to_tensors([learnt.rewards, learnt.thresholded], self.device)
         estimator, behaviour = self._estimator, None
         assert isinstance(estimator, LogProbEstimator)
         if rollout.version < task.number:  # else the policy itself drew them
@@ -293,11 +294,11 @@ class LocalLearner:
         """See `Learner`."""
         examples = self._prepared.split(split)
         return evaluate(
-            self.models, examples, self.config, modes, device=self.device, reward=self._reward
+            self.models, examples, self.config, modes, device=self.device, task=self._task
         )
 
     def _gated_reward(self) -> GatedReward:
-        model = self._reward.model
+        model = self._task.model
         if not isinstance(model, GatedReward):
             raise ConfigError(
                 "cannot be learnt through gates with these options",
@@ -307,10 +308,10 @@ class LocalLearner:
         return model
 
     @cached_property
-    def _reward(self) -> Reward:
+    def _task(self) -> SelectionTask:
         """Built where it is asked for: a reward model may load much."""
         words = self._prepared.vocabulary.words
-        return build_reward(self.config, self.models, self.examples, words, self.device)
+        return run_task(self.config, self.models, self.examples, words, self.device)
 
     def showcase(self) -> Showcase:
         """See `Learner`."""

@@ -22,6 +22,7 @@ from rss_rl.config import (
     parse_section,
 )
 from rss_rl.data.store import Prepared, open_prepared
+from rss_rl.envs.task import build_reward_model
 from rss_rl.errors import CheckpointError, ConfigError, DataError
 from rss_rl.mirror.mirror import open_mirror
 from rss_rl.models.attention_choice import settled_attention
@@ -202,10 +203,10 @@ def _precisions(config: RunConfig) -> dict[str, tuple[str, torch.device]]:
 
 def _check_reward(config: RunConfig, prepared: Prepared) -> None:
     """A reward model of its own is made once here, to hear what is wrong with it."""
-    reward = config.reward.model
-    if not reward.can("classifier"):
+    if not config.reward.model.can("classifier"):
         words = prepared.vocabulary.words
-        reward.build(RewardSetup(prepared.labels, prepared.sentences, words=words))
+        setup = RewardSetup(prepared.labels, prepared.sentences, words=words)
+        build_reward_model(config.reward, setup)
 
 
 def _directory(config: RunConfig, path: Path, resume: bool, overwrite: bool) -> RunDirectory:

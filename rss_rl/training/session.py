@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -148,6 +148,8 @@ class Session:
             self._pipeline.start()
             started = time.perf_counter()
             snapshot = self.learner.publish(self.update_count, whole=published is None)
+            if self.share is not None:
+                snapshot = replace(snapshot, charged=self.share.costs)
             self._pipeline.publish(snapshot)
             self._publishing = {
                 "publish/duration_ms": 1000 * (time.perf_counter() - started),

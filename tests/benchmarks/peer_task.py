@@ -19,6 +19,7 @@ from gymnasium.vector import AutoresetMode
 from torch import Tensor, nn
 
 from rss_rl.config import ModelConfig
+from rss_rl.envs.task import make_task
 from rss_rl.envs.vector import TokenSelectionVectorEnv
 from rss_rl.models.build import build_classifier
 from rss_rl.policies.protocol import PolicySetup
@@ -152,14 +153,13 @@ def task_of(reward: str) -> Task:
 
 def make_env(task: Task, envs: int, mode: AutoresetMode) -> TokenSelectionVectorEnv:
     """The environment, natively batched."""
-    return TokenSelectionVectorEnv(
-        envs,
-        examples=task.examples,
+    found = make_task(
+        task.examples,
         reward_model=ClassifierReward(task.classifier),
         max_len=task.longest,
         vocabulary_size=len(task.vectors),
-        autoreset_mode=mode,
     )
+    return TokenSelectionVectorEnv(envs, found, autoreset_mode=mode)
 
 
 class Network(nn.Module):

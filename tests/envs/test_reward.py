@@ -1,4 +1,4 @@
-"""The reward of a run: one call of its model, terms by name, padding ignored, K selections."""
+"""The task: one call of its reward model, terms by name, padding ignored, K selections."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from rss_rl.config import RewardConfig
-from rss_rl.envs.rewards import Reward
+from rss_rl.envs.rewards import learnt_from
+from rss_rl.envs.task import SelectionTask
 from rss_rl.errors import ComponentError, ConfigError, NonFiniteError
 
 
@@ -21,14 +22,14 @@ def _selections(examples: Any, rows: Any, samples: int, seed: int = 0) -> list[A
 def test_k_selections_go_through_the_reward_model_as_one_batch(
     examples: Any, reward_model: Any
 ) -> None:
-    reward = Reward(RewardConfig(sparsity_cost=0.1), reward_model)
+    task = SelectionTask(examples, reward_model, RewardConfig(sparsity_cost=0.1))
     rows, samples = [3, 0, 5], 4
     selections = _selections(examples, rows, samples)
     batch = examples.batch(rows)
-    parts = reward.score(batch, selections)
+    parts = task.step(batch, selections)
     assert reward_model.calls == [12]
     for k in range(samples):
-        alone = reward.score(batch, [s[3 * k : 3 * k + 3] for s in selections])
+        alone = task.step(batch, [s[3 * k : 3 * k + 3] for s in selections])
         np.testing.assert_array_equal(parts.total[3 * k : 3 * k + 3], alone.total)
         np.testing.assert_array_equal(parts.by_sentence[3 * k : 3 * k + 3], alone.by_sentence)
 
@@ -37,13 +38,14 @@ def test_bits_on_padding_change_nothing(examples: Any) -> None:
     def kept(batch: Any, selections: Any) -> Any:
         return -np.sum([s.sum((1, 2)) for s in selections], axis=0)
 
-    reward, rows = Reward(RewardConfig(sparsity_cost=0.5), kept), list(range(len(examples)))
+    rows = list(range(len(examples)))
+    task = SelectionTask(examples, kept, RewardConfig(sparsity_cost=0.5))
     batch = examples.batch(rows)
     assert not all(v.all() for v in batch.valid)
     selections = _selections(examples, rows, 1)
     noisy = [s | ~v[:, None] for s, v in zip(selections, batch.valid, strict=True)]
-    clean = reward.score(batch, selections).total
-    np.testing.assert_array_equal(clean, reward.score(batch, noisy).total)
+    clean = task.step(batch, selections).total
+    np.testing.assert_array_equal(clean, task.step(batch, noisy).total)
 
 
 def test_the_total_is_the_sum_of_the_terms(examples: Any, reward_model: Any) -> None:
@@ -53,7 +55,7 @@ def test_the_total_is_the_sum_of_the_terms(examples: Any, reward_model: Any) -> 
 
     config = RewardConfig(sparsity_cost=0.3, coherence_cost=0.7)
     batch = examples.batch([4, 1, 6])
-    parts = Reward(config, two).score(batch, _selections(examples, batch.rows, 2))
+    parts = SelectionTask(examples, two, config).step(batch, _selections(examples, batch.rows, 2))
     assert [list(parts.scores), list(parts.costs)] == [
         ["right", "fluent"],
         ["sparsity_cost", "coherence_cost"],
@@ -71,17 +73,17 @@ def test_a_non_finite_score_names_row_and_term(examples: Any) -> None:
     def broken(batch: Any, selections: Any) -> Any:
         return {"odd": np.where(batch.rows == 5, np.nan, -1.0)}
 
-    reward = Reward(RewardConfig(), broken)
+    task = SelectionTask(examples, broken, RewardConfig())
     with pytest.raises(NonFiniteError, match=r"row 5: .*'?odd'? is nan"):
-        reward.score(examples.batch([1, 5]), _selections(examples, [1, 5], 2))
+        task.step(examples.batch([1, 5]), _selections(examples, [1, 5], 2))
 
 
 def test_selections_that_do_not_fit_are_refused(examples: Any, reward_model: Any) -> None:
-    reward, batch = Reward(RewardConfig(), reward_model), examples.batch([1, 2])
+    task, batch = SelectionTask(examples, reward_model, RewardConfig()), examples.batch([1, 2])
     with pytest.raises(ValueError, match="5 selections"):
-        reward.score(batch, [s[:5] for s in _selections(examples, [1, 2], 3)])
+        task.step(batch, [s[:5] for s in _selections(examples, [1, 2], 3)])
     with pytest.raises(ValueError, match="0 selections"):
-        reward.score(batch, [])
+        task.step(batch, [])
 
 
 @pytest.mark.parametrize(
@@ -95,11 +97,28 @@ def test_selections_that_do_not_fit_are_refused(examples: Any, reward_model: Any
     ],
 )
 def test_what_is_no_score_is_refused(examples: Any, said: Any, fragment: str) -> None:
-    reward = Reward(RewardConfig(), lambda batch, selections: said(len(batch)))
+    task = SelectionTask(examples, lambda batch, selections: said(len(batch)), RewardConfig())
     with pytest.raises(ComponentError, match=fragment):
-        reward.score(examples.batch([1, 2]), _selections(examples, [1, 2], 1))
+        task.step(examples.batch([1, 2]), _selections(examples, [1, 2], 1))
 
 
-def test_what_cannot_score_is_refused() -> None:
+def test_what_cannot_score_is_refused(examples: Any) -> None:
     with pytest.raises(ConfigError, match="has no `score`"):
-        Reward(RewardConfig(), object())  # type: ignore[arg-type]
+        SelectionTask(examples, object(), RewardConfig())
+
+
+def test_under_a_share_each_role_is_charged_its_lambda(examples: Any, reward_model: Any) -> None:
+    config = RewardConfig(sparsity_cost=0.3, target_share=0.4, coherence_cost=0.1)
+    batch = examples.batch([4, 1, 6])
+    selections = _selections(examples, batch.rows, 2)
+    without = SelectionTask(examples, reward_model, config).step(batch, selections)
+    assert not without.costs["sparsity_cost"].any()
+    charged = (0.7, -0.2)
+    paid = SelectionTask(examples, reward_model, config, charged).step(batch, selections)
+    for slot, valid in enumerate(batch.repeat(2).valid):
+        bits, sizes = selections[slot] & valid[:, None], valid.sum(1)
+        expected = 0.7 * bits[:, 0].sum(1) / sizes - 0.2 * bits[:, 1].sum(1) / sizes
+        np.testing.assert_allclose(paid.costs["sparsity_cost"][:, slot], expected, atol=1e-6)
+    learnt = learnt_from(paid, charged)
+    np.testing.assert_array_equal(learnt.by_sentence, without.by_sentence)
+    assert learnt_from(paid, None) is paid

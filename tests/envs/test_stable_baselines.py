@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -13,8 +15,12 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.env_checker import check_env
 from stable_baselines3.common.env_util import make_vec_env
 
+from rss_rl.config import RunConfig
 from rss_rl.envs import ENV_ID
+from rss_rl.training.run import train
 from rss_rl.types import Array, Batch
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "ppo_agent.py"
 
 
 class HeadsOnly:
@@ -37,6 +43,20 @@ def _make(**settings: Any) -> gymnasium.Env[Any, Any]:
         vocabulary_size=WORDS,
         **settings,
     )
+
+
+def test_the_example_trains_on_one_split_and_scores_on_another(
+    tiny_config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    alone = tiny_config.evaluation.model_copy(update={"all_tokens": False})
+    short = {"phases": tiny_config.phases[:1], "evaluation": alone}
+    for _ in train(tiny_config.model_copy(update=short), tmp_path / "run"):
+        pass
+    monkeypatch.setattr("sys.argv", ["ppo_agent.py", str(tmp_path / "run"), "--steps", "1024"])
+    runpy.run_path(str(EXAMPLE), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[-7] for line in lines] == ["train", "test"] * 3
+    assert "kept  1.000" in lines[-1]
 
 
 def test_its_checker_has_no_complaint() -> None:

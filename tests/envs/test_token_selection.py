@@ -13,7 +13,7 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 
 from rss_rl import envs
 from rss_rl.config import RewardConfig
-from rss_rl.envs.rewards import Reward
+from rss_rl.envs.task import SelectionTask
 from rss_rl.errors import ConfigError
 
 
@@ -71,8 +71,8 @@ def test_a_step_is_what_the_core_says(examples: Any, reward_model: Any) -> None:
     selections = [draw.random((2, v.shape[1])) < 0.5 for v in batch.valid]
     env.reset(options={"row": row})
     observation, reward, terminated, truncated, info = env.step(_flat(selections, 9))
-    expected = Reward(RewardConfig(sparsity_cost=0.3, penalty="product"), reward_model)
-    parts = expected.score(batch, [s[None] for s in selections])
+    config = RewardConfig(sparsity_cost=0.3, penalty="product")
+    parts = SelectionTask(examples, reward_model, config).step(batch, [s[None] for s in selections])
     assert reward == pytest.approx(float(parts.total[0]), abs=1e-6)
     assert (terminated, truncated) == (True, False)
     np.testing.assert_array_equal(info["by_sentence"], parts.by_sentence[0])
@@ -122,7 +122,7 @@ def test_bad_actions_rows_and_settings_are_refused(examples: Any, reward_model: 
             env.reset(options={"row": row})
     with pytest.raises(ConfigError, match="longest sentence has 6 tokens"):
         _make(examples, reward_model, max_len=5)
-    with pytest.raises(ConfigError, match="either `examples` or `prepared`"):
+    with pytest.raises(ConfigError, match="either `run`, `examples` or `prepared`"):
         gym.make(envs.ENV_ID, reward_model=reward_model)
 
 
@@ -152,42 +152,25 @@ def test_a_pickled_environment_goes_on_alike(examples: Any, reward_model: Any) -
         assert data_equivalence(env.reset(), twin.reset(), exact=True)
 
 
-@pytest.mark.parametrize("form", ["whole", "section", "mapping", "keys"])
-def test_it_pays_a_reward_of_every_form(examples: Any, reward_model: Any, form: str) -> None:
-    config = RewardConfig(sparsity_cost=0.3, penalty="product", coherence_cost=0.4)
-    keys = {"sparsity_cost": 0.3, "penalty": "product", "coherence_cost": 0.4}
-    whole = Reward(config, reward_model)
-    given: dict[str, dict[str, Any]] = {
-        "whole": {"reward": whole},
-        "section": {"reward": config, "reward_model": reward_model},
-        "mapping": {"reward": keys, "reward_model": reward_model},
-        "keys": {**keys, "reward_model": reward_model},
-    }
-    env = gym.make(envs.ENV_ID, examples=examples, **given[form]).unwrapped
-    env.reset(options={"row": 0})
-    action = np.tile([1, 0], env.action_space.shape[0] // 2)
-    _, paid, _, _, info = env.step(action)
-    batch = examples.batch([0])
-    by_slot = action.reshape(len(batch.valid), 2, -1).astype(bool)
-    bits = [s[None, :, : v.shape[1]] for s, v in zip(by_slot, batch.valid, strict=True)]
-    assert paid == float(whole.score(batch, bits).total[0])
-    assert info["coherence_cost"] > 0
-    assert set(info) >= {"score", "sparsity_cost"}
+def test_one_bit_a_word_stands_for_both_roles(examples: Any, reward_model: Any) -> None:
+    two, one = (_make(examples, reward_model, bits=bits).unwrapped for bits in (2, 1))
+    assert 2 * one.action_space.shape[0] == two.action_space.shape[0]
+    action = one.action_space.sample().reshape(examples.sentences, 1, -1)
+    paid = []
+    for env, bits in ((one, action), (two, np.repeat(action, 2, axis=1))):
+        env.reset(options={"row": 2})
+        paid.append(env.step(bits.reshape(-1)))
+    assert data_equivalence(paid[0], paid[1], exact=True)
+    assert paid[0][4]["heads_kept"] == paid[0][4]["dependents_kept"]
 
 
 @pytest.mark.parametrize(
     ("settings", "fragment"),
     [
-        ({}, "needs a reward model"),
         ({"reward_model": len, "sparsity_cost": -0.1}, "sparsity_cost: .*greater"),
         ({"reward_model": len, "sparsity_cost": float("nan")}, "sparsity_cost: .*finite"),
         ({"reward_model": len, "penalty": "produkt"}, "penalty: .*'product'"),
-        ({"reward_model": len, "reward": {"sparsity": 1.0}}, "did you mean 'sparsity_cost'"),
-        (
-            {"reward_model": len, "reward": {"penalty": "sum"}, "penalty": "sum"},
-            "penalty is given both as an argument and in `reward`",
-        ),
-        ({"reward": Reward(RewardConfig(), len), "penalty": "sum"}, "penalty given in addition"),
+        ({"reward_model": len, "sparsity": 1.0}, "did you mean 'sparsity_cost'"),
     ],
 )
 def test_a_reward_that_cannot_be_is_refused(

@@ -168,8 +168,11 @@ def test_bad_input_is_refused(examples: Any, reward_model: Any) -> None:
         env.reset(options={"reset_mask": np.array([True, False, False, False, False])})
     with pytest.raises(ConfigError, match="reset_mask is int64"):
         env.reset(options={"reset_mask": np.ones(5, np.int64)})
-    with pytest.raises(ConfigError, match="Give 5 rows"):
-        env.reset(options={"rows": [1, 2]})
+    for rows in ([1, 2], [0.5] * 5):
+        with pytest.raises(ConfigError, match="Give 5 rows"):
+            env.reset(options={"rows": rows})
+    with pytest.raises(ConfigError, match="num_envs: 0 episodes"):
+        _make(examples, reward_model, num_envs=0)
     env.reset(seed=0)
     with pytest.raises(InvalidAction, match="must be"):
         env.step(env.action_space.sample()[:3])

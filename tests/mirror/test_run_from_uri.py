@@ -11,7 +11,7 @@ from kernel_cache import share_kernels
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.data.upload import upload
-from rss_rl.envs.interface import open_examples
+from rss_rl.envs.task import make_task
 from rss_rl.results.score import score_run
 from rss_rl.training.run import Finished, train
 
@@ -38,5 +38,5 @@ def test_a_run_reads_its_data_from_a_uri(
     step, metrics = score_run(tmp_path / "away", "test", ["thresholded"])
     assert step == here["best_step"]
     assert metrics["thresholded"] == here["splits"]["test"]["thresholded"]
-    examples, size = open_examples(None, uri, "dev")
-    assert (len(examples), size) == (20, len(tiny.vocabulary))
+    task = make_task(prepared=uri, reward_model=len, split="dev")
+    assert (len(task.examples), task.vocabulary_size) == (20, len(tiny.vocabulary))

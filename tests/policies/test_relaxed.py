@@ -78,7 +78,7 @@ def test_hardkuma_starts_at_the_probability_asked_for(probability: float) -> Non
 def test_expected_cost_is_the_mean_over_all_selections(product: bool) -> None:
     """By enumeration, against the environment's own cost."""
     from rss_rl.config import RewardConfig
-    from rss_rl.envs.rewards import rewards
+    from rss_rl.envs.rewards import cost_terms
 
     n = 3
     chance = torch.tensor([[[0.2, 0.9, 0.5], [0.6, 0.1, 0.7]]], dtype=torch.float64)
@@ -91,8 +91,8 @@ def test_expected_cost_is_the_mean_over_all_selections(product: bool) -> None:
         mask = np.array(bits).reshape(1, 2, n)
         p = chance.numpy()
         likely = float(np.where(mask, p, 1 - p).prod())
-        parts = rewards({"score": np.zeros(1, np.float32)}, [mask], [valid.numpy()], spec)
-        total += likely * float(parts.cost[0, 0])
+        costs = cost_terms([mask], [valid.numpy()], spec)
+        total += likely * float(sum(costs.values())[0, 0])
     cost = expected_cost(chance, valid, sparsity=0.3, product=product, coherence=0.2)
     assert float(cost) == pytest.approx(total, abs=1e-6)
 

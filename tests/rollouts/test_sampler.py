@@ -11,7 +11,8 @@ import torch
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.envs.rewards import Reward, RewardParts
+from rss_rl.envs.rewards import SPARSITY, Rewards
+from rss_rl.envs.task import SelectionTask
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.rollouts.backend import LocalBackend
 from rss_rl.rollouts.rollout import SampleJob, join_rollouts
@@ -114,13 +115,15 @@ def test_calls_of_few_tokens_give_the_same_rollout(
     sampler, _ = _sampler(tiny_config.model_copy(update={"sampler": bounded}), tiny)
     sampler.load(models.publish(version=11))
     sizes: list[int] = []
-    score = Reward.score
+    score = SelectionTask._score
 
-    def counted(self: Reward, batch: Batch, selections: Sequence[Array]) -> RewardParts:
+    def counted(
+        self: SelectionTask, batch: Batch, selections: Sequence[Array], predict: bool
+    ) -> Rewards:
         sizes.append(sum(each.shape[0] * each.shape[2] for each in selections))
-        return score(self, batch, selections)
+        return score(self, batch, selections, predict)
 
-    monkeypatch.setattr(Reward, "score", counted)
+    monkeypatch.setattr(SelectionTask, "_score", counted)
     parts = sampler.sample(_JOB)
     width = sum(valid.shape[1] for valid in tiny.split("train").batch(_ROWS).valid)
     total = (_JOB.selections + 1) * len(_ROWS) * width
@@ -130,6 +133,25 @@ def test_calls_of_few_tokens_give_the_same_rollout(
     np.testing.assert_allclose(parts.rewards, whole.rewards, atol=1e-6)
     np.testing.assert_allclose(parts.thresholded, whole.thresholded, atol=1e-6)
     np.testing.assert_array_equal(parts.selections[0], whole.selections[0])
+
+
+def test_under_a_share_rollouts_pay_lambda_and_the_learner_charges_its_own(
+    tiny_config: RunConfig, tiny: Prepared
+) -> None:
+    """Lambda travels with the snapshot."""
+    reward = tiny_config.reward.model_copy(update={"target_share": 0.5})
+    config = tiny_config.model_copy(update={"reward": reward})
+    sampler, models = _sampler(config, tiny)
+    free = sampler.sample(_JOB)
+    assert not free.costs[SPARSITY].any()
+    sampler.load(replace(models.publish(version=12), charged=(0.4, 0.9)))
+    paid = sampler.sample(_JOB)
+    for slot, valid in enumerate(tiny.split("train").batch(_ROWS).valid):
+        heads, dependents = np.moveaxis(paid.selections[slot].sum(-1) / valid.sum(1)[:, None], 2, 0)
+        expected = 0.4 * heads + 0.9 * dependents
+        np.testing.assert_allclose(paid.costs[SPARSITY][..., slot], expected, atol=1e-6)
+    np.testing.assert_array_equal(paid.uncharged().rewards, free.rewards)
+    np.testing.assert_array_equal(paid.thresholded, free.thresholded)
 
 
 def test_unscored_jobs_carry_no_rewards(tiny_config: RunConfig, tiny: Prepared) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,20 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import tiny_transformers
+import torch
 
 from rss_rl import envs
-from rss_rl.config import RunConfig, load_config, with_folders
+from rss_rl.api.preparing import prepare
+from rss_rl.config import RunConfig, load_config, parse_section, with_folders
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.packaged import find_config, packaged_configs
-from rss_rl.rollouts.reward import build_reward
 from rss_rl.rollouts.rollout import Rollout, SampleJob
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Models, build_models
-from rss_rl.training.environments import make_env
+from rss_rl.rollouts.tasks import run_task
+from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.training.evaluation import evaluate
 from rss_rl.training.run import train
 from rss_rl.types import Array, Batch, LabelSpec
 
@@ -91,11 +95,12 @@ class Drawn:
 
 
 def actions(env: Any, selections: Sequence[Array]) -> Array:
-    """Selections S x bool [B, 2, N_s] as the actions [B, S * 2 * max_len] of an environment."""
+    """Selections S x bool [B, 2, N_s] as the actions [B, S * R * max_len] of an environment."""
     space = getattr(env, "single_action_space", env.action_space)
-    width = space.shape[0] // (2 * len(selections))
-    padded = [np.pad(s, ((0, 0), (0, 0), (0, width - s.shape[-1]))) for s in selections]
-    return np.concatenate([p.reshape(len(p), -1) for p in padded], axis=1).astype(np.int8)
+    longest = env.unwrapped._spaces._width
+    bits = space.shape[0] // (longest * len(selections))
+    padded = [np.pad(s, ((0, 0), (0, 0), (0, longest - s.shape[-1]))) for s in selections]
+    return np.concatenate([p[:, :bits].reshape(len(p), -1) for p in padded], 1).astype(np.int8)
 
 
 def paid_for(env: Any, selections: Sequence[Array]) -> Array:
@@ -108,10 +113,10 @@ def paid_for(env: Any, selections: Sequence[Array]) -> Array:
 
 
 def rollout_of(
-    config: RunConfig, models: Models, examples: Any, words: Sequence[str] | None = None
+    config: RunConfig, models: Models, examples: Any, words: Sequence[str], charged: Any
 ) -> Rollout:
     sampler = Sampler(config, models, examples, words)
-    sampler.load(models.publish(0))
+    sampler.load(replace(models.publish(0), charged=charged))
     job = SampleJob(0, 0, np.arange(SIZE), selections=2, scored=True, thresholded=False)
     return sampler.sample(job)
 
@@ -133,7 +138,12 @@ def small_config(file: Path) -> RunConfig:
 
 
 @pytest.mark.parametrize("name", packaged_configs())
-def test_the_environment_pays_what_a_sampler_sends(name: str, transformer: Path) -> None:
+def test_the_environment_pays_what_a_run_trains_on(name: str, transformer: Path) -> None:
+    """Term by term, lambda under a share included.
+
+    A run that learns through gates has no sampler: its environment pays the hard reward of the dev
+    evaluation.
+    """
     config = small_config(find_config(name))
     config = with_folders(config, lambda _: str(transformer))
     labels, sentences = TASKS[Path(config.data).name]
@@ -141,37 +151,89 @@ def test_the_environment_pays_what_a_sampler_sends(name: str, transformer: Path)
     words = ["<pad>", "<unk>", *(f"w{number}" for number in range(2, WORDS))]
     models = build_models(config, labels, sentences, vectors, WORDS, words)
     examples = Drawn(labels, sentences)
-    rollout = rollout_of(config, models, examples, words)
-    reward = build_reward(config, models, examples, words)
-    env = gym.make_vec(envs.ENV_ID, num_envs=SIZE, examples=examples, reward=reward)
+    charged = None if config.reward.target_share is None else (0.3, -0.1)
+    task = run_task(config, models, examples, words)
+    rollout = rollout_of(config, models, examples, words, charged)
+    env = gym.make_vec(envs.ENV_ID, num_envs=SIZE, task=replace(task, charged=charged))
     total = rollout.score - rollout.cost.sum(-1)  # [K, B]
     for k in range(2):
-        env.reset(options={"rows": np.arange(SIZE)})
-        paid = env.step(actions(env, [s[k] for s in rollout.selections]))[1]
+        _, paid, info = stepped(env, [s[k] for s in rollout.selections])
         np.testing.assert_allclose(paid, total[k], atol=1e-5)
+        for term, scores in rollout.scores.items():
+            np.testing.assert_allclose(info[term], scores[k], atol=1e-5)
+        for term, costs in rollout.costs.items():
+            np.testing.assert_allclose(info[term], costs[k].sum(-1), atol=1e-5)
     assert np.ptp(total) > 0
+    if charged is not None:
+        assert np.abs(rollout.costs["sparsity_cost"]).max() > 0
+    if config.estimator.can("gates"):
+        hard = gym.make_vec(envs.ENV_ID, num_envs=SIZE, task=task)
+        everything = [np.repeat(v[:, None], 2, axis=1) for v in examples.batch(range(SIZE)).valid]
+        _, paid, info = stepped(hard, everything)
+        device = torch.device("cpu")
+        scores = evaluate(models, examples, config, ["all"], device=device, task=task)["all"]
+        assert scores["reward"] == pytest.approx(paid.mean(), abs=1e-5)
+        assert scores["kept"] == info["kept"].mean() == 1
+
+
+def stepped(env: Any, selections: Sequence[Array]) -> tuple[Any, Array, dict[str, Array]]:
+    """Observation, rewards and final info of a step of all rows."""
+    env.reset(options={"rows": np.arange(len(selections[0]))})
+    observation, paid, _, _, info = env.step(actions(env, selections))
+    return observation, paid, info["final_info"]
 
 
 def test_of_a_configuration_and_of_a_run(
     tiny_config: RunConfig, tiny: Prepared, tmp_path: Path
 ) -> None:
-    reward = tiny_config.reward.model_copy(update={"sparsity_cost": 0.7, "coherence_cost": 0.4})
+    reward = tiny_config.reward.model_copy(update={"target_share": 0.5, "coherence_cost": 0.4})
     alone = tiny_config.evaluation.model_copy(update={"all_tokens": False})
     config = tiny_config.model_copy(
-        update={"reward": reward, "evaluation": alone, "phases": tiny_config.phases[:1]}
+        update={"reward": reward, "evaluation": alone, "phases": tiny_config.phases}
     )
     dev = tiny.split("dev")
     batch = dev.batch(range(5))
     draw = np.random.default_rng(2)
     selections = [draw.random((5, 2, v.shape[1])) < 0.5 for v in batch.valid]
-    fresh = paid_for(make_env(config, "dev"), selections)
-    for _ in train(config, tmp_path / "run"):
+    fresh = paid_for(gym.make(envs.ENV_ID, run=config, split="dev"), selections)
+    run = tmp_path / "run"
+    for _ in train(config, run):
         pass
-    env = make_env(tmp_path / "run", "dev")
+    env = gym.make(envs.ENV_ID, run=run, split="dev")
     trained = paid_for(env, selections)
-    assert np.abs(fresh - trained).min() > 1e-3
-    batched = make_env(tmp_path / "run", "dev", num_envs=5)
-    batched.reset(options={"rows": np.arange(5)})
-    _, paid, _, _, info = batched.step(actions(batched, selections))
+    assert np.abs(fresh - trained).min() > 1e-4
+    batched = gym.make_vec(envs.ENV_ID, num_envs=5, run=str(run), split="dev")
+    _, paid, info = stepped(batched, selections)
     np.testing.assert_allclose(paid, trained, atol=1e-5)
-    assert {"log_likelihood", "sparsity_cost", "coherence_cost"} <= set(info["final_info"])
+    roles = load_checkpoint(run, "best").state["session"]["share"]["roles"]
+    pairs = list(zip(real(selections, batch), batch.valid, strict=True))
+    shares = [sum(s[:, role].sum(-1) / v.sum(1) for s, v in pairs) for role in range(2)]
+    charged = sum(role["cost"] * share for role, share in zip(roles, shares, strict=True))
+    np.testing.assert_allclose(info["sparsity_cost"], charged, atol=1e-5)
+    assert set(info["prediction"]) <= set(range(len(tiny.labels.names)))
+    terms = info["log_likelihood"] - info["sparsity_cost"] - info["coherence_cost"]
+    np.testing.assert_allclose(terms, paid, atol=1e-5)
+
+
+def real(selections: Sequence[Array], batch: Batch) -> list[Array]:
+    """Without the bits on padding."""
+    return [s & v[:, None] for s, v in zip(selections, batch.valid, strict=True)]
+
+
+def test_an_agent_of_one_split_acts_on_another(tiny_config: RunConfig, tmp_path: Path) -> None:
+    """The padded length belongs to the data, and a policy with one bit a word acts by one."""
+    rows = {
+        name: [{"text": f"{word} fox " * length, "label": word} for word in ("red", "blue")] * 5
+        for name, length in (("train", 6), ("dev", 3), ("test", 1))
+    }
+    out, files = tmp_path / "rows", {name: rows[name] for name in ("dev", "test")}
+    prepare(rows["train"], out=out, text="text", label="label", dim=4, **files)
+    config = tiny_config.model_copy(update={"data": str(out)})
+    made = [gym.make(envs.ENV_ID, run=config, split=split) for split in rows]
+    assert len({str(env.observation_space) for env in made}) == 1
+    assert {env.observation_space["valid_0"].shape for env in made} == {(12,)}
+    assert {env.action_space.shape for env in made} == {(24,)}
+    tree = {"name": "rss", "options": {"shared": True}}
+    policy = parse_section(type(config.policy), tree, where="test")
+    one = config.model_copy(update={"policy": policy})
+    assert gym.make(envs.ENV_ID, run=one).action_space.shape == (12,)

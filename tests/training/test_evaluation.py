@@ -8,7 +8,7 @@ import torch
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.envs.rewards import Reward
+from rss_rl.envs.task import SelectionTask
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.rollouts.snapshot import Models, build_prepared_models
 from rss_rl.training.evaluation import MODES, Mode, evaluate
@@ -125,10 +125,11 @@ def test_equal_calls_agree_and_leave_the_modules_as_they_were(
 def test_another_reward_is_what_evaluation_reports(
     models: Models, tiny_config: RunConfig, tiny: Prepared
 ) -> None:
-    reward = Reward(tiny_config.reward, lambda batch, selections: np.full(len(batch), 5.0))
     modes: list[Mode] = ["all"]
     dev = tiny.split("dev")
-    found = evaluate(models, dev, tiny_config, modes, device=_CPU, reward=reward)["all"]
+    five = lambda batch, selections: np.full(len(batch), 5.0)  # noqa: E731
+    task = SelectionTask(dev, five, tiny_config.reward)
+    found = evaluate(models, dev, tiny_config, modes, device=_CPU, task=task)["all"]
     everything = 2 * tiny_config.reward.sparsity_cost * dev.sentences
     assert found["reward"] == pytest.approx(5.0 - everything)
     assert found["loss"] == _scores(models, tiny_config, tiny, ["all"])["all"]["loss"]

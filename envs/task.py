@@ -1,0 +1,266 @@
+"""What an episode is: an example, one selection of its tokens, and the reward of that selection.
+
+`SelectionTask` is the functional core. Samplers, evaluation and both Gymnasium environments use the
+same object, so what a run trains on is what `gymnasium.make` pays.
+
+Legend: K selections an example, B examples, M = K * B scored selections (sample-major), S sentences
+an example, N_s tokens of slot s, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rss_rl.config import RewardConfig, parse_section
+from rss_rl.envs.rewards import COHERENCE, SPARSITY, Rewards, cost_terms
+from rss_rl.errors import ComponentError, ConfigError, NonFiniteError
+from rss_rl.reward_models.protocol import (
+    LogitsReward,
+    PredictingReward,
+    RewardModel,
+    RewardSetup,
+    Scores,
+    named_scores,
+)
+from rss_rl.types import ROLES, Array, Batch, ExampleSource
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from rss_rl.data.store import Prepared
+
+_TAKEN = frozenset({SPARSITY, COHERENCE, "total", "lambda", "lambda_heads", "lambda_dependents"})
+"""Names that a reward model's terms may not have: other metrics are called `reward/<name>`."""
+_WHERE = "TokenSelection"
+
+
+@dataclass(frozen=True)
+class SelectionTask:
+    """One-step episodes over examples, each paid by a reward model less the costs of kept tokens.
+
+    examples         of a split
+    model            a reward model, or a function `score(batch, selections)`
+    config           costs of kept tokens
+    charged          lambda of heads and of dependents as it stands, where a share is asked for;
+                     None: that of the configuration
+    call_tokens      padded tokens of selections that one call of the model may have; a longer
+                     selection is a call of its own; None: one call
+    bits             that the policy draws for a token: 2, or 1 for both roles
+    max_len          tokens of the longest sentence of the data, in any split; 0: of the examples
+    vocabulary_size  bound of the token ids; None: unknown
+
+    Raises:
+        ConfigError: the model has no `score`.
+    """
+
+    examples: ExampleSource
+    model: Any
+    config: RewardConfig
+    charged: tuple[float, float] | None = None
+    call_tokens: int | None = None
+    bits: int = ROLES
+    max_len: int = 0
+    vocabulary_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(getattr(self.model, "score", self.model)):
+            raise ConfigError(
+                f"{type(self.model).__name__} is not a reward model: it has no `score`",
+                where="reward model",
+                remedy="Give it score(batch, selections), which returns a float for each selection",
+            )
+
+    def observe(self, rows: Sequence[int] | Array) -> Batch:
+        """The examples of `rows`, int64 [B]: the state of B episodes.
+
+        Raises:
+            ConfigError: a row that does not exist.
+        """
+        index, size = np.asarray(rows, dtype=np.int64), len(self.examples)
+        missing = index[(index < 0) | (index >= size)]
+        if missing.size:
+            raise ConfigError(
+                f"row {missing[0]} does not exist",
+                where=_WHERE,
+                remedy=f"Rows are 0 to {size - 1}",
+            )
+        return self.examples.batch(index)
+
+    def step(self, batch: Batch, selections: Sequence[Array], *, predict: bool = False) -> Rewards:
+        """Rewards of M = K * B selections of B examples, which ends their episodes.
+
+        A call of the model has all selections of some examples, which share computation, or some of
+        one example.
+
+        Args:
+            selections: S x bool [K * B, 2, N_s], sample-major: entry k * B + b is of example b.
+                Bits on padding are ignored.
+            predict: also return the reward model's predictions, if it has any.
+
+        Raises:
+            ValueError: selections that do not fit the examples.
+            NonFiniteError: the reward model returned NaN or an infinity.
+            ComponentError: it did not return one number for each selection.
+        """
+        count = len(selections[0]) if selections else 0
+        fits = count > 0 and len(batch) > 0 and count % len(batch) == 0
+        if len(selections) != batch.sentences or not fits:
+            raise ValueError(
+                f"{count} selections of {len(selections)} sentences for {len(batch)} examples"
+                f" of {batch.sentences} sentences"
+            )
+        calls = self._calls(batch, count)
+        if len(calls) == 1:
+            return self._score(batch, selections, predict)
+        parts = [
+            self._score(
+                batch.take(call[0] % len(batch)), [s[call.ravel()] for s in selections], predict
+            )
+            for call in calls
+        ]
+        return _joined(parts, np.argsort(np.concatenate([call.ravel() for call in calls])))
+
+    def step_logits(self, logits: Tensor, batch: Batch, selections: Sequence[Array]) -> Rewards:
+        """As `step` with one selection an example, when the classifier's logits are known.
+
+        A reward model that depends only on the logits takes them instead of a second forward.
+
+        Args:
+            logits: [B, C], of the run's classifier under the selections.
+            selections: S x bool [B, 2, N_s], False on padding.
+        """
+        if not isinstance(self.model, LogitsReward):
+            return self.step(batch, selections)
+        scores = self._named(self.model.score_logits(logits, batch.labels), len(batch))
+        return Rewards(scores, cost_terms(selections, batch.valid, self.config, self.charged))
+
+    def _calls(self, batch: Batch, count: int) -> list[Array]:
+        """The selections of each call, int64 [k, b] in [0, M): k of each of b examples."""
+        examples, width = len(batch), sum(valid.shape[1] for valid in batch.valid)
+        numbers = np.arange(count).reshape(-1, examples)
+        if self.call_tokens is None or count * width <= self.call_tokens:
+            return [numbers]
+        samples, rows = len(numbers), max(1, self.call_tokens // width)
+        many, few = max(1, rows // samples), min(rows, samples)
+        return [
+            numbers[first : first + few, start : start + many]
+            for start in range(0, examples, many)
+            for first in range(0, samples, few)
+        ]
+
+    def _score(self, batch: Batch, selections: Sequence[Array], predict: bool) -> Rewards:
+        """Rewards of selections, with one call of the reward model."""
+        repeated = batch.repeat(len(selections[0]) // len(batch))
+        # Bits on padding must not reach the reward model.
+        real = [s & v[:, None, :] for s, v in zip(selections, repeated.valid, strict=True)]
+        predicted = None
+        if predict and isinstance(self.model, PredictingReward):
+            scored, predicted = self.model.score_and_predict(repeated, real)
+        else:
+            score: Callable[..., Scores] = getattr(self.model, "score", self.model)
+            scored = score(repeated, real)
+        scores = self._named(scored, len(repeated))
+        _check_finite(scores, repeated.rows)
+        costs = cost_terms(real, repeated.valid, self.config, self.charged)
+        return Rewards(scores, costs, predicted)
+
+    def _named(self, scores: Scores, count: int) -> dict[str, Array]:
+        named = named_scores(scores, count, self.model)
+        if taken := sorted(_TAKEN & set(named)):
+            raise ComponentError(
+                f"the reward model calls a term '{taken[0]}', which is a reserved name",
+                where=type(self.model).__name__,
+                remedy=f"Choose a name other than {', '.join(sorted(_TAKEN))}",
+            )
+        return named
+
+
+def _joined(parts: Sequence[Rewards], order: Array) -> Rewards:
+    """The rewards of several calls, put into order."""
+
+    def joined(terms: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+        return {name: np.concatenate([each[name] for each in terms])[order] for name in terms[0]}
+
+    predicted = [part.predicted for part in parts if part.predicted is not None]
+    return Rewards(
+        joined([part.scores for part in parts]),
+        joined([part.costs for part in parts]),
+        np.concatenate(predicted)[order] if predicted else None,
+    )
+
+
+def _check_finite(scores: Mapping[str, Array], rows: Array) -> None:
+    for name, values in scores.items():
+        finite = np.isfinite(values)
+        if not finite.all():
+            bad = int(np.flatnonzero(~finite)[0])
+            raise NonFiniteError(
+                f"the reward model's {name} is {values[bad]}",
+                where=f"row {rows[bad]}",
+                remedy="Look for non-finite weights: lower the learning rate or clip gradients",
+            )
+
+
+def build_reward_model(config: RewardConfig, setup: RewardSetup) -> Any:
+    """The reward model of a configuration.
+
+    Raises:
+        ConfigError: see the component.
+    """
+    if not config.model.can("classifier"):
+        setup = replace(setup, classifier=None)
+    return config.model.build(setup)
+
+
+def make_task(
+    examples: ExampleSource | None = None,
+    prepared: str | Path | None = None,
+    *,
+    reward_model: RewardModel | Callable[[Batch, Sequence[Array]], Scores],
+    split: str = "train",
+    bits: int = ROLES,
+    max_len: int = 0,
+    vocabulary_size: int | None = None,
+    **costs: Any,
+) -> SelectionTask:
+    """A task of examples and a reward model of one's own.
+
+    Args:
+        examples, prepared: the examples, or a directory written by `rss-rl data prepare`, or its
+            URI. split: of the prepared data.
+        costs: keys of the section `reward` of a configuration, such as `sparsity_cost`.
+        The others: see `SelectionTask`.
+
+    Raises:
+        ConfigError: both or neither of examples and data, an empty split, or costs out of range.
+        DataError: the directory or the split cannot be read.
+    """
+    if (examples is None) == (prepared is None):
+        raise ConfigError(
+            "an environment needs either `run`, `examples` or `prepared`",
+            where=_WHERE,
+            remedy="Give one of them",
+        )
+    if prepared is not None:
+        from rss_rl.data.store import open_prepared
+
+        dataset = open_prepared(prepared)
+        examples = dataset.split(split)
+        max_len = max_len or longest_sentence(dataset)
+        vocabulary_size = vocabulary_size or len(dataset.vocabulary)
+    assert examples is not None
+    config = parse_section(RewardConfig, costs, where=_WHERE)
+    return SelectionTask(
+        examples, reward_model, config, bits=bits, max_len=max_len, vocabulary_size=vocabulary_size
+    )
+
+
+def longest_sentence(prepared: Prepared) -> int:
+    """Tokens of the longest sentence of any split, so that an agent of one split acts on all."""
+    lengths = [prepared.split(name).lengths() for name in prepared.manifest.splits]
+    return max(int(each.max(initial=1)) for each in lengths)
