@@ -23,6 +23,7 @@ from rss_rl.components import Component, Kind
 from rss_rl.config import ModelConfig
 from rss_rl.errors import ComponentError, ConfigError
 from rss_rl.models.build import build_classifier
+from rss_rl.models.dropout import drawing
 from rss_rl.models.encoders.protocol import EncoderSetup, GatedEncoder, TrainingLengths
 from rss_rl.models.modes import evaluating
 from rss_rl.models.sentences import remove_unselected
@@ -395,8 +396,7 @@ def check_encoder(
 
 
 def _seeded(build: Callable[[Any, Any], Any], setup: Any, options: Any) -> Any:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with drawing(0):
         return build(setup, options)
 
 

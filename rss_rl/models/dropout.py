@@ -13,6 +13,7 @@ Legend: M examples, N positions, R rows, D features.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -37,6 +38,7 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
+_alone = threading.RLock()
 _GOLDEN = _signed(0x9E3779B97F4A7C15)
 _FIRST = _signed(0xBF58476D1CE4E5B9)
 _SECOND = _signed(0x94D049BB133111EB)
@@ -144,6 +146,22 @@ def slot_keys(slots: int) -> Tensor | None:
     numbers, examples = (torch.arange(n, device=device) for n in (slots, len(current.keys)))
     found = part_keys(examples.repeat(slots), numbers.repeat_interleave(len(examples)))
     return None if found is None else found.view(slots, len(examples))
+
+
+@contextmanager
+def drawing(seed: int | None, cuda: bool = False) -> Iterator[None]:
+    """Within it, torch's generator of this process begins at a seed, for one thread at a time.
+
+    Args:
+        seed: None changes nothing.
+        cuda: the generators of its devices, too.
+    """
+    if seed is None:
+        yield
+        return
+    with _alone, torch.random.fork_rng(None if cuda else []):
+        torch.manual_seed(seed)
+        yield
 
 
 class Dropout(nn.Module):

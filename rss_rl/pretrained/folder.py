@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +35,13 @@ _ENCODER_REMEDY = (
     "Name an encoder such as BERT, RoBERTa, DeBERTa, ELECTRA or ModernBERT, saved by"
     " save_pretrained with its tokenizer"
 )
+_TOGETHER = "Save model and configuration together, by save_pretrained"
+_SIZES = (("hidden_size", 1, 1 << 16), ("num_hidden_layers", 0, 1000))
+"""Of a configuration: key, least and most."""
+_JSON_BYTES = 1 << 28
+"""Parsing takes many times their size in memory."""
+_LONGER = 1000
+"""How many times longer a tokenizer's normalizer may make a text."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +57,21 @@ class Pretrained:
 
     @cached_property
     def config(self) -> Any:
-        """The library's configuration, such as a `BertConfig`."""
-        with _blamed_on(self.name, "its config.json cannot be used"):
-            return _library().AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
+        """The library's configuration, such as a `BertConfig`.
+
+        Raises:
+            ConfigError: it is damaged, or its sizes are those of no model.
+        """
+        with blamed_on(self.name, "its config.json cannot be used"):
+            config = _library().AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
+        for key, least, most in _SIZES:
+            if not least <= (size := getattr(config, key, least)) <= most:
+                raise ConfigError(
+                    f"its config.json has {key}={size}, not {least:,} to {most:,}",
+                    where=self.name,
+                    remedy=_ENCODER_REMEDY,
+                )
+        return config
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -60,7 +80,7 @@ class Pretrained:
         Raises:
             ConfigError: there is none, or it is damaged.
         """
-        with _blamed_on(self.name, "its tokenizer cannot be used"):
+        with blamed_on(self.name, "its tokenizer cannot be used"):
             try:
                 found = _library().AutoTokenizer.from_pretrained(
                     self.folder, use_fast=True, trust_remote_code=False
@@ -155,9 +175,20 @@ class Pretrained:
             raise ConfigError("is not an encoder", where=self.name, remedy=_ENCODER_REMEDY)
 
     def _model(self, kind: Any, config: Any) -> nn.Module:
-        if torch.empty(0).device.type == "meta":  # only to count parameters
-            return cast(nn.Module, kind.from_config(config))
-        with _blamed_on(self.name, "its weights cannot be used"):
+        stored = sum(path.stat().st_size for path in self.folder.glob("*.safetensors"))
+        only_counted = torch.empty(0).device.type == "meta"
+        with blamed_on(self.name, "its weights cannot be used"):
+            with torch.device("meta"):
+                counted = cast(nn.Module, kind.from_config(config))
+            if (described := sum(p.numel() for p in counted.parameters())) > 2 * stored:
+                raise ConfigError(
+                    f"its config.json describes {described:,} weights, and its files have"
+                    f" {stored:,} bytes",
+                    where=self.name,
+                    remedy=_TOGETHER,
+                )
+            if only_counted:
+                return counted
             model, report = kind.from_pretrained(
                 self.folder,
                 config=config,
@@ -177,7 +208,7 @@ class Pretrained:
                 f"its weights do not fit its config.json in {len(lacking)} tensors, such as"
                 f" {min(lacking)}",
                 where=self.name,
-                remedy="Save model and configuration together, by save_pretrained",
+                remedy=_TOGETHER,
             )
         return cast(nn.Module, model)
 
@@ -213,6 +244,14 @@ def plain_files(folder: Path) -> list[Path]:
 
 
 def _checked(name: str, folder: Path) -> Pretrained:
+    for path in sorted(folder.iterdir()):
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            what = f"{path.name} is no regular file"
+        elif path.suffix == ".json" and path.stat().st_size > _JSON_BYTES:
+            what = f"{path.name} has more than {_JSON_BYTES:,} bytes"
+        else:
+            continue
+        raise ConfigError(what, where=name, remedy="Remove it, or save the model again")
     if not (folder / _CONFIG).is_file():
         raise ConfigError(
             f"has no {_CONFIG}", where=name, remedy="Name a folder that save_pretrained wrote"
@@ -236,7 +275,25 @@ def _checked(name: str, folder: Path) -> Pretrained:
             where=name,
             remedy="Save its fast tokenizer next to the model, by save_pretrained",
         )
+    with _whole(name, folder / _TOKENIZER, "tokenizer"):
+        normalizer = json.loads((folder / _TOKENIZER).read_bytes())["normalizer"]
+    if (longer := _growth(normalizer)) > _LONGER:
+        raise ConfigError(
+            f"its normalizer makes texts up to {longer:.0f} times as long",
+            where=name,
+            remedy="Save it without the normalizer's replacements",
+        )
     return Pretrained(name, folder)
+
+
+def _growth(normalizer: Any) -> float:
+    """How many times longer the replacements of a normalizer can make a text."""
+    if not isinstance(normalizer, dict):
+        return 1.0
+    if normalizer.get("type") == "Replace":
+        replaced = normalizer["pattern"].get("String", "?")  # a pattern may match one character
+        return max(1.0, len(normalizer["content"]) / max(1, len(replaced)))
+    return math.prod(map(_growth, normalizer.get("normalizers", ())))
 
 
 def _check_index(name: str, folder: Path) -> None:
@@ -292,7 +349,7 @@ def _fetched(name: str) -> Path:
 
 
 @contextmanager
-def _blamed_on(name: str, what: str) -> Iterator[None]:
+def blamed_on(name: str, what: str) -> Iterator[None]:
     """Turn whatever the library raises into an error that names the folder."""
     try:
         yield

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -72,6 +72,9 @@ class WordReader(nn.Module):
         words: of the ids.
         positions: `closed`, kept words become adjacent; `kept`, they keep their distances.
         texts: 2 for a classifier of pairs.
+
+    Raises:
+        ConfigError: tokenizer and model do not fit each other.
     """
 
     def __init__(
@@ -84,14 +87,21 @@ class WordReader(nn.Module):
     ) -> None:
         super().__init__()
         self.model = model
-        self._before, between, self._behind = special_pieces(pretrained.tokenizer, texts)
+        self._before, between, self._behind = special_pieces(pretrained, texts)
         self._between = len(words)  # the id of what separates two texts
-        self.table = PieceTable(pretrained.tokenizer, words, [between] * (texts - 1))
+        known = len(cast(Any, model).get_input_embeddings().weight)
+        self.table = PieceTable(pretrained, words, known, [between] * (texts - 1))
         types = "token_type_ids" in pretrained.tokenizer.model_input_names
         self._has_types = types and getattr(pretrained.config, "type_vocab_size", 0) > 1
         self._first = pretrained.first_position
         self._positions = positions
         self._room = pretrained.longest - len(self._before) - len(self._behind)
+        if self._room < 1:
+            raise ConfigError(
+                f"its texts of {pretrained.longest} pieces have no room for a word",
+                where=pretrained.name,
+                remedy="Raise model_max_length in its tokenizer_config.json",
+            )
         self._pad = pretrained.tokenizer.pad_token_id or 0
         self._mask = pretrained.tokenizer.mask_token_id
         self.size = int(pretrained.config.hidden_size)

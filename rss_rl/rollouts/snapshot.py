@@ -27,6 +27,7 @@ from rss_rl.config import Reads, RunConfig
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.models.build import build_classifier
+from rss_rl.models.dropout import drawing
 from rss_rl.models.embedding import RowAverage, WordEmbedding
 from rss_rl.models.encoders.protocol import TrainingLengths
 from rss_rl.models.modes import evaluating
@@ -523,8 +524,7 @@ def build_models(
         ConfigError: see `build_classifier`, `build_policy` and `check_reads`.
     """
     check_reads(config.policy.reads, sentences)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(stream_key(config.seed, "initial weights"))
+    with drawing(stream_key(config.seed, "initial weights")):
         classifier = build_classifier(
             config.model, labels, sentences, vectors, trainable, lengths, words or None
         )

@@ -103,7 +103,7 @@ def test_of_the_first_layers(
     for row in range(4):
         tokens, valid = batch.tokens[0][row : row + 1], batch.valid[0][row : row + 1]
         ids = tokens[0, valid[0]][:3]  # so few that they are read in one window
-        pieces, count = PieceTable(models.context.pretrained.tokenizer, words).of(ids)
+        pieces, count = PieceTable(models.context.pretrained, words, 95).of(ids)
         with torch.no_grad():
             read = library(torch.tensor([[2, *pieces.tolist(), 3]]), output_hidden_states=True)
         parts = read.hidden_states[1][0, 1:-1].split(count.tolist())

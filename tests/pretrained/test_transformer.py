@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -456,6 +457,64 @@ def test_a_tokenizer_whose_settings_are_damaged(folder: Path, tmp_path: Path) ->
     place = shutil.copytree(folder, tmp_path / "damaged")
     (place / "tokenizer_config.json").write_text("{")
     with pytest.raises(ConfigError, match="its tokenizer cannot be used"):
+        classifier(place)
+
+
+def _set(name: str, **values: Any) -> Callable[[Path], None]:
+    def change(place: Path) -> None:
+        tree = json.loads((place / name).read_text())
+        (place / name).write_text(json.dumps(tree | values))
+
+    return change
+
+
+def _cut_by(**model: Any) -> Callable[[Path], None]:
+    return _set("tokenizer.json", model={"continuing_subword_prefix": "##"} | model)
+
+
+def _as_fifo(name: str) -> Callable[[Path], None]:
+    def change(place: Path) -> None:
+        (place / name).unlink(missing_ok=True)
+        os.mkfifo(place / name)
+
+    return change
+
+
+_TENFOLD = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}
+_NESTED = {"type": "Sequence", "normalizers": [_TENFOLD] * 3}
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (_set("config.json", hidden_size=0), "hidden_size=0"),
+        (_set("config.json", num_hidden_layers=1_000_000), "num_hidden_layers=1000000"),
+        (_set("config.json", num_hidden_layers=-3), "num_hidden_layers=-3"),
+        (_set("config.json", vocab_size=10**10), "describes 80,000,0"),
+        (_cut_by(type="Unigram", unk_id=None, vocab=[["a", -1.0]]), "unk_id"),
+        (_cut_by(type="WordPiece", vocab={"a": 5}, unk_token="x", max_input_chars_per_word=9),
+         "Missing"),
+        (_cut_by(type="WordLevel", vocab={"a": 5, "[UNK]": 5000}, unk_token="[UNK]"), "piece 5000"),
+        (_set("tokenizer.json", normalizer={"type": "Sequence", "normalizers": [_NESTED] * 3}),
+         "normalizer makes texts up to 1000000000 times as long"),
+        (_set("tokenizer_config.json", model_max_length=2), "no room for a word"),
+        *((_as_fifo(name), f"{name} is no regular file") for name in (
+            "config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors",
+            "model-2.safetensors", "model.safetensors.index.json")),
+    ],
+)  # fmt: skip
+def test_a_strange_folder_is_refused(
+    folder: Path, tmp_path: Path, change: Callable[[Path], None], what: str
+) -> None:
+    """At once and in one line, whoever made it, also where only parameters are counted."""
+    place = shutil.copytree(folder, tmp_path / "strange")
+    change(place)
+    with pytest.raises(ConfigError, match=what) as error:
+        classifier(place)
+    assert str(error.value).count("\n") == 0
+    assert error.value.where == str(place)
+    assert error.value.remedy
+    with torch.device("meta"), pytest.raises(ConfigError, match=what):
         classifier(place)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -72,6 +74,23 @@ def frozen(deltas: Sequence[Delta]) -> tuple[Delta, ...]:
             if isinstance(array, np.ndarray):
                 array.flags.writeable = False
     return tuple(deltas)
+
+
+def test_initial_weights_are_the_seeds_whatever_other_threads_build(
+    tiny_config: RunConfig, tiny: Prepared, models: Models, other: Models
+) -> None:
+    """They are drawn from torch's generator, which all threads share."""
+    seeds = [tiny_config.seed, 1] * 10
+    configs = [tiny_config.model_copy(update={"seed": seed}) for seed in seeds]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            built = list(pool.map(build_prepared_models, configs, [tiny] * len(configs)))
+    finally:
+        sys.setswitchinterval(before)
+    for found, wanted in zip(built, [models, other] * 10, strict=True):
+        assert_same(found, wanted)
 
 
 def test_all_parameters_are_in_one_part(models: Models) -> None:

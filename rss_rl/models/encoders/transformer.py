@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import copy
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
-import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from rss_rl.components import Folder, Options
 from rss_rl.errors import ConfigError
-from rss_rl.models.dropout import Dropout, batch_seed
+from rss_rl.models.dropout import Dropout, batch_seed, drawing
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.ops.gated import union
 from rss_rl.pretrained.folder import Pretrained, open_pretrained
@@ -126,7 +124,7 @@ class TransformerEncoder(nn.Module):
 
     def _read(self, words: Tensor, kept: Tensor, gates: Tensor | None) -> Tensor:
         text, place = kept.nonzero(as_tuple=True)  # [R]
-        with _drawing(batch_seed() if self.training else None):
+        with drawing(batch_seed() if self.training else None, cuda=True):
             vectors = self.reader.pooled(
                 words[kept],
                 text,
@@ -199,17 +197,6 @@ def _without_adapters(model: nn.Module) -> nn.Module:
         above, _, last = name.rpartition(".")
         setattr(model.get_submodule(above), last, part.get_base_layer())
     return model
-
-
-@contextmanager
-def _drawing(seed: int | None) -> Iterator[None]:
-    """Seed the dropout of the transformer's own modules."""
-    if seed is None:
-        yield
-        return
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        yield
 
 
 def _without_frozen(module: nn.Module, state: dict[str, Any], prefix: str, local: Any) -> None:
