@@ -57,7 +57,7 @@ def encode(
         dtype: of the numbers that are written, `float16` or `float32`.
         precision: of matrix products, `float32` or `bfloat16`.
         device: that computes: cpu, cuda, cuda:1, ...
-        force: replace states of another encoder or of other data, or of other numbers.
+        force: replace this encoder's states of other data, or of other numbers.
         sized: called with the size in bytes before anything is written.
         progress: called with the current step, the number of rows done, and of how many.
 
@@ -65,7 +65,7 @@ def encode(
         A description of the states.
 
     Raises:
-        DataError: no prepared directory, it holds other states, or a write fails.
+        DataError: no prepared directory, it holds other states of it, or a write fails.
         ConfigError: the transformer or the device cannot be used, or there is no such dtype or
             precision.
     """
@@ -93,7 +93,7 @@ def encode(
         "precision": None if precision == "float32" else precision,
     })  # fmt: skip
     with alone(files.folder):
-        writer = StatesWriter(files.folder, info, prepared.sentences, force=force)
+        writer = StatesWriter(files, info, prepared.sentences, force=force)
         left = writer.bytes_left({n: (s.rows, sum(s.tokens)) for n, s in splits.items()})
         sized(left)
         if left > (free := shutil.disk_usage(files.folder).free):

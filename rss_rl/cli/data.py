@@ -24,6 +24,7 @@ from rss_rl.cli.options import argument, option, table_option
 from rss_rl.data.length_buckets import padding_share, plain_batches
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.prepare import SHARD_MB
+from rss_rl.data.states import stored_states
 from rss_rl.data.store import Prepared, Split, open_prepared
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
@@ -249,9 +250,7 @@ def encode(
         ),
     ] = StatePrecision.float32,
     device: options.ComputeOn = "cpu",
-    force: Annotated[
-        bool, option("--force", "Replace states of another encoder or of other numbers.")
-    ] = False,
+    force: Annotated[bool, option("--force", "Replace states of the same encoder.")] = False,
     json_: options.Json = False,
 ) -> None:
     """Store a pretrained encoder's state of each word, in its context, with prepared data.
@@ -322,7 +321,7 @@ def _print_summary(
     for line in _about_long_texts(prepared.manifest):
         say(console, line)
     _print_vectors(console, prepared)
-    if (states := prepared.states()) is not None:
+    for states in stored_states(prepared.folder):
         numbers = f"{states.size} numbers per token, {states.dtype}"
         say(console, f"states of {states.encoding}: {numbers}")
     for row in range(min(examples, len(prepared.split("train")))):

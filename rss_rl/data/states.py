@@ -1,17 +1,18 @@
 """Contextual token states of a pretrained encoder, stored beside prepared data.
 
-    DATA/states.json                 which encoder, and the files; see `StatesInfo`
-    DATA/states-SPLIT-NNNNN.arrow    states of consecutive rows, one record batch
+    DATA/states/ENCODING/states.json                 which encoder, and the files: `StatesInfo`
+    DATA/states/ENCODING/states-SPLIT-NNNNN.arrow    states of consecutive rows, one record batch
 
-Files are written atomically, so an interrupted command resumes after the last file.
+Each encoder has a folder of its own, see `Encoding.folder`. Files are written atomically, so an
+interrupted command resumes after the last file.
 
 Legend: S sentence slots, N_s tokens of a row's sentence s, H size of a state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -32,7 +33,6 @@ STATES_FILE = "states.json"
 _FILE_BYTES = 1 << 26
 _OPEN_FILES = 1024
 """Memory maps of 64 MB each, which take address space, not memory."""
-_AGAIN = "Encode the data again: `rss-rl data encode DATA --pretrained FOLDER --force`"
 
 DType = Literal["float16", "float32"]
 StatePrecision = Literal["float32", "bfloat16"]
@@ -62,6 +62,12 @@ class Encoding(NamedTuple):
         """As the command line names it."""
         layers = "" if self.layers is None else f" --layers {self.layers}"
         return self.encoder + layers + ("" if self.window == "text" else f" --window {self.window}")
+
+    @property
+    def folder(self) -> str:
+        """Of its states, within the data: named by what determines them, not by where it lies."""
+        layers = "" if self.layers is None else f"-{self.layers}-layers"
+        return f"states/{self.digest[:16]}{layers}-{self.window}"
 
 
 class StatesInfo(Options):
@@ -101,9 +107,30 @@ class StatesInfo(Options):
         dtype = "" if self.dtype == "float16" else f" --dtype {self.dtype}"
         return dtype + ("" if self.precision is None else f" --precision {self.precision}")
 
-    def files(self) -> Iterator[_File]:
-        """The files of all splits."""
-        return (file for files in self.splits.values() for file in files)
+    def fetch(self, data: LocalFiles, file: _File) -> Path:
+        """The path of a file, whose SHA-256 was verified in this process.
+
+        Raises:
+            DataError: it is missing or damaged.
+        """
+        try:
+            return data.fetch(f"{self.encoding.folder}/{file.name}", file.bytes, file.sha256)
+        except DataError as error:
+            raise DataError(error.what, where=error.where, remedy=self.again(data)) from error
+
+    def check(self, data: LocalFiles) -> None:
+        """Verify all files.
+
+        Raises:
+            DataError: one is missing or damaged.
+        """
+        for files in self.splits.values():
+            for file in files:
+                self.fetch(data, file)
+
+    def again(self, data: LocalFiles) -> str:
+        """The remedy for damaged states."""
+        return f"Encode the data again: `{_command(data, self.encoding)}{self.options}`"
 
     def rows(self, split: str) -> int:
         """Rows of a split that have states."""
@@ -116,8 +143,22 @@ class StatesInfo(Options):
         )
 
 
-def read_info(folder: Path) -> StatesInfo | None:
-    """The states.json of a prepared directory; None if there is none.
+def _command(data: LocalFiles, asked: Encoding) -> str:
+    return f"rss-rl data encode {data.location} --pretrained {asked}"
+
+
+def stored_states(folder: Path) -> list[StatesInfo]:
+    """The states beside prepared data, of all encoders.
+
+    Raises:
+        DataError: a states.json is damaged, or of another version.
+    """
+    found = (_read_info(path.parent) for path in sorted(folder.glob(f"states/*/{STATES_FILE}")))
+    return [info for info in found if info is not None]
+
+
+def _read_info(folder: Path) -> StatesInfo | None:
+    """The states.json of a folder; None if there is none.
 
     Raises:
         DataError: the file is damaged, or of another version.
@@ -129,7 +170,8 @@ def read_info(folder: Path) -> StatesInfo | None:
         return None
     except (ValidationError, OSError) as error:
         what = str(error).splitlines()[0]
-        raise DataError(f"cannot be read ({what})", where=str(path), remedy=_AGAIN) from error
+        remedy = "Encode the data again, with --force"
+        raise DataError(f"cannot be read ({what})", where=str(path), remedy=remedy) from error
 
 
 def manifest_digest(files: LocalFiles) -> str:
@@ -147,25 +189,24 @@ def open_states(files: LocalFiles, asked: Encoding, rows: dict[str, int]) -> Sta
     Raises:
         DataError: there are none, they are incomplete, or of another encoder or other data.
     """
-    command = f"rss-rl data encode {files.location} --pretrained {asked}"
-    where = files.location
+    command, where = _command(files, asked), files.location
     if isinstance(files, CachedFiles):
         raise DataError(
             "states of tokens are read from a directory only, not from a URI",
             where=where,
             remedy="Copy the data into a directory that all nodes can read, and encode them there",
         )
-    info = read_info(files.folder)
+    info = _read_info(files.folder / asked.folder)
     if info is None:
-        what = "policy.reads=contextual needs states of the tokens, and there are none"
+        others = ", ".join(str(other.encoding) for other in stored_states(files.folder))
+        only = f", only of {others}" if others else ""
+        what = (
+            f"policy.reads=contextual needs states of the tokens: there are none of {asked}{only}"
+        )
         raise DataError(what, where=where, remedy=f"Run `{command}`")
     if info.manifest != manifest_digest(files):
         what = "the states of the tokens are of other data"
         raise DataError(what, where=where, remedy=f"Run `{command} --force`")
-    if info.encoding[1:] != asked[1:]:
-        what = f"the states of the tokens are of {info.encoding}, not of {asked}"
-        remedy = f"Run `{command} --force`, or ask for those that there are"
-        raise DataError(what, where=where, remedy=remedy)
     for split, count in rows.items():
         if (done := info.rows(split)) != count:
             what = f"{done:,} of the {count:,} rows of {split} have states"
@@ -192,27 +233,29 @@ class StatesWriter:
     """Writes the states of rows in order, and resumes where an earlier writer stopped.
 
     Args:
-        folder: of the prepared data.
+        data: the prepared data.
         info: without files.
         sentences: S.
-        force: replace existing states.
+        force: replace existing states of this encoder.
 
     Raises:
-        DataError: there are states of another encoder or of other data, or other numbers.
+        DataError: there are its states of other data, or other numbers.
     """
 
-    def __init__(self, folder: Path, info: StatesInfo, sentences: int, *, force: bool) -> None:
-        self._folder, self._sentences = folder, sentences
-        found = None if force else read_info(folder)
+    def __init__(self, data: LocalFiles, info: StatesInfo, sentences: int, *, force: bool) -> None:
+        self._folder, self._sentences = data.folder / info.encoding.folder, sentences
+        found = None if force else _read_info(self._folder)
         if found is not None and not found.is_of(info):
             raise DataError(
                 f"already has states of {found.encoding} ({found.numbers}), or of other data",
-                where=str(folder),
+                where=data.location,
                 remedy="Ask for the same, or replace them with --force",
             )
         self.info = info
-        if found is not None and all(_is_whole(folder, file) for file in found.files()):
-            self.info = found
+        if found is not None:
+            with suppress(DataError):  # damaged ones are written again
+                found.check(data)
+                self.info = found
         self._begun = self.info is found
         self._dtype = np.dtype(info.dtype)
         self._rows: list[tuple[Array, ...]] = []
@@ -248,6 +291,7 @@ class StatesWriter:
 
     def _begin(self) -> None:
         """Remove the states that are replaced, states.json first."""
+        self._folder.mkdir(parents=True, exist_ok=True)
         for path in (self._folder / STATES_FILE, *self._folder.glob("states-*.arrow")):
             path.unlink(missing_ok=True)
         self._begun = True
@@ -256,8 +300,6 @@ class StatesWriter:
         """Write the buffered rows to a file."""
         if not self._rows:
             return
-        if not self._begun:
-            self._begin()
         done = self.info.splits.get(split, ())
         name = f"states-{split}-{len(done):05}.arrow"
         path = self._folder / name
@@ -266,6 +308,8 @@ class StatesWriter:
         schema = states_schema(self._sentences, self.info.size, self.info.dtype)
         batch = pa.RecordBatch.from_arrays(columns, schema=schema)
         with disk_errors(path, "cannot be written", "Free space and run it again", DataError):
+            if not self._begun:
+                self._begin()
             with replacing(path) as temporary, pa.ipc.new_file(str(temporary), schema) as writer:
                 writer.write_batch(batch)
             size, digest = path.stat().st_size, file_sha256(path)
@@ -282,13 +326,6 @@ class StatesWriter:
         flat = pa.array(np.concatenate(rows).reshape(-1))
         tokens = pa.FixedSizeListArray.from_arrays(flat, self.info.size)
         return pa.ListArray.from_arrays(pa.array(offsets), tokens)
-
-
-def _is_whole(folder: Path, file: _File) -> bool:
-    try:
-        return (folder / file.name).stat().st_size == file.bytes
-    except OSError:
-        return False
 
 
 def states_schema(sentences: int, size: int, dtype: DType) -> Any:
@@ -334,7 +371,8 @@ class StatesReader:
             parts = [each[slot] for each in found]
             if [len(part) for part in parts] != mask.sum(1).tolist():
                 what = "has states for texts of other lengths"
-                raise DataError(what, where=self._files.location, remedy=_AGAIN)
+                remedy = self._info.again(self._files)
+                raise DataError(what, where=self._files.location, remedy=remedy)
             if parts:
                 states[mask] = np.concatenate(parts)
             slots.append(states)
@@ -343,7 +381,7 @@ class StatesReader:
     def _map(self, number: int) -> list[tuple[Array, Array]]:
         """Offsets [rows + 1] and states [tokens, H] of each slot of a file."""
         file = self._list[number]
-        path = self._files.fetch(file.name, file.bytes, file.sha256)
+        path = self._info.fetch(self._files, file)
         try:
             blocks = read_blocks(path, self._schema)
             if len(blocks) != 1 or blocks[0].num_rows != file.rows:
@@ -351,7 +389,8 @@ class StatesReader:
             blocks[0].validate(full=True)
         except (OSError, ValueError, pa.ArrowException) as error:
             what = str(error).splitlines()[0]
-            raise DataError(what, where=str(path), remedy=_AGAIN) from error
+            remedy = self._info.again(self._files)
+            raise DataError(what, where=str(path), remedy=remedy) from error
         return [_views(column, self._info.size) for column in blocks[0].columns]
 
 

@@ -20,7 +20,7 @@ from rss_rl.data.batch_order import WINDOW_SHARDS
 from rss_rl.data.locations import LocalFiles, open_files
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.shard import Shard, StoredRow
-from rss_rl.data.states import Encoding, StatesInfo, StatesReader, open_states, read_info
+from rss_rl.data.states import Encoding, StatesInfo, StatesReader, open_states
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.data.vocabulary import PAD, Vocabulary
 from rss_rl.errors import DataError, nearest
@@ -208,12 +208,8 @@ class Prepared:
         return Prepared(self._files, open_states(self._files, asked, rows))
 
     def states(self) -> StatesInfo | None:
-        """The states that are stored beside the data; see `rss_rl.data.states`.
-
-        Raises:
-            DataError: states.json cannot be read.
-        """
-        return self._states or read_info(self._files.folder)
+        """Those of its batches, see `with_states`; None: they have none."""
+        return self._states
 
     def states_digest(self) -> str | None:
         """SHA-256 that identifies the states of batches; None where they have none."""
@@ -278,7 +274,7 @@ class Prepared:
         return vectors
 
     def check(self) -> None:
-        """Read the vocabulary, verify the vectors' checksum, and check that each shard exists.
+        """Read the vocabulary, verify the vectors and states, and check that each shard exists.
 
         Raises:
             DataError: a file is missing or damaged. StorageError: no answer.
@@ -288,6 +284,8 @@ class Prepared:
         )
         info = self.manifest.vectors
         _ = self.vocabulary, self._files.fetch(records.VECTORS_FILE, info.bytes, info.sha256)
+        if self._states is not None:
+            self._states.check(self._files)
 
     def split(self, name: str) -> Split:
         """A split by name, without opening its shards.

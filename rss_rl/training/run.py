@@ -153,6 +153,7 @@ def _check(config: RunConfig, roles: Roles | None) -> Prepared:
             remedy="Give roles=RayRoles() after cluster.connect(), or set sampler.backend=local",
         )
     prepared = open_data(config)
+    prepared.check()
     if not config.learner.actors:  # they look where they compute
         find_device(config.learner.device)
         check_room(config, prepared)

@@ -14,9 +14,11 @@ import tiny_transformers
 import torch
 from tiny_runs import Outcome, stop_and_resume
 from transformers import AutoModel
+from typer.testing import CliRunner
 
 import rss_rl
 from rss_rl.api.encoding import encode
+from rss_rl.cli.main import app
 from rss_rl.config import RunConfig
 from rss_rl.data.states import STATES_FILE, StatesWriter
 from rss_rl.data.store import open_prepared
@@ -89,7 +91,7 @@ def test_of_the_first_layers(
     copy = tmp_path / "data"
     shutil.copytree(tiny().data, copy)
     encode(copy, str(folder), layers=1, dtype="float32")
-    with pytest.raises(DataError, match=rf"are of {folder} --layers 1, not of {folder}\."):
+    with pytest.raises(DataError, match=rf"none of {folder}, only of {folder} --layers 1\."):
         open_data(configured(data=str(copy)))
     policy = {"name": "rss", "reads": "contextual", "pretrained": str(folder), "layers": 1}
     config = configured(data=str(copy), policy=policy)
@@ -113,7 +115,7 @@ def test_of_the_first_layers(
         computed = models.context.states(tokens, valid)
         torch.testing.assert_close(batch.states[0][row : row + 1], computed, rtol=1e-4, atol=1e-5)
     with pytest.raises(ConfigError, match="2 layers, and the first 3 are to be read"):
-        encode(copy, str(folder), layers=3, force=True)
+        encode(copy, str(folder), layers=3)
 
 
 def test_of_sentences_by_themselves(
@@ -126,9 +128,9 @@ def test_of_sentences_by_themselves(
     encode(copy, str(folder), dtype="float32")
     policy = {"name": "rss", "reads": "contextual", "pretrained": str(folder)}
     config = configured(data=str(copy), policy=policy | {"window": "sentence"})
-    with pytest.raises(DataError, match=rf"are of {folder}, not of {folder} --window sentence\."):
+    with pytest.raises(DataError, match=rf"none of {folder} --window sentence, only of {folder}\."):
         open_data(config)
-    encode(copy, str(folder), window="sentence", dtype="float32", force=True)
+    encode(copy, str(folder), window="sentence", dtype="float32")
     prepared = open_data(config)
     batch = tensor_batch(prepared.split("dev").batch(np.arange(4)), _CPU)
     assert batch.states is not None
@@ -225,7 +227,7 @@ def test_encoding_resumes(
         patch.setattr(StatesWriter, "flush", killed)
         with pytest.raises(KeyboardInterrupt):
             encode(copy, str(folder), dtype="float32")
-    record = json.loads((copy / STATES_FILE).read_text())
+    record = json.loads(next(copy.rglob(STATES_FILE)).read_text())
     assert sum(len(files) for files in record["splits"].values()) == 3
     done: list[int] = []
     encode(copy, str(folder), dtype="float32", progress=lambda _, count, __: done.append(count))
@@ -242,6 +244,57 @@ def test_encoding_resumes(
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
+def _cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def _flip(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize("damage", [Path.unlink, _cut, _flip])
+def test_damaged_states_are_found_before_training_and_encoded_again(
+    configured: Callable[..., RunConfig], folder: Path, tmp_path: Path, split: str,
+    damage: Callable[[Path], None],
+) -> None:  # fmt: skip
+    """Of every split: those of test would be read after the last update."""
+    copy = tmp_path / "data"
+    shutil.copytree(configured().data, copy)
+    file = next(copy.rglob(f"states-{split}-*.arrow"))
+    whole = file.read_bytes()
+    damage(file)
+    with pytest.raises(DataError, match="is damaged|is missing|has .* bytes") as error:
+        list(train(configured(data=str(copy)), tmp_path / "run"))
+    again = f"rss-rl data encode {copy} --pretrained {folder} --dtype float32"
+    assert again in str(error.value.remedy)
+    assert not (tmp_path / "run").exists()
+    encode(copy, str(folder), dtype="float32")
+    assert file.read_bytes() == whole
+    assert len(open_data(configured(data=str(copy))).split("train").batch([0]).states or ()) == 1
+
+
+def test_states_of_two_encoders_beside_the_same_data(
+    configured: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    """Neither replaces the other, and each policy reads its own."""
+    copy = tmp_path / "data"
+    shutil.copytree(configured().data, copy)
+    other = tiny_transformers.save(tmp_path / "other", seed=1)
+    first = open_data(configured(data=str(copy)))
+    encode(copy, str(other), dtype="float32")
+    policy = {"name": "rss", "reads": "contextual", "pretrained": str(other)}
+    second = open_data(configured(data=str(copy), policy=policy))
+    assert first.states_digest() != second.states_digest()
+    assert first.states_digest() == open_data(configured(data=str(copy))).states_digest()
+    one, two = (data.split("dev").batch([3]).states for data in (first, second))
+    assert one is not None
+    assert two is not None
+    assert not np.allclose(one[0], two[0])
+    shown = CliRunner().invoke(app, ["data", "show", str(copy)]).stdout
+    assert shown.count("8 numbers per token") == 2
+
+
 def test_refused(
     tiny: Callable[..., RunConfig], configured: Callable[..., RunConfig], folder: Path,
     tmp_path: Path,
@@ -256,22 +309,19 @@ def test_refused(
         tiny(policy={"name": "rss", "reads": "contextual"})
     other = tiny_transformers.save(tmp_path / "other", seed=1)
     policy = {"name": "rss", "reads": "contextual", "pretrained": str(other)}
-    with pytest.raises(DataError, match="not of"):
+    with pytest.raises(DataError, match="only of"):
         list(train(configured(policy=policy), tmp_path / "run"))
     copy = tmp_path / "data"
     shutil.copytree(configured().data, copy)
     with pytest.raises(DataError, match="--force"):
-        encode(copy, str(other))
-    damaged = next(copy.glob("states-train-*.arrow"))
-    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
-    with pytest.raises(DataError, match="damaged"):
-        list(train(configured(data=str(copy)), tmp_path / "run"))
-    record = json.loads((copy / STATES_FILE).read_text())
+        encode(copy, str(folder), dtype="float16")
+    path = next(copy.rglob(STATES_FILE))
+    record = json.loads(path.read_text())
     record["splits"]["train"] = record["splits"]["train"][:-1]
-    (copy / STATES_FILE).write_text(json.dumps(record))
+    path.write_text(json.dumps(record))
     with pytest.raises(DataError, match="0 of the"):
         list(train(configured(data=str(copy)), tmp_path / "run"))
     record["splits"]["train"] = [{"name": "../x.arrow", "rows": 1, "bytes": 1, "sha256": ""}]
-    (copy / STATES_FILE).write_text(json.dumps(record))
+    path.write_text(json.dumps(record))
     with pytest.raises(DataError, match="cannot be read"):
         list(train(configured(data=str(copy)), tmp_path / "run"))
