@@ -36,6 +36,7 @@ from rss_rl.data.store import open_prepared
 from rss_rl.data.vector_files import check_vectors
 from rss_rl.data.vectors import source_file
 from rss_rl.errors import ConfigError, DataError
+from rss_rl.models.build import check_defaults
 from rss_rl.packaged import find_config
 from rss_rl.runs.run_directory import CONFIG_FILE
 from rss_rl.training.time_budget import seconds
@@ -80,9 +81,9 @@ class Choice(NamedTuple):
 def fit(
     data: Rows,
     *,
-    text: str,
-    label: str,
-    text_b: str | None = None,
+    text: str | int,
+    label: str | int,
+    text_b: str | int | None = None,
     keep: float | None = None,
     config: str | Path | None = None,
     pretrained: str | None = None,
@@ -122,6 +123,7 @@ def fit(
     Raises:
         RssError: any expected failure.
     """
+    check_defaults()
     if time is not None:
         seconds(time)  # refused before the data are prepared
     if config is not None and pretrained is not None:
@@ -176,9 +178,9 @@ def fit(
 def adapt(
     data: Rows,
     *,
-    text: str,
-    label: str,
-    text_b: str | None = None,
+    text: str | int,
+    label: str | int,
+    text_b: str | int | None = None,
     keep: float | None = None,
     config: str | Path | None = None,
     pretrained: str | None = None,
@@ -205,7 +207,9 @@ def adapt(
     check_share(keep)
     shown = console
     with tempfile.TemporaryDirectory(prefix="rss-rl-rows-") as scratch:
-        how = {"text": text, "label": label, "text_b": text_b} | dict(prepared or {})
+        columns = {"text": text, "label": label, "text_b": text_b}
+        how = {key: None if name is None else str(name) for key, name in columns.items()}
+        how |= dict(prepared or {})
         splits = {"rows": data, "dev": how.pop("dev", dev), "test": how.pop("test", test)}
         files = split_files(splits, Path(scratch))
         reads_alone = pretrained if _gpu() is None else None
@@ -214,7 +218,9 @@ def adapt(
         task = Choice("task", how.get("task"), "as asked")
         if task.value is None:
             task = Choice(
-                "task", guess_task(files["rows"], label), "from the labels; --task says otherwise"
+                "task",
+                guess_task(files["rows"], how["label"]),
+                "from the labels; --task says otherwise",
             )
         how["task"] = task.value
         out = folder / f"{_name(data)}-data-{key}"

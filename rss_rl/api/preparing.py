@@ -33,9 +33,9 @@ def prepare(
     data: Rows,
     *,
     out: str | Path,
-    text: str | None = None,
-    label: str | None = None,
-    text_b: str | None = None,
+    text: str | int | None = None,
+    label: str | int | None = None,
+    text_b: str | int | None = None,
     task: str = "classes",
     low: float | None = None,
     high: float | None = None,
@@ -157,18 +157,18 @@ def _mapping(options: Mapping[str, Any] | Sequence[str]) -> Mapping[str, Any]:
 
 
 def _columns(
-    texts: tuple[str | None, ...],
-    label: str | None,
+    texts: tuple[str | int | None, ...],
+    label: str | int | None,
     id: str | None,
     rationale: tuple[str | None, ...],
 ) -> Columns:
-    named = tuple(name for name in texts if name)
-    if not named or not label:
+    named = tuple(str(name) for name in texts if name is not None)
+    if not all(named) or not named or label is None or label == "":
         raise DataError(
             "the columns of the text and the label are not named",
             remedy="Name them: --text COLUMN --label COLUMN, and --text-b COLUMN for pairs",
         )
-    return Columns(named, label, id, tuple(name for name in rationale if name))
+    return Columns(named, str(label), id, tuple(name for name in rationale if name))
 
 
 def _label_spec(task: str, low: float | None, high: float | None) -> LabelSpec | None:
@@ -247,7 +247,9 @@ def _table(rows: Any) -> pa.Table:
     try:
         if isinstance(rows, pa.Table):
             found = rows
-        elif hasattr(rows, "to_arrow") or hasattr(rows, "with_format"):  # polars; Hugging Face
+        elif hasattr(rows, "to_arrow") or (  # polars; Hugging Face, whose streams have no length
+            hasattr(rows, "with_format") and hasattr(rows, "__len__")
+        ):
             made = rows.to_arrow() if hasattr(rows, "to_arrow") else rows.with_format("arrow")[:]
             found = made if isinstance(made, pa.Table) else pa.Table.from_batches(made)
         elif hasattr(rows, "iloc"):

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from rich.console import Console
 
 from rss_rl.api.interruption import Interruption
@@ -33,6 +34,7 @@ from rss_rl.config import (
 )
 from rss_rl.errors import ConfigError
 from rss_rl.mirror.restore import stored_config
+from rss_rl.models.build import check_defaults
 from rss_rl.ops.native import load_ahead
 from rss_rl.packaged import find_config
 from rss_rl.results.sentences import kept_warning
@@ -116,6 +118,7 @@ def train(
     Raises:
         RssError: any expected failure.
     """
+    check_defaults()
     _check_options(resume, overwrite, storage, take_over)
     trusted = EVERYTHING if trust_plugins else NOTHING
     plan = _plan(config, settings(overrides), out, storage if resume else None, resume, trusted)
@@ -132,6 +135,8 @@ def train(
         make_progress(shown) as progress,
         Interruption(progress.stopping, _abort_update(plan, point)) as interruption,
         _roles(plan.config, joining, shown) as roles,
+        torch.inference_mode(False),
+        torch.enable_grad(),
     ):
         stopped = None
         for event in train_events(

@@ -84,6 +84,15 @@ ACCURACY = (
     ),
     Measure("macro_f1", "macro F1", "mean over classes of the F1 of each (class labels)"),
     Measure("roc_auc", "ROC AUC", "area under the ROC curve, by log-odds (two classes)"),
+    Measure(
+        "absent_classes",
+        "absent classes",
+        "classes without a row in the split, of which its scores say nothing",
+        unit="classes",
+        places=0,
+        largest=math.inf,
+        lower_is_better=True,
+    ),
 )
 CORRELATION = (
     Measure(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -105,13 +106,15 @@ def _with_odds(scored: Scored) -> tuple[Array, ...]:
 
 
 def _accuracy(labels: LabelSpec) -> Metric:
-    """Accuracy and majority accuracy; of classes also macro-F1; of two classes also ROC AUC."""
+    """Accuracy and majority accuracy; of classes also macro-F1, and how many the split lacks; of
+    two classes also ROC AUC."""
     names = names_of(ACCURACY)
     if labels.chooses:
         return _Columns(names[:2], _predictions, choice_metrics)
+    measure = partial(class_metrics, classes=len(labels.names))
     if len(labels.names) == 2:
-        return _Columns(names, _with_odds, class_metrics)
-    return _Columns(names[:3], _predictions, class_metrics)
+        return _Columns(names, _with_odds, measure)
+    return _Columns((*names[:3], *names[4:]), _predictions, measure)
 
 
 def _correlation(labels: LabelSpec) -> Metric:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import cast
 
+import torch
 from torch import nn
 
 from rss_rl.components import built_in_names
@@ -26,6 +27,25 @@ from rss_rl.models.protocol import Classifier, ClassifierSetup
 from rss_rl.types import Array, LabelSpec
 
 
+def check_defaults(devices: tuple[str, ...] = ("cpu",)) -> None:
+    """Refuse what a process may have set for all new tensors.
+
+    Args:
+        devices: to build on; `meta` only counts parameters.
+
+    Raises:
+        ConfigError: they are not float32, or on another device.
+    """
+    found = torch.empty(0)
+    if found.dtype != torch.float32 or found.device.type not in devices:
+        raise ConfigError(
+            f"torch makes {found.dtype} on {found.device.type} in this process, and models are"
+            " float32, built on the CPU",
+            remedy="Call torch.set_default_dtype(torch.float32) and torch.set_default_device('cpu')"
+            " before",
+        )
+
+
 def build_classifier(
     config: ModelConfig,
     labels: LabelSpec,
@@ -44,8 +64,10 @@ def build_classifier(
         lengths: of the training sentences. words: of the token ids. None if unknown.
 
     Raises:
-        ConfigError: the classifier does not support these labels, or options are invalid.
+        ConfigError: the classifier does not support these labels, options are invalid, or see
+            `check_defaults`.
     """
+    check_defaults(("cpu", "meta"))
     setup = ClassifierSetup(
         labels,
         sentences,

@@ -33,22 +33,29 @@ def choice_metrics(predicted: Array, gold: Array) -> dict[str, float]:
     }
 
 
-def class_metrics(predicted: Array, gold: Array, odds: Array | None = None) -> dict[str, float]:
+def class_metrics(
+    predicted: Array, gold: Array, odds: Array | None = None, *, classes: int = 0
+) -> dict[str, float]:
     """accuracy, majority_accuracy and macro_f1 of predicted classes, and roc_auc of two.
+
+    absent_classes is the number of classes without a row, of which these say nothing.
 
     macro_f1 is the mean of F1 = 2 TP / (2 TP + FP + FN) over the classes in `gold` or `predicted`.
 
     Args:
         predicted, gold: int64 [n].
         odds: [n], increasing with the chance of class 1, if there are two classes.
+        classes: that there are.
 
     Returns:
-        roc_auc is absent where it is not defined.
+        roc_auc is left out where it is not defined, absent_classes where there are none.
     """
     from sklearn.metrics import f1_score  # takes a second to import, as scipy does
 
     macro = float(f1_score(gold, predicted, average="macro"))
     metrics = choice_metrics(predicted, gold) | {"macro_f1": macro}
+    if (absent := classes - len(np.unique(gold))) > 0:
+        metrics["absent_classes"] = float(absent)
     area = None if odds is None else roc_auc(odds, gold == 1)
     return metrics if area is None else metrics | {"roc_auc": area}
 

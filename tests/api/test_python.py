@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 
 import rss_rl
 from rss_rl.config import parse_config
@@ -61,6 +62,34 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> rss_rl.Run:
     assert sum(isinstance(event, UpdateReport) for event in events) == 18
     assert any(isinstance(event, Evaluated) for event in events)
     return found
+
+
+def test_columns_named_by_numbers_and_no_gradients_around(tmp_path: Path) -> None:
+    """As pandas names columns, and as a notebook may have left torch."""
+    table = pd.DataFrame([[row["review"], row["stars"]] for row in rows()])
+    with torch.inference_mode():
+        run = rss_rl.fit(table, text=0, label=1, out=tmp_path / "run", overrides=SMALL)
+    assert run.finished
+    prepared = rss_rl.prepare(table, text=0, label=1, out=tmp_path / "data")
+    assert prepared.labels.names == ("down", "up")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_default_numbers_of_torch_are_refused(
+    run: rss_rl.Run, tmp_path: Path, dtype: torch.dtype
+) -> None:
+    torch.set_default_dtype(dtype)
+    try:
+        with pytest.raises(ConfigError, match=f"makes {dtype} on cpu") as error:
+            rss_rl.fit(rows(), text="review", label="stars", out=tmp_path / "run")
+        assert "set_default_dtype" in str(error.value.remedy)
+        with pytest.raises(ConfigError, match=f"makes {dtype} on cpu"):
+            rss_rl.load(run.path)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    with torch.device("meta"), pytest.raises(ConfigError, match=r"makes torch.float32 on meta"):
+        rss_rl.fit(rows(), text="review", label="stars", out=tmp_path / "run")
+    assert not list(tmp_path.iterdir())
 
 
 def test_fit_is_a_finished_run_with_all_that_one_asks_of_it(run: rss_rl.Run) -> None:

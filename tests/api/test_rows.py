@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +31,9 @@ class HubDataset:
         assert kind == "arrow"
         return self._table
 
+    def __len__(self) -> int:
+        return self._table.num_rows
+
 
 def written(rows: Any, folder: Path) -> dict[str, Path]:
     return {name: path for name, (path,) in split_files({"rows": rows}, folder).items()}
@@ -56,6 +60,25 @@ def test_a_mapping_of_splits_is_taken_as_such(tmp_path: Path) -> None:
         "dev": ["t1"],
         "test": ["t2"],
     }
+
+
+class HubStream:
+    """As the library datasets streams one: rows to walk over, and no table."""
+
+    def __init__(self, labels: list[int]) -> None:
+        table = HubDataset(labels)
+        self.features, self._rows = table.features, table.with_format("arrow").to_pylist()
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self._rows)
+
+    def with_format(self, kind: str) -> HubStream:
+        return self
+
+
+def test_rows_of_a_stream(tmp_path: Path) -> None:
+    path = written(HubStream([3, 76]), tmp_path)["rows"]
+    assert pq.read_table(path)["label"].to_pylist() == ["class 3", "class 76"]
 
 
 @pytest.mark.parametrize("rows", [pd.Series(["a"]), {"text": ["a"]}, 3])

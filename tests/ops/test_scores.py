@@ -80,6 +80,13 @@ def test_area_under_roc_needs_a_score_for_each_example() -> None:
         roc_auc(np.zeros(3), np.array([True, False]))
 
 
+def test_classes_without_a_row_are_counted() -> None:
+    """A share of right answers says nothing of them."""
+    gold = np.array([0, 0, 2])
+    assert class_metrics(gold, gold, classes=5)["absent_classes"] == 3
+    assert "absent_classes" not in class_metrics(gold // 2, gold, classes=2)
+
+
 def test_what_an_unbalanced_split_hides() -> None:
     """Always the commonest class: accuracy .9, and nothing else says that it is good."""
     gold = np.array([0] * 90 + [1] * 10)
