@@ -208,7 +208,9 @@ def adapt(
     shown = console
     with tempfile.TemporaryDirectory(prefix="rss-rl-rows-") as scratch:
         columns = {"text": text, "label": label, "text_b": text_b}
-        how = {key: None if name is None else str(name) for key, name in columns.items()}
+        how: dict[str, Any] = {
+            key: None if name is None else str(name) for key, name in columns.items()
+        }
         how |= dict(prepared or {})
         splits = {"rows": data, "dev": how.pop("dev", dev), "test": how.pop("test", test)}
         files = split_files(splits, Path(scratch))
