@@ -20,7 +20,7 @@ from rss_rl.training.run import train
 DEADLINE_S = 240
 PHASES = [
     {"name": "warm-up", "supervised": True, "selection": "all", "steps": 4},
-    {"name": "co-train", "supervised": True, "policy": True, "steps": 80},
+    {"name": "co-train", "supervised": True, "policy": True, "steps": 40},
 ]
 
 

@@ -12,7 +12,7 @@ from model_configs import model_config
 from rss_rl.config import PolicyConfig
 from rss_rl.models.build import build_classifier, parameter_count
 from rss_rl.models.embedding import WordEmbedding
-from rss_rl.models.layers import Dense, Highway, glorot_linear
+from rss_rl.models.layers import Dense
 from rss_rl.policies.build import build_policy
 from rss_rl.types import LabelSpec
 
@@ -96,18 +96,6 @@ def test_number_of_logits(labels: LabelSpec, settings: dict[str, Any], outputs: 
             assert float(model.predict(certain)) == pytest.approx(score)
 
 
-def test_initial_weights_are_glorot_and_biases_zero() -> None:
-    torch.manual_seed(0)
-    layer = glorot_linear(300, 100)
-    bound = (6 / 400) ** 0.5
-    assert 0.97 * bound < float(layer.weight.detach().abs().max()) <= bound
-    assert float(layer.weight.detach().std()) == pytest.approx(bound / 3**0.5, rel=0.02)
-    classifier = build_classifier(model_config(keep_unselected=True), SNLI, 2, VECTORS, 4)
-    for name, parameter in classifier.named_parameters():
-        if parameter.ndim == 1:
-            assert not parameter.detach().any(), name
-
-
 def test_equal_seeds_build_equal_models_and_different_ones_do_not() -> None:
     def build(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
@@ -127,15 +115,6 @@ def test_dropout_is_on_the_input_of_dense(rate: float) -> None:
     # One mask for all outputs: dropping afterwards would give zeros at random among the 2000.
     assert output.unique().numel() == 1
     assert (float(output.detach()[0, 0]) == 111.0) is (rate == 0.0)
-
-
-def test_highway_with_a_closed_gate_is_the_identity() -> None:
-    layer = Highway(3, "relu", 0.0)
-    values = torch.randn(2, 3)
-    torch.nn.init.constant_(layer.gate.bias, -200.0)
-    torch.testing.assert_close(layer(values), values)
-    torch.nn.init.constant_(layer.gate.bias, 200.0)
-    torch.testing.assert_close(layer(values), layer.transform(values))
 
 
 class TestWordEmbedding:

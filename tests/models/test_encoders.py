@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import small
 import torch
 from model_configs import VECTOR_ENCODERS, model_config
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from rss_rl.models import build as build_module
@@ -97,45 +95,6 @@ def test_a_sentence_alone_equals_itself_in_a_padded_batch_values_and_gradients(n
 
 
 @every_encoder
-@pytest.mark.parametrize("double", [True, False])
-def test_what_stands_on_padding_is_irrelevant_to_the_bit(name: str, double: bool) -> None:
-    module = build(name, double=double)
-    embedded, valid, selection = batch(*LENGTHS, double=double)
-    vectors = module(embedded, valid, selection)
-    loss(vectors).backward()
-    assert embedded.grad is not None
-    assert not embedded.grad[~valid].any()
-    noisy = torch.where(valid[..., None], embedded.detach(), 100.0 * embedded.detach() - 7.0)
-    assert torch.equal(module(noisy, valid, selection), vectors)
-
-
-@every_encoder
-@pytest.mark.parametrize("double", [True, False])
-def test_sentences_without_a_token_are_zeros_with_finite_gradients(name: str, double: bool) -> None:
-    module = build(name, double=double)
-    for lengths, width in [((0, 0), 4), ((0, 3), 3), ((0, 0), 0), ((0, 1), 1)]:
-        embedded, valid, selection = batch(*lengths, double=double, width=width)
-        vectors = module(embedded, valid, selection)
-        assert vectors.shape == (2, module.output_size)
-        assert not vectors[[length == 0 for length in lengths]].any()
-        if vectors.requires_grad:
-            loss(vectors).backward()
-        found = [p.grad for p in (*module.parameters(), embedded) if p.grad is not None]
-        assert all(torch.isfinite(gradient).all() for gradient in found)
-
-
-@every_encoder
-def test_every_parameter_gets_gradient(name: str) -> None:
-    module = build(name)
-    loss(module(*batch(7, 6, 5))).backward()
-    for label, gradient in gradients(module).items():
-        if label.endswith("pool.score.bias"):
-            continue  # a softmax over tokens does not see what is added to all of them
-        # A matrix that is stacked of several must have gradient in each of them.
-        assert gradient.flatten(1).any(1).all() if gradient.ndim > 1 else gradient.all(), label
-
-
-@every_encoder
 def test_unselected_tokens_leave_the_logits_bit_equal(name: str) -> None:
     model = small.classifier(double=False, encoder=name, **SIZES.get(name, {}))
     tokens, valid, selections = small.pairs((6, 2), (1, 7), (5, 5))
@@ -173,18 +132,6 @@ def test_dropout_does_not_depend_on_who_shares_the_batch(name: str) -> None:
     model.train()
     for row in (slice(0, 1), slice(1, 3), slice(2, 3), slice(3, 4)):
         torch.testing.assert_close(logits(row), whole[row], rtol=1e-9, atol=1e-12)
-
-
-@every_encoder
-def test_save_and_load_agree(name: str, tmp_path: Path) -> None:
-    module, other = build(name, double=False), build(name, seed=4, double=False)
-    inputs = batch(*LENGTHS, double=False)
-    vectors = module(*inputs)
-    save_file(module.state_dict(), tmp_path / "weights.safetensors")
-    if module.state_dict():
-        assert not torch.equal(other(*inputs), vectors)
-    other.load_state_dict(load_file(tmp_path / "weights.safetensors"))
-    assert torch.equal(other(*inputs), vectors)
 
 
 @every_encoder

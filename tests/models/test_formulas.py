@@ -140,8 +140,3 @@ def test_classes_are_scored_by_cross_entropy() -> None:
             -np.log(weights[label] / weights.sum()), rel=1e-6
         )
     assert model.predict(logits).tolist() == [1, 2]
-
-
-def test_scores_are_scored_by_the_divergence_to_their_bins() -> None:
-    losses = small.classifier(small.SCORE).losses(torch.zeros(1, 5), torch.tensor([4.5]))
-    assert float(losses) == pytest.approx(np.log(5) + 2 * 0.5 * np.log(0.5), rel=1e-6)

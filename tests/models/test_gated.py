@@ -44,19 +44,6 @@ def test_gradient_with_respect_to_gates(settings: dict[str, Any]) -> None:
     assert slope[0].abs().max() > 0
 
 
-@pytest.mark.parametrize("settings", ENCODERS.values(), ids=ENCODERS)
-def test_closed_gates_get_a_finite_gradient(settings: dict[str, Any]) -> None:
-    model = small.classifier(sentences=1, **settings)
-    tokens, valid = small.sentences(5, 3)
-    gates = small.selection(valid, 0.5).double().requires_grad_()
-    (slope,) = torch.autograd.grad(model([tokens], [valid], [gates]).square().sum(), gates)
-    assert torch.isfinite(slope).all()
-    assert slope[(gates == 0) & valid[:, None]].abs().max() > 0
-    shut = torch.zeros_like(gates).requires_grad_()
-    (slope,) = torch.autograd.grad(model([tokens], [valid], [shut]).square().sum(), shut)
-    assert torch.isfinite(slope).all()
-
-
 @pytest.mark.parametrize("bit", [0.0, 1.0])
 def test_one_bit_for_both_roles_has_the_whole_gradient(bit: float) -> None:
     """A policy that draws one bit learns from the words it keeps as from those it leaves out."""

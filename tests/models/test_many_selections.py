@@ -65,18 +65,6 @@ def test_the_common_part_is_computed_once(
 
 
 @needs_compiler
-def test_padding_does_not_count_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding_module, "_FEW", 0.0)
-    model = small.classifier(sentences=1, keep_unselected=False, attention="compiled")
-    tokens, valid = small.sentences(20, *[2] * 9)  # 200 cells, 38 tokens
-    seen: list[int] = []
-    model.embedding.register_forward_hook(lambda module, given, out: seen.append(len(given[0])))
-    with torch.no_grad():
-        model([tokens], [valid], [valid[:, None].expand(-1, 2, -1).repeat(3, 1, 1)])
-    assert seen == [38]
-
-
-@needs_compiler
 @pytest.mark.parametrize("learns", [False, True])
 @pytest.mark.parametrize("keep_unselected", [True, False])
 def test_gradients_of_several_selections_are_those_of_each(
@@ -129,15 +117,3 @@ def test_rewards_of_repeated_examples_are_those_of_each(monkeypatch: pytest.Monk
     alone = reward.score(batch.repeat(SAMPLES), selections)["log_likelihood"]
     assert read == [26, 78]
     np.testing.assert_allclose(found, alone, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("rows", [[7, 7, 7], [7, 1, 7]])
-def test_other_words_under_one_row_are_not_taken_for_the_same(rows: list[int]) -> None:
-    model = small.classifier(keep_unselected=True)
-    tokens, valid, selections = small.pairs((6, 2), (1, 7), (5, 5))
-    chosen = [s.numpy() for s in selections]
-    found = ClassifierReward(model).score(batch_of(tokens, valid, rows), chosen)["log_likelihood"]
-    expected = ClassifierReward(model).score(batch_of(tokens, valid, [0, 1, 2]), chosen)[
-        "log_likelihood"
-    ]
-    np.testing.assert_array_equal(found, expected)

@@ -92,22 +92,6 @@ def test_vanilla_attention_equals_its_formula() -> None:
         np.testing.assert_allclose(result[row], wanted, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("forward", [True, False])
-def test_one_block_without_global_context_is_plain_masked_self_attention(forward: bool) -> None:
-    """r >= n: s of the whole sentence, as DiSA has it, under mBloSA's own fusion."""
-    module = direction(forward=forward, length=9, across=False)
-    embedded, valid = sentences(9)
-    x, p = embedded[0].numpy(), twins.parameters(module)
-    h = twins.dense(x, twins.part(p, "project."), "elu")
-    q = twins.part(p, "within.")
-    allowed = np.array([[i < j if forward else i > j for i in range(9)] for j in range(9)])
-    u, v = h @ q["dependent_score.weight"].T, h @ q["head_score.weight"].T + q["score_bias"]
-    y = np.concatenate([h, twins.attention(u, v, h, allowed, 2.5)], 1)
-    g = twins.sigmoid(twins.linear(y, twins.part(p, "fusion_gate.")))
-    wanted = g * twins.dense(y, twins.part(p, "fusion."), "elu") + (1 - g) * h
-    np.testing.assert_allclose(module(embedded, valid)[0].detach().numpy(), wanted, rtol=1e-9)
-
-
 @every_form
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 def test_a_sentence_alone_equals_itself_in_a_padded_batch(
@@ -138,24 +122,6 @@ def test_a_sentence_alone_equals_itself_in_a_padded_batch(
             total += share
     for total, whole in zip(sums, by_weight, strict=True):
         torch.testing.assert_close(total, whole, rtol=1e-9, atol=1e-10)
-
-
-def test_what_a_token_sees() -> None:
-    """Locally its own block, up to itself; of the blocks before it the whole; nothing after."""
-    embedded, valid = sentences(3 * R)
-
-    def seen(**parts: bool) -> np.ndarray:
-        module = direction(**parts)
-
-        def at_4(x: Tensor) -> Tensor:
-            return module(x, valid)[0, 4]
-
-        jacobian = torch.autograd.functional.jacobian(at_4, embedded)
-        return np.flatnonzero(jacobian[:, 0].abs().sum((0, 2)).numpy() > 0)
-
-    assert seen(across=False).tolist() == [3, 4]  # of the block 3, 4, 5
-    # E is one for all tokens of a block: its own block's v holds the whole of the block.
-    assert seen().tolist() == [0, 1, 2, 3, 4, 5]
 
 
 SNLI = LabelSpec("classes", ("contradiction", "entailment", "neutral"))

@@ -12,9 +12,7 @@ from torch import Tensor
 
 from rss_rl.models import embedding as embedding_module
 from rss_rl.models.dropout import keyed_dropout
-from rss_rl.models.encoders.resan import ReSANEncoder
 from rss_rl.models.sentences import SentencesClassifier
-from rss_rl.ops.packing import Packed, Rows
 
 PACKED = [pytest.param(small.VARIANTS[name] | more, id=name + str(more)) for name, more in (
     ("resan", {}), ("resan", {"highway": True}), ("resan, paper's context", {}), ("faithful", {}),
@@ -98,17 +96,3 @@ def test_a_word_that_comes_again_is_looked_up_once(
     torch.testing.assert_close(logits, each, rtol=1e-10, atol=1e-12)
     padded = small.classifier(attention="eager", **settings)
     torch.testing.assert_close(logits, padded(tokens, valid, selections), rtol=1e-9, atol=1e-12)
-
-
-@needs_compiler
-def test_dropout_without_keys_is_torchs() -> None:
-    model = small.classifier(dropout=0.5, attention="compiled")
-    assert isinstance(model.encoder, ReSANEncoder)
-    resa, tokens = model.encoder.resa, Packed.of([torch.ones(2, 3, dtype=torch.bool)])
-    words = Rows(torch.ones(6, small.EMBEDDING, dtype=torch.float64))
-    roles = torch.ones(1, 6, 2) > 0
-    one, other = (resa.packed(words, tokens, roles).vectors for _ in range(2))
-    assert torch.equal(one, other)
-    resa.train()
-    one, other = (resa.packed(words, tokens, roles).vectors for _ in range(2))
-    assert not torch.allclose(one, other)

@@ -12,7 +12,6 @@ import small
 import torch
 import twins
 from choices import SENTENCE, Choices
-from compiling import needs_compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_configs import VECTOR_ENCODERS
@@ -69,20 +68,6 @@ def test_a_passage_alone_equals_itself_in_a_padded_batch(variant: str, dropout: 
     model = choices.model(SENTENCE, dropout=dropout, **VARIANTS[variant]).train()
     widths = [(sum(sizes), asked) for sizes, asked in MANY]
     choices.check_alone(model, choices.passages(MANY), widths, dropout)
-
-
-@needs_compiler
-@pytest.mark.parametrize("variant", ["resan", "resan, paper's", "disan", "source2token"])
-def test_sentences_without_padding_are_those_in_pieces(variant: str) -> None:
-    drawn, found = choices.passages(MANY), []
-    for attention in ("compiled", "eager"):
-        given_ = VARIANTS[variant] | {"attention": attention}
-        model = choices.model(SENTENCE, dropout=0.4, **given_).train()
-        found.append(choices.gradients(model, drawn, small.keys(3, len(MANY))))
-    (packed, by_packed), (padded, by_padded) = found
-    torch.testing.assert_close(packed, padded, rtol=1e-9, atol=1e-10)
-    for one, other in zip(by_packed, by_padded, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("variant", [v for v in VARIANTS if v != "resan, paper's"])
@@ -157,13 +142,3 @@ def test_every_parameter_gets_gradient_and_none_from_an_empty_shard(variant: str
     for name, parameter in model.named_parameters():  # all take part: learners in a group need that
         assert parameter.grad is not None, name
         assert not parameter.grad.any()
-
-
-def test_lower_precision_stays_near() -> None:
-    model = choices.model(SENTENCE, double=False)
-    drawn = choices.passages()
-    exact = model(*drawn.inputs)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        rough = model(*drawn.inputs)
-    assert rough.dtype == torch.float32
-    torch.testing.assert_close(rough, exact, rtol=0.1, atol=0.2)

@@ -67,15 +67,6 @@ def test_equals_the_formula_where_tanh_is_linear_or_saturated(spread: float) -> 
     )
 
 
-def test_single_precision_is_near_double_precision() -> None:
-    heads, dependents, values = draw(3, 6, 7, 8, spread=8.0)
-    allowed = random_mask(3, 6, 7, 0.6)
-    exact = feature_wise_attention(heads, dependents, values, allowed, C)
-    single = feature_wise_attention(heads.float(), dependents.float(), values.float(), allowed, C)
-    assert single.dtype == torch.float32
-    torch.testing.assert_close(single.double(), exact, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("heads", [2 * 3, 2, 1], ids=["two sequences", "two heads", "a head"])
 def test_many_blocks_give_what_one_block_gives(monkeypatch: pytest.MonkeyPatch, heads: int) -> None:
     inputs = [t.requires_grad_() for t in draw(7, 3, 4, 2)]
@@ -136,30 +127,6 @@ def test_gradcheck(share: float, spread: float) -> None:
     )
 
 
-def test_no_heads_or_no_dependents() -> None:
-    for j, i in [(0, 3), (3, 0), (0, 0)]:
-        inputs = [t.requires_grad_() for t in draw(2, j, i, 2)]
-        result = feature_wise_attention(*inputs, torch.ones(2, j, i, dtype=torch.bool), C)
-        assert torch.equal(result, torch.zeros(2, j, 2, dtype=torch.float64))
-        assert all((g == 0).all() for g in torch.autograd.grad(result.sum(), inputs))
-
-
-@pytest.mark.parametrize(
-    "break_one",
-    [
-        lambda v, u, h, a: (v, u[:, :-1], h, a),
-        lambda v, u, h, a: (v, u, h, a[:, :-1]),
-        lambda v, u, h, a: (v, u, h, a.int()),
-        lambda v, u, h, a: (v[..., :-1], u, h, a),
-        lambda v, u, h, a: (v[:1], u, h, a),
-    ],
-)
-def test_shapes_that_do_not_fit_are_refused(break_one: object) -> None:
-    inputs = (*draw(2, 3, 4, 2), random_mask(2, 3, 4, 0.5))
-    with pytest.raises(ValueError, match="do not fit"):
-        feature_wise_attention(*break_one(*inputs), C)  # type: ignore[operator]
-
-
 @given(
     bits=st.integers(1, 6).flatmap(
         lambda n: st.lists(
@@ -185,12 +152,3 @@ def test_allowed_pairs_are_the_mask_of_the_paper(bits: list, forward: bool) -> N
     }
     assert found == wanted
     assert int(allowed.sum()) == len(wanted)  # no pair stands there twice
-
-
-def test_no_sequences_give_no_context() -> None:
-    nothing = torch.zeros(0, 3, 2, requires_grad=True)
-    allowed = torch.zeros(0, 3, 3, dtype=torch.bool)
-    context = feature_wise_attention(nothing, nothing, nothing, allowed, 5.0)
-    assert context.shape == (0, 3, 2)
-    context.sum().backward()
-    assert nothing.grad is not None

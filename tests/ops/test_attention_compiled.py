@@ -90,13 +90,6 @@ def test_extreme_scores_are_exact_too(size: float, opposite: bool) -> None:
     assert_near(compiled(pairs, given), reference(given, pairs))
 
 
-@pytest.mark.usefixtures("no_eager")
-def test_nothing_to_look_at_gives_zero() -> None:
-    pairs = pairs_of(1, 4, 1.0, "before", aside=True)  # its only sequence keeps nothing
-    for tensor in compiled(pairs, single(inputs_of(pairs, 20))):
-        assert torch.equal(tensor, torch.zeros_like(tensor))
-
-
 def test_no_tensor_of_all_pairs_is_in_memory() -> None:
     pairs = pairs_of(17, 96, 1.0, "before")
     inputs = single(inputs_of(pairs, 300))

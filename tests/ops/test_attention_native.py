@@ -8,9 +8,8 @@ from attending import C, inputs_of, outcome, padded_native, pairs_of, reference
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rss_rl.ops.attention_pairs import Order, Pairs
+from rss_rl.ops.attention_pairs import Order
 from rss_rl.ops.compilers import missing_compiler
-from rss_rl.ops.masking import Gathered
 from rss_rl.ops.native import OutOfRange
 
 pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))
@@ -74,28 +73,6 @@ def test_what_is_out_of_range_is_reported(side: int, score: float) -> None:
         padded_native(*inputs, pairs, C)
     with pytest.raises(OutOfRange):
         padded_native(*(t.requires_grad_() for t in inputs), pairs, C)
-
-
-def test_a_scale_is_out_of_range_too() -> None:
-    pairs = pairs_of(2, 3, 1.0, "before")
-    inputs = inputs_of(pairs, 2)
-    padded_native(*inputs, pairs, 40.0)
-    with pytest.raises(OutOfRange):
-        padded_native(*inputs, pairs, 41.0)
-
-
-def test_padding_may_hold_anything() -> None:
-    """What no pair needs is neither read as a number nor as a score out of range."""
-    kept = torch.tensor([[True, True, False], [True, True, True]])
-    tokens = Gathered(torch.arange(3).expand(2, 3), kept)
-    pairs = Pairs(tokens, tokens, "after")
-    inputs = inputs_of(pairs, 4)
-    wanted = outcome(lambda *given: padded_native(*given, pairs, C), inputs)
-    with torch.no_grad():
-        for tensor in inputs:
-            tensor[0, 2] = float("nan")
-    found = padded_native(*(t.detach() for t in inputs), pairs, C)
-    assert torch.equal(found, wanted[0])
 
 
 @pytest.mark.parametrize("threads", [2, 5])

@@ -83,24 +83,25 @@ def assert_near(found: list[Tensor], wanted: list[Tensor]) -> None:
 
 @pytest.mark.cuda
 @on_device
-@pytest.mark.parametrize("order", ["before", "after", "others"])
 @pytest.mark.parametrize(
-    ("m", "n", "d", "share", "spread", "aside"),
-    [(5, 12, 40, 0.6, 3.0, False), (3, 19, 70, 0.5, 1.0, True), (2, 1, 3, 1.0, 1.0, False)],
-    ids=["gathered", "with gaps, several tiles", "one token"],
+    ("m", "n", "d", "aside", "order"),
+    [
+        *((5, 12, 40, False, "before"), (3, 19, 70, True, "after")),  # with gaps: several tiles
+        *((3, 17, 40, True, "others"), (2, 1, 3, False, "others")),
+    ],
 )
 def test_values_and_gradients_are_those_of_the_formula(
-    m: int, n: int, d: int, share: float, spread: float, aside: bool, order: Order
+    m: int, n: int, d: int, aside: bool, order: Order
 ) -> None:
-    pairs = pairs_of(m, n, share, order, aside=aside)
-    inputs = single(inputs_of(pairs, d, spread=spread))
+    pairs = pairs_of(m, n, 0.6, order, aside=aside)
+    inputs = single(inputs_of(pairs, d, spread=2.0))
     assert_near(found_by(pairs, inputs), reference(inputs, pairs))
 
 
 @pytest.mark.cuda
 @on_device
 @pytest.mark.parametrize("opposite", [False, True], ids=["same sign", "opposite signs"])
-@pytest.mark.parametrize("size", [16.0, 21.0, 1e4])
+@pytest.mark.parametrize("size", [16.0, 1e4])
 def test_extreme_scores_are_exact_too(size: float, opposite: bool) -> None:
     pairs = pairs_of(3, 6, 1.0, "before")
     inputs = inputs_of(pairs, 24)
@@ -113,18 +114,9 @@ def test_extreme_scores_are_exact_too(size: float, opposite: bool) -> None:
 
 @pytest.mark.cuda
 @on_device
-def test_nothing_to_look_at_gives_zero() -> None:
-    pairs = pairs_of(1, 4, 1.0, "others", aside=True)  # its only sequence keeps nothing
-    for tensor in found_by(pairs, single(inputs_of(pairs, 20))):
-        assert torch.equal(tensor, torch.zeros_like(tensor))
-
-
-@pytest.mark.cuda
-@on_device
-@pytest.mark.parametrize("order", ["before", "others"])
-def test_a_row_does_not_depend_on_the_rest_of_the_batch(order: Order) -> None:
-    pairs = pairs_of(6, 20, 0.7, order)
-    inputs = inputs_of(pairs, 70)
+def test_a_row_does_not_depend_on_the_rest_of_the_batch() -> None:
+    pairs = pairs_of(6, 20, 0.7, "others")
+    inputs = inputs_of(pairs, 40)
     with torch.no_grad():
         inputs[0][3] += 30.0  # one sequence is out of the quotients' range
     given = single(inputs)
@@ -137,7 +129,7 @@ def test_a_row_does_not_depend_on_the_rest_of_the_batch(order: Order) -> None:
     ]
     widths = longest[0], longest[1], longest[1]
     parts = [t.detach()[1:3, :n] for t, n in zip(given, widths, strict=True)]
-    alone = found_by(Pairs(sides[0], sides[1], order), parts)
+    alone = found_by(Pairs(sides[0], sides[1], "others"), parts)
     for one, other, n in zip(alone, together, (longest[0], *widths), strict=True):
         assert torch.equal(one, other[1:3, :n])
 

@@ -150,24 +150,6 @@ def test_under_autocast_only_what_is_multiplied_is_rounded() -> None:
 
 
 @needs_compiler
-def test_scores_of_any_size_are_computed() -> None:
-    tokens = tokens_of(3)
-    values, weights = drawn(3, tokens, torch.float64)
-    with torch.no_grad():
-        weights[1].head.mul_(1e4)
-    given_ = together(weights, drops_of(tokens))
-    found = directional_attention(values, given_, tokens, "elu", C)
-    expected = by_layers(values, given_, tokens)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
-    for one, other in zip(
-        torch.autograd.grad(found.sum(), all_of(values, weights)),
-        torch.autograd.grad(expected.sum(), all_of(values, weights)),
-        strict=True,
-    ):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
-
-
-@needs_compiler
 def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = tokens_of(5, 0.9, 60)
     values, weights = drawn(5, tokens, torch.float32)

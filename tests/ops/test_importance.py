@@ -131,11 +131,6 @@ def both_pay(z: Sequence[np.ndarray]) -> np.ndarray:
     return np.array([shared - 0.3 * z[0].sum(), shared - 0.3 * z[1].sum()])
 
 
-def product(z: Sequence[np.ndarray]) -> np.ndarray:
-    """Of the first bits of two slots, paid to both."""
-    return np.full(2, float(z[0][0]) * float(z[1][0]))
-
-
 def estimated(
     form: str,
     limit: float,
@@ -170,32 +165,6 @@ def test_the_untruncated_product_over_all_slots_gives_the_target_policys_gradien
         estimated("truncated-sum", 1e9, BEHAVIOUR, TARGET), exact(), strict=True
     ):
         np.testing.assert_allclose(mine, wanted, rtol=1e-12)
-
-
-@pytest.mark.parametrize("limit", [1.0, 1.5, 3.0])
-def test_the_product_is_truncated_as_a_whole(limit: float) -> None:
-    mine = estimated("truncated-sum", limit, BEHAVIOUR, TARGET)
-    wanted = twins.expected_gradient(
-        lambda r: np.full_like(r, min(limit, r.prod())), BEHAVIOUR, TARGET, both_pay
-    )
-    assert any(not np.allclose(a, b, rtol=0.02) for a, b in zip(wanted, exact(), strict=True))
-    for found, part in zip(mine, wanted, strict=True):
-        np.testing.assert_allclose(found, part, rtol=1e-12)
-
-
-def test_bits_by_themselves_give_the_gradient_where_no_other_bit_has_moved() -> None:
-    mine = np.concatenate(estimated("truncated-token", 1e9, BEHAVIOUR, TARGET))
-    cut = len(TARGET[0])
-    behaviour, target = np.concatenate(BEHAVIOUR), np.concatenate(TARGET)
-    alone = []
-    for bit in range(len(target)):
-        moved = np.where(np.arange(len(target)) == bit, target, behaviour)
-        policy = np.split(moved, [cut])
-        alone.append(
-            np.concatenate(twins.expected_gradient(np.ones_like, policy, policy, both_pay))[bit]
-        )
-    np.testing.assert_allclose(mine, alone, rtol=1e-12)
-    assert not np.allclose(mine, np.concatenate(exact()), rtol=0.1)
 
 
 @every_form
@@ -300,20 +269,3 @@ def test_ratio_sums_are_those_of_what_counts_and_add_up(form: str) -> None:
         parts.append(ratio_sums(function(log_p, seen(form, behaviour), advantages, limit)).numpy())
     np.testing.assert_allclose(np.sum(parts, 0)[:5], result[:5])
     assert np.max(parts, 0)[5] == result[5]
-
-
-@every_form
-def test_shapes_that_do_not_fit_are_refused(form: str) -> None:
-    function, limit = FORMS[form]
-    log_p, behaviour, advantages = draw(2, 3)
-    good = seen(form, behaviour)
-    wrong = behaviour if form == "truncated-sum" else seen("truncated-sum", behaviour)
-    for misfit in (
-        (log_p, wrong, advantages),
-        (log_p, good, advantages[:, :2]),
-        (log_p, good, advantages[..., :1]),
-        (log_p[:1], good, advantages),
-        (log_p, good[:1], advantages),
-    ):
-        with pytest.raises(ValueError, match="do not fit"):
-            function(*misfit, limit)

@@ -24,7 +24,7 @@ SANITIZED = "-g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined"
 AVX2 = "-march=x86-64-v3"
 TESTS = (
     *("ops/test_attention_compiled.py", "ops/test_attention_native.py", "ops/test_directions.py"),
-    *("ops/test_kernel_arguments.py", "ops/test_linear_maps.py", "ops/test_operators.py"),
+    *("ops/test_linear_maps.py", "ops/test_operators.py"),
     *("ops/test_packing.py", "ops/test_pooling.py"),
     *("models/test_dropout.py", "learners/test_adadelta.py"),
 )

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rss_rl.models.layers import Dense, linear
 from rss_rl.ops import operators
 from rss_rl.ops.compilers import missing_compiler
 from rss_rl.ops.dropping import LEVELS, Drop
@@ -160,58 +159,3 @@ def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyP
         mixed = gate_mix([(out, out.flip(0), out.flip(1), -out)])
         found.append([out, mixed, *gradients([mixed], [values, weight, bias])])
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
-
-
-@pytest.mark.parametrize("name", list(ACTIVATIONS))
-def test_what_is_not_a_number_is_not_hidden(name: str) -> None:
-    values, weight, bias = (tensor.detach() for tensor in drawn((3, 4), (20, 4), (20,)))
-    bias[17] = torch.nan
-    (out,) = linear_maps(values, [weight], [bias], activation=name)
-    assert out[:, 17].isnan().all()
-    assert out.isnan().sum() == 3
-    one, gate = torch.ones(3, 20), torch.zeros(3, 20)
-    gate[1, 19] = torch.nan
-    assert gate_mix([(one, 2 * one, gate, one)]).isnan().nonzero().tolist() == [[1, 19]]
-    # One whose lower bits are set, as some operations make them.
-    gate[1, 19] = torch.tensor([0x7FC00001], dtype=torch.int32).view(torch.float32)[0]
-    assert gate_mix([(one, 2 * one, gate, one)]).isnan().nonzero().tolist() == [[1, 19]]
-    gate[1, 19] = torch.inf
-    assert gate_mix([(one, 2 * one, gate, one)])[1, 19] == 1.0
-
-
-def test_what_does_not_fit_is_refused() -> None:
-    values, weight, bias = drawn((3, 4), (20, 4), (20,))
-    drop = drop_of((4,), 0)
-    for wrong in (
-        lambda: linear_maps(values.double(), [weight], [bias]),
-        lambda: linear_maps(values, [weight], [bias.double()]),
-        lambda: linear_maps(values, [weight], [bias[:3]]),
-        lambda: linear_maps(values, [weight, weight[:5]], [None, None]),
-        lambda: linear_maps(values, [weight], [bias, bias]),
-        lambda: linear_maps(values.T, [weight], [bias]),
-        lambda: linear_maps(values, [weight], [bias], drop=drop),
-        lambda: linear_maps(values.half(), [weight.half()], [None]),
-        lambda: gate_mix([(values, values[:1], values, values)]),
-        lambda: gate_mix([(values,) * 4, (values, values, values, values.double())]),
-    ):
-        with pytest.raises(ValueError):
-            wrong()
-
-
-def test_a_dense_layer_and_a_linear_one_are_the_same_by_either_backend() -> None:
-    torch.manual_seed(0)
-    layer = Dense(12, 20, "elu", 0.5, "compiled")
-    plain = Dense(12, 20, "elu", 0.5)
-    plain.load_state_dict(layer.state_dict())
-    (values,) = drawn((3, 4, 12))
-    for dtype, atol in ((torch.float32, 1e-6), (torch.bfloat16, 4e-2)):
-        with torch.autocast("cpu", dtype=dtype, enabled=dtype == torch.bfloat16):
-            found = [module.eval()(values) for module in (layer, plain)]
-            torch.testing.assert_close(*found, rtol=0, atol=atol)
-            weight, bias = layer.linear.weight, layer.linear.bias
-            found = [linear(values, weight, bias, name) for name in ("compiled", "eager")]
-            torch.testing.assert_close(*found, rtol=0, atol=atol)
-        torch.manual_seed(1)
-        one = layer.train()(values)
-        torch.manual_seed(1)
-        torch.testing.assert_close(one, plain.train()(values))

@@ -88,13 +88,6 @@ def test_gradcheck() -> None:
     )
 
 
-def test_extreme_logits_stay_finite() -> None:
-    extreme = torch.tensor([[500.0, -500.0, 0.0], [-500.0, 500.0, 0.0]]).requires_grad_()
-    result = score_divergence(extreme, torch.tensor([3.0, 1.5]), 1.0, 3.0)
-    assert torch.isfinite(result).all()
-    assert torch.isfinite(torch.autograd.grad(result.sum(), extreme)[0]).all()
-
-
 def test_policy_gradient_loss_value_and_gradient() -> None:
     log_prob = logits(2, 3 * 2 * 4).reshape(2, 3, 2, 4).requires_grad_()
     advantages = logits(2, 3, seed=1).requires_grad_()
@@ -131,8 +124,3 @@ def test_soft_cross_entropy_passes_over_classes_that_neither_allows() -> None:
     torch.testing.assert_close(loss, soft_cross_entropy(given[:, ::2], targets[:, ::2]))
     (gradient,) = torch.autograd.grad(loss.sum(), given)
     assert torch.isfinite(gradient).all()
-
-
-def test_soft_cross_entropy_refuses_other_shapes() -> None:
-    with pytest.raises(ValueError, match="targets"):
-        soft_cross_entropy(logits(2, 3), torch.ones(2, 4))

@@ -109,19 +109,3 @@ def test_causal_means_are_means_of_kept_tokens_on_one_side(
             side = [values[m, i] for i in range(len(row)) if row[i] and twins.before(i, j, forward)]
             wanted = torch.stack(side).mean(0) if side else torch.zeros(3, dtype=torch.float64)
             torch.testing.assert_close(result[m, j], wanted, rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("function", [masked_softmax, masked_mean])
-def test_masks_that_do_not_fit_are_refused(function: object) -> None:
-    keep = mask([[True, False]])
-    for wrong in (keep.int(), keep[:, :1]):
-        with pytest.raises(ValueError, match="boolean prefix"):
-            function(values_for(keep), wrong)  # type: ignore[operator]
-        with pytest.raises(ValueError, match="boolean prefix"):
-            causal_means(values_for(keep), wrong, forward=True)
-
-
-def test_kept_indices_want_a_boolean_matrix() -> None:
-    for wrong in (torch.ones(2, 3), torch.ones(3, dtype=torch.bool)):
-        with pytest.raises(ValueError, match="bool"):
-            kept_indices(wrong)

@@ -60,17 +60,6 @@ def test_pieces_are_the_whole(at_a_time: int, monkeypatch: pytest.MonkeyPatch) -
     assert (whole[..., 1] == 1).any()
 
 
-def test_alone_is_as_in_a_padded_batch() -> None:
-    counts, others = [5, 2, 9], [1, 6, 3]
-    of, other = sequences(counts, seed=4), sequences(others, seed=5)
-    together = cross_features(of, other)
-    for row, (n, m) in enumerate(zip(counts, others, strict=True)):
-        mine = Sequences(*(part[row : row + 1, :n] for part in of))
-        their = Sequences(*(part[row : row + 1, :m] for part in other))
-        np.testing.assert_allclose(together[row, :n], cross_features(mine, their)[0], atol=1e-14)
-        assert (together[row, n:] == 0).all()
-
-
 def test_nothing_beside_it_says_nothing() -> None:
     of = sequences([3, 1], seed=6)
     for other in (sequences([0, 0], seed=7), sequences([0, 0], seed=7, width=4)):

@@ -60,17 +60,6 @@ def test_what_one_process_compiled_another_loads(
 
 
 @needs_compiler
-def test_what_was_begun_ahead_is_waited_for(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module._tried.cache_clear()
-    compiled, real = [], module._compiled
-    monkeypatch.setattr(module, "_compiled", lambda *given: compiled.append(1) or real(*given))
-    module.load_ahead()
-    assert load_kernels().rss_seven() == 7
-    assert len(compiled) <= 1
-    assert len(list(cache.iterdir())) == 1
-
-
-@needs_compiler
 def test_processes_may_compile_at_once(cache: Path, sources: Path) -> None:
     command = [sys.executable, "-c", LOAD, str(sources)]
     started = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(3)]

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 import torch
-from attending import C
+from attending import C, padded_native
 from torch import Tensor
 
 from rss_rl.ops import operators
+from rss_rl.ops.attention import feature_wise_attention
 from rss_rl.ops.attention_native import native_attention
-from rss_rl.ops.attention_pairs import PackedPairs
+from rss_rl.ops.attention_pairs import PackedPairs, Pairs
 from rss_rl.ops.compilers import missing_compiler
 from rss_rl.ops.linear_maps import gate_mix, linear_maps
+from rss_rl.ops.masking import kept_indices
 from rss_rl.ops.packing import Packed
 from rss_rl.ops.pooling import feature_wise_pooling, packed_pooling
 
@@ -130,3 +132,19 @@ def test_torch_compile_traces_through(name: str) -> None:
     assert torch.equal(found[0][0], found[1][0])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6 * float(other.abs().max()))
+
+
+@pytest.mark.parametrize("shape", [(0, 0, D), (2, 0, D), (2, 3, 0)])
+def test_empty_tensors_have_empty_results(shape: tuple[int, int, int]) -> None:
+    leaves = [torch.ones(shape).requires_grad_() for _ in range(3)]
+    kept = torch.ones(shape[:2], dtype=torch.bool)
+    pairs = Pairs(kept_indices(kept), kept_indices(kept), "others")
+    outs = [
+        padded_native(*leaves, pairs, C),
+        feature_wise_attention(*leaves, pairs, C, "compiled"),
+        feature_wise_pooling(leaves[0], leaves[1], kept, "compiled"),
+        gate_mix([(leaves[0], leaves[1], leaves[2], leaves[2])]),
+    ]
+    for out in outs:
+        gradients = torch.autograd.grad(out.sum(), leaves, allow_unused=True)
+        assert not any(gradient is not None and gradient.any() for gradient in gradients)

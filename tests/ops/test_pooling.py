@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rss_rl.ops import pooling as module
 from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.compilers import missing_compiler
 from rss_rl.ops.packing import Packed
@@ -76,30 +75,6 @@ def test_a_row_does_not_depend_on_the_rest_of_the_batch() -> None:
     assert not again[1][:, 7:].any()
 
 
-@pytest.mark.parametrize("score", [float("nan"), float("inf")])
-def test_what_is_not_finite_is_not_hidden(score: float) -> None:
-    scores, values, _ = inputs_of(2, 3, 20)
-    kept = torch.ones(2, 3, dtype=torch.bool)
-    scores[1, 1, 4] = score
-    pooled = feature_wise_pooling(scores, values, kept, "compiled")
-    assert pooled[1, 4].isnan()
-    assert pooled.isnan().sum() == 1
-
-
-def test_the_kernel_is_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError("went to eager")
-
-    monkeypatch.setattr(module, "masked_softmax", refuse)
-    scores, values, kept = inputs_of(2, 3, 20)
-    feature_wise_pooling(scores, values, kept, "compiled")
-    with torch.inference_mode():
-        feature_wise_pooling(scores.clone(), values.clone(), kept.clone(), "compiled")
-    for arguments in ((scores.double(), values.double()), (scores[..., :1], values)):
-        with pytest.raises(AssertionError, match="went to eager"):
-            feature_wise_pooling(*arguments, kept, "compiled")
-
-
 @pytest.mark.parametrize("learns", [True, False])
 @pytest.mark.parametrize("backend", ["eager", "compiled"])
 def test_shared_tokens_count_as_if_each_sequence_had_them(
@@ -124,11 +99,3 @@ def test_pooling_by_torch_is_that_of_padded_tokens(columns: int) -> None:
         found = packed_pooling(scores[kept], values[kept], tokens, backend)  # type: ignore[arg-type]
         expected = feature_wise_pooling(scores, values, kept)
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("backend", ["compiled", "eager"])
-def test_copies_of_sequences_without_tokens_have_a_mean_each(backend: KernelBackend) -> None:
-    tokens, none = Packed.of([torch.zeros(3, 2, dtype=torch.bool)]), torch.zeros(0, 4)
-    cells = torch.zeros(0, dtype=torch.int64)
-    found = packed_shared_pooling((none, none), cells, tokens, 2, (none, none), backend)
-    assert torch.equal(found, torch.zeros(6, 4))

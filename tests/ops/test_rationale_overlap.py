@@ -68,14 +68,6 @@ def test_tokens_and_spans_of_a_document(pair: tuple[list[bool], list[bool]]) -> 
     assert span_f1([scores]) == pytest.approx(iou_f1([pair]))
 
 
-@given(st.lists(BITS, min_size=1, max_size=5))
-def test_span_f1_is_of_the_means_over_documents(
-    pairs: list[tuple[list[bool], list[bool]]],
-) -> None:
-    scores = [span_scores(np.array(kept), np.array(wanted)) for kept, wanted in pairs]
-    assert span_f1(scores) == pytest.approx(iou_f1(pairs))
-
-
 def test_a_span_that_overlaps_by_half_matches() -> None:
     wanted = array(0, 1, 1, 1, 1, 0)
     assert span_scores(array(0, 1, 1, 0, 0, 0), wanted) == SpanScores(1, 1, 1)
@@ -153,13 +145,6 @@ def test_the_later_of_equal_scores_ranks_higher() -> None:
     assert best_tokens(scores, 3).tolist() == [False, True, True, True, False]
     assert best_tokens(scores, 0).sum() == 0
     assert best_tokens(scores, 5).all()
-
-
-def test_areas_of_perfect_and_of_constant_scores() -> None:
-    wanted = array(1, 0, 0, 1)
-    assert precision_recall_area(wanted.astype(float), wanted) == pytest.approx(1.0)
-    constant = np.full(4, 0.3)
-    assert precision_recall_area(constant, wanted) == pytest.approx(0.75)
 
 
 def test_what_has_no_answer() -> None:

@@ -47,23 +47,8 @@ def test_gradient(forward: bool, tokens: int) -> None:
 
 
 @both_ways
-def test_gradient_of_one_state_reaches_only_what_came_before(forward: bool) -> None:
-    values, forget = inputs(1, 5, 2)
-    gated_average(values, forget, forward=forward)[:, 2].sum().backward()
-    assert values.grad is not None
-    reached = values.grad.ne(0).all(2)[0].tolist()
-    assert reached == ([True] * 3 + [False] * 2 if forward else [False] * 2 + [True] * 3)
-
-
-@both_ways
 def test_the_gates_at_their_limits(forward: bool) -> None:
     values, _ = inputs(2, 4, 3)
     nothing, everything = torch.zeros_like(values), torch.ones_like(values)
     assert torch.equal(gated_average(values, nothing, forward=forward), values)
     assert not gated_average(values, everything, forward=forward).any()
-
-
-@pytest.mark.parametrize("shapes", [((2, 3, 4), (2, 3, 5)), ((3, 4), (3, 4))])
-def test_shapes_that_do_not_fit_are_refused(shapes: tuple[tuple[int, ...], ...]) -> None:
-    with pytest.raises(ValueError, match=r"one shape \[M, N, D\]"):
-        gated_average(torch.zeros(shapes[0]), torch.zeros(shapes[1]), forward=True)

@@ -64,8 +64,3 @@ def test_gradients() -> None:
     heights, widths = given_bumps(6)
     given_ = heights.requires_grad_(), widths.requires_grad_()
     assert torch.autograd.gradcheck(lambda h, w: bumps(h, w, 3.0), given_)
-
-
-def test_shapes_that_do_not_fit() -> None:
-    with pytest.raises(ValueError, match="heights"):
-        bumps(torch.zeros(2, 3), torch.zeros(2, 3), 1.0)

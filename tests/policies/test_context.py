@@ -39,33 +39,6 @@ def test_probabilities_are_rss_over_the_context(kind: Any) -> None:
             np.testing.assert_allclose(chances[row, role, :n], twins.rss(x, p, "elu"), rtol=1e-9)
 
 
-@every_kind
-@pytest.mark.parametrize("shape", [(0, 3), (2, 0), (0, 0)])
-def test_an_empty_shard_gives_every_parameter_a_gradient(kind: Any, shape: tuple[int, int]) -> None:
-    """Learners in a group wait for the gradient of every parameter from each of them."""
-    policy = small.policy(context=kind)
-    valid = torch.ones(shape, dtype=torch.bool)
-    embedded = torch.zeros(*shape, small.EMBEDDING, dtype=torch.float64)
-    bits = torch.ones(3, shape[0], 2, shape[1], dtype=torch.bool)
-    evaluated = policy(embedded, valid).evaluate(bits)
-    (evaluated.log_prob.sum() + evaluated.entropy.sum()).backward()
-    for name, parameter in policy.named_parameters():
-        assert parameter.grad is not None, name
-        assert not parameter.grad.any(), name
-
-
-@every_kind
-def test_lower_precision_returns_single_precision(kind: Any) -> None:
-    policy = small.policy(context=kind, double=False)
-    embedded, valid = sentences(4, 2)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        rough = policy(embedded.float(), valid).probs
-    rough.sum().backward()
-    assert rough.dtype == torch.float32
-    exact = policy(embedded.float(), valid).probs
-    torch.testing.assert_close(rough, exact, rtol=0, atol=0.05)
-
-
 @pytest.mark.parametrize(("kind", "gates"), [("none", 0), ("lstm", 4), ("gru", 3)])
 def test_parameter_counts(kind: Any, gates: int) -> None:
     d = e = 300
@@ -93,20 +66,6 @@ def test_what_attention_pools_is_what_source2token_does() -> None:
     wanted = module.score(torch.nn.functional.elu(module.hidden(shown)))[..., 0]
     found = module(embedded, valid)
     torch.testing.assert_close(found[valid], wanted[valid])
-
-
-def test_without_a_pool_a_token_is_read_alone() -> None:
-    torch.manual_seed(0)
-    module = RSSModule(5, 3, "elu", 0.5, "none", "none").double()
-    assert parameter_count(module) == 5 * 3 + 3 + 3 + 1
-    embedded, valid = torch.randn(2, 4, 5).double(), torch.ones(2, 4, dtype=torch.bool)
-    changed = embedded.clone()
-    changed[:, 1:] = torch.randn(2, 3, 5)
-    before, after = module(embedded, valid), module(changed, valid)
-    assert torch.equal(after[:, 0], before[:, 0])
-    assert not torch.isclose(after[:, 1:], before[:, 1:]).any()
-    reads_mean = RSSModule(5, 3, "elu", 0.5).double()
-    assert not torch.equal(reads_mean(changed, valid)[:, 0], reads_mean(embedded, valid)[:, 0])
 
 
 @every_kind

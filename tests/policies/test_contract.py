@@ -214,48 +214,6 @@ def test_what_is_no_policy_is_refused() -> None:
         check_policy(object(), small.EMBEDDING)  # type: ignore[arg-type]
 
 
-class FirstWord(nn.Module):
-    """The least a policy can be."""
-
-    def forward(self, shown: Tensor, valid: Tensor) -> Certain:
-        first = torch.arange(valid.shape[1]) == 0
-        return Certain(first.expand(len(valid), 2, -1), valid)
-
-
-def test_a_policy_that_is_certain_is_enough() -> None:
-    check_policy(FirstWord(), small.EMBEDDING)
-
-
-class Explorer(nn.Module):
-    """The fault: a parameter that the entropy alone knows, or that has no slope where it is."""
-
-    def __init__(self, power: float, known: float) -> None:
-        super().__init__()
-        self.inner = small.policy(double=False)
-        self.extra = nn.Parameter(torch.zeros(()))
-        self._power, self._known = power, known
-
-    def _explored(self, right: Evaluated, _: Tensor, valid: Tensor, *__: Tensor) -> Evaluated:
-        log_prob = right.log_prob + self._known * self.extra if self._known else right.log_prob
-        return Evaluated(log_prob * valid[:, None], right.entropy + self.extra**self._power)
-
-    def forward(self, shown: Tensor, valid: Tensor) -> SelectionDistribution:
-        replaced = {"evaluate": self._explored}
-        return Replaced(self.inner(shown, valid), shown, replaced)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("power", "known", "message"),
-    [
-        (1.0, 0.0, "evaluate's log_prob gives no finite gradient to 'extra'"),
-        (0.5, 1.0, "evaluate's log_prob and entropy gives no finite gradient to 'extra'"),
-    ],
-)
-def test_what_the_entropy_alone_teaches_is_found(power: float, known: float, message: str) -> None:
-    with pytest.raises(ComponentError, match=message):
-        check_policy(Explorer(power, known), small.EMBEDDING)
-
-
 class LastScore(nn.Module):
     """Deterministic, with parameters that were learnt elsewhere."""
 
@@ -314,37 +272,6 @@ def test_what_is_declared_is_what_there_is(capabilities: tuple[str, ...], messag
     declared = component(lambda setup, options: Scorer(setup.inputs), *capabilities)
     with pytest.raises(ConfigError, match=message):
         check_policy(declared, small.EMBEDDING)
-
-
-def test_another_rule_than_one_half_is_no_share() -> None:
-    class KeepsThird(IndependentBits):
-        @property
-        def mode(self) -> Tensor:
-            return self.probs > 1 / 3
-
-    class Third(Scorer):
-        def forward(self, shown: Tensor, valid: Tensor) -> SelectionDistribution:
-            return KeepsThird(self.score(shown).transpose(1, 2), valid)
-
-    with pytest.raises(ComponentError, match="probability over one half"):
-        check_policy(component(lambda setup, options: Third(setup.inputs)), small.EMBEDDING)
-
-
-class Rooted(Scorer):
-    """The fault: a root whose slope is infinite where no token is."""
-
-    def __init__(self) -> None:
-        super().__init__(small.EMBEDDING)
-        self.scale = nn.Parameter(torch.ones(()))
-
-    def forward(self, shown: Tensor, valid: Tensor) -> SelectionDistribution:
-        scale = (self.scale * valid.sum(1).clamp_max(1)).sqrt()
-        return IndependentBits(self.score(shown).transpose(1, 2) * scale[:, None, None], valid)
-
-
-def test_a_gradient_of_nothing_that_is_not_finite_is_found() -> None:
-    with pytest.raises(ComponentError, match="gives no finite gradient to 'scale'"):
-        check_policy(Rooted(), small.EMBEDDING)
 
 
 class Normalised(Scorer):

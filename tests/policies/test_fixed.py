@@ -8,12 +8,8 @@ import pytest
 import small
 import torch
 
-from rss_rl.config import PolicyConfig, parse_section
-from rss_rl.errors import ConfigError
-from rss_rl.policies.build import build_policy
 from rss_rl.policies.fixed import BernoulliOptions, BernoulliPolicy, SelectAllPolicy
 from rss_rl.policies.protocol import PolicySetup
-from rss_rl.policies.rss import RSSPolicy
 
 EMBEDDED = torch.zeros(2, 4, small.EMBEDDING)
 VALID = torch.tensor([[True] * 4, [True, True, False, False]])
@@ -45,10 +41,6 @@ def test_select_all_finds_any_other_selection_impossible() -> None:
     assert evaluated.entropy.tolist() == [0.0, 0.0]
 
 
-def test_select_all_has_nothing_to_learn() -> None:
-    assert not list(SelectAllPolicy().parameters())
-
-
 @pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
 def test_bernoulli_takes_each_token_with_one_chance(probability: float) -> None:
     policy = bernoulli(probability)
@@ -71,17 +63,3 @@ def test_bernoulli_threshold_is_all_or_nothing() -> None:
     everything = VALID[:, None].expand(-1, 2, -1)
     assert torch.equal(bernoulli(0.7)(EMBEDDED, VALID).mode, everything)
     assert not bernoulli(0.4)(EMBEDDED, VALID).mode.any()
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [("rss", RSSPolicy), ("select-all", SelectAllPolicy), ("bernoulli", BernoulliPolicy)],
-)
-def test_policies_are_known_by_name(name: str, kind: type) -> None:
-    assert isinstance(build_policy(PolicyConfig(name=name), 4, "relu"), kind)
-
-
-def test_the_nearest_policy_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"did you mean 'bernoulli'") as caught:
-        parse_section(PolicyConfig, {"name": "bernouli"}, where="")
-    assert "rss, select-all, " in caught.value.remedy

@@ -199,35 +199,6 @@ def test_importance_ratios_are_products_of_conditional_ones() -> None:
         assert float(whole[k, row]) == pytest.approx(ratio, rel=1e-9)
 
 
-@pytest.mark.parametrize("shape", [(0, 4), (2, 0), (0, 0)])
-def test_batches_of_nothing(shape: tuple[int, int]) -> None:
-    policy = iterative()
-    valid = torch.ones(shape, dtype=torch.bool)
-    embedded = torch.zeros(*shape, small.EMBEDDING, dtype=torch.float64)
-    sampled = policy(embedded, valid).sample(torch.zeros(3, shape[0], ROLES, shape[1]))
-    assert sampled.selection.shape == sampled.log_prob.shape == (3, shape[0], ROLES, shape[1])
-    evaluated = policy(embedded, valid).evaluate(sampled.selection)
-    assert evaluated.log_prob.shape == sampled.log_prob.shape
-    assert evaluated.entropy.shape == (shape[0],)
-    assert policy(embedded, valid).mode.shape == (shape[0], ROLES, shape[1])
-
-
-@every_cell
-def test_lower_precision_stays_near_and_returns_single_precision(cell: str) -> None:
-    policy = small.policy(name="iterative", cell=cell, double=False)
-    embedded, valid = small.embedded(5, 3)
-    embedded = embedded.float()
-    bits = policy(embedded, valid).sample(uniforms(valid)).selection
-    exact = policy(embedded, valid).evaluate(bits).log_prob
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        rough = policy(embedded, valid).evaluate(bits).log_prob
-        assert policy(embedded, valid).sample(uniforms(valid)).log_prob.dtype == torch.float32
-    rough.sum().backward()
-    assert rough.dtype == torch.float32
-    assert not torch.equal(rough, exact)
-    torch.testing.assert_close(rough, exact, rtol=0.1, atol=0.1)
-
-
 D, E = 300, 300
 BIT = (D + E) * D + D + D + 1  # W, b_R, w, b
 GATE = (E + 1) * D + D * D + D  # [x; z] and h to a gate, one bias

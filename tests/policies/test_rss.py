@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import small
@@ -19,18 +17,6 @@ from rss_rl.policies.rss import RSSModule, RSSOptions, RSSPolicy
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES
 
-POLICIES: dict[str, dict[str, Any]] = {
-    "rss": {},
-    "shared": {"shared": True},
-    "rss over lstm": {"context": "lstm"},
-    "rss over gru": {"context": "gru", "shared": True},
-    "iterative": {"name": "iterative"},
-    "iterative gru": {"name": "iterative", "cell": "gru"},
-    "iterative shared": {"name": "iterative", "shared": True},
-    "select-all": {"name": "select-all"},
-    "bernoulli": {"name": "bernoulli", "probability": 0.3},
-}
-every_policy = pytest.mark.parametrize("settings", POLICIES.values(), ids=POLICIES)
 learnable = pytest.mark.parametrize("shared", [False, True], ids=["two modules", "one module"])
 
 
@@ -114,91 +100,12 @@ def test_a_token_is_selected_when_its_uniform_is_below_its_probability(shared: b
     assert torch.equal(policy(embedded, valid).sample(drawn).selection, wanted)
 
 
-@every_policy
-def test_evaluate_gives_the_log_prob_of_what_was_sampled(settings: dict[str, Any]) -> None:
-    policy = small.policy(**settings)
-    embedded, valid = small.embedded(5, 1, 3)
-    sampled = policy(embedded, valid).sample(uniforms(valid, 4))
-    evaluated = policy(embedded, valid).evaluate(sampled.selection)
-    assert sampled.selection.dtype == torch.bool
-    assert sampled.selection.shape == (4, 3, ROLES, 5)
-    assert evaluated.log_prob.shape == (4, 3, ROLES, 5)
-    assert evaluated.entropy.shape == (3,)
-    torch.testing.assert_close(evaluated.log_prob, sampled.log_prob)
-    assert not (sampled.selection & ~valid[:, None]).any()
-
-
-@every_policy
-def test_a_sentence_alone_equals_itself_in_a_padded_batch(settings: dict[str, Any]) -> None:
-    policy = small.policy(**settings)
-    lengths = (5, 1, 3)
-    embedded, valid = small.embedded(*lengths)
-    drawn = uniforms(valid)
-    together = policy(embedded, valid).sample(drawn)
-    entropy = policy(embedded, valid).evaluate(together.selection).entropy
-    for row, n in enumerate(lengths):
-        one = slice(row, row + 1)
-        e, v, u = embedded[one, :n], valid[one, :n], drawn[:, one, :, :n]
-        alone = policy(e, v).sample(u)
-        assert torch.equal(alone.selection[:, 0], together.selection[:, row, :, :n])
-        torch.testing.assert_close(alone.log_prob[:, 0], together.log_prob[:, row, :, :n])
-        assert not together.log_prob[:, row, :, n:].any()
-        torch.testing.assert_close(policy(e, v).evaluate(alone.selection).entropy[0], entropy[row])
-        torch.testing.assert_close(policy(e, v).probs[0], policy(embedded, valid).probs[row, :, :n])
-
-
-@every_policy
-def test_an_empty_sentence_is_certain(settings: dict[str, Any]) -> None:
-    policy = small.policy(**settings)
-    embedded, valid = small.embedded(3, 0)
-    selection, log_prob = policy(embedded, valid).sample(uniforms(valid))
-    assert not selection[:, 1].any()
-    assert not log_prob[:, 1].any()
-    evaluated = policy(embedded, valid).evaluate(selection)
-    assert not evaluated.entropy[1].any()
-    if list(policy.parameters()):
-        (evaluated.log_prob.sum() + evaluated.entropy.sum()).backward()
-        assert all(torch.isfinite(p.grad).all() for p in policy.parameters() if p.grad is not None)
-
-
-@every_policy
-def test_every_parameter_gets_gradient(settings: dict[str, Any]) -> None:
-    policy = small.policy(**settings)
-    if not list(policy.parameters()):
-        return  # nothing to learn
-    embedded, valid = small.embedded(5, 2, 3)
-    selection = policy(embedded, valid).sample(uniforms(valid)).selection
-    policy(embedded, valid).evaluate(selection).log_prob.square().sum().backward()
-    for name, parameter in policy.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.abs().max() > 0, name
-
-
-@learnable
-def test_save_and_load_agree(shared: bool) -> None:
-    policy, other = small.policy(shared=shared), small.policy(shared=shared, seed=1)
-    embedded, valid = small.embedded(5, 2)
-    before = policy(embedded, valid).probs
-    assert not torch.equal(other(embedded, valid).probs, before)
-    other.load_state_dict(policy.state_dict())
-    assert torch.equal(other(embedded, valid).probs, before)
-
-
 def test_threshold_takes_what_is_more_likely_than_not() -> None:
     policy = small.policy()
     embedded, valid = small.embedded(6, 3)
     p = policy(embedded, valid).probs
     assert torch.equal(policy(embedded, valid).mode, p > 0.5)
     assert 0 < int(policy(embedded, valid).mode.sum()) < int(2 * valid.sum())
-
-
-def test_sampled_frequencies_are_the_probabilities() -> None:
-    policy = small.policy()
-    embedded, valid = small.embedded(3, 2)
-    selection = policy(embedded, valid).sample(uniforms(valid, 20_000)).selection
-    shares = selection.double().mean(0)
-    p = policy(embedded, valid).probs.detach()
-    torch.testing.assert_close(shares, p, rtol=0, atol=5 * 0.5 / 20_000**0.5)
 
 
 @pytest.mark.parametrize("probability", [0.5, 0.8, 0.05])

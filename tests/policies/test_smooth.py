@@ -31,15 +31,6 @@ def test_logits() -> None:
         torch.testing.assert_close(found[row, :, :tokens], wanted[0])
 
 
-def test_equal_words_have_the_logit_of_one() -> None:
-    """Not several times that, however many bumps lie over each."""
-    policy = small.policy(name="smooth")
-    vectors = torch.ones(2, 40, small.EMBEDDING, dtype=torch.float64)
-    valid = torch.arange(40) < torch.tensor([40, 1])[:, None]
-    logits = policy(vectors, valid).logits
-    torch.testing.assert_close(logits[0], logits[1, :, :1].expand(-1, 40))
-
-
 @pytest.mark.parametrize(("probability", "width"), [(0.3, 4.0), (0.8, 10.0)])
 def test_starts_where_it_is_told(probability: float, width: float) -> None:
     options = {"initial_probability": probability, "width": width}

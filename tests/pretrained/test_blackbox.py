@@ -16,7 +16,6 @@ from transformers import AutoModelForSequenceClassification
 import rss_rl
 from rss_rl.components import find_component
 from rss_rl.errors import ComponentError, ConfigError
-from rss_rl.learners.pathwise import GatedReward
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.reward_models.blackbox import Probabilities, of_function
 from rss_rl.reward_models.protocol import RewardSetup
@@ -108,10 +107,6 @@ def test_gates_of_0_and_1_lose_what_a_selection_scores(
     losses.sum().backward()
     assert gates.grad is not None
     assert bool((gates.grad[gates > 0] != 0).any())
-
-
-def test_masked_words_have_no_gates(folder: Path) -> None:
-    assert not isinstance(built(folder, absent="mask"), GatedReward)
 
 
 def test_it_keeps_the_promises_of_reward_models(folder: Path) -> None:

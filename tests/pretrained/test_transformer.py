@@ -171,15 +171,6 @@ def test_unselected_words_are_irrelevant_to_the_bit(
         assert torch.equal(model(tokens, valid, chosen), model(other, valid, chosen))
 
 
-def test_selected_words_are_not(folder: Path) -> None:
-    tokens, valid = batch([[2, 3, 4, 5, 6], [8, 7, 8], [2, 9]])
-    selection = torch.zeros(3, ROLES, 5, dtype=torch.bool)
-    selection[0, 0, [1, 3]] = selection[1, 1, 0] = selection[2, :, 1] = True
-    model = classifier(folder)
-    with torch.no_grad():
-        assert not torch.equal(model([tokens], [valid], [selection]), model([tokens], [valid]))
-
-
 def test_checkpointing_changes_no_gradient(folder: Path) -> None:
     """Recomputed activations have the same dropout."""
     tokens, valid = batch([[2, 3, 4, 5], [8, 7]])
@@ -193,13 +184,6 @@ def test_checkpointing_changes_no_gradient(folder: Path) -> None:
         found.append({n: p.grad for n, p in one.named_parameters() if p.grad is not None})
     assert len(found[0]) > 30
     torch.testing.assert_close(*found, rtol=0, atol=0)
-
-
-def test_checkpointing_that_is_not_supported(tmp_path: Path) -> None:
-    folder = tiny_transformers.save_another(tmp_path / "squeezebert", "squeezebert")
-    with pytest.raises(ConfigError, match="does not support") as caught:
-        encoder(folder, checkpointing=True)
-    assert "checkpointing=false" in str(caught.value.remedy)
 
 
 def test_kept_positions_keep_distances(folder: Path) -> None:
@@ -328,13 +312,6 @@ def test_what_has_been_learnt_is_written_as_a_folder(
         assert torch.equal(model(tokens, valid, valid[:, None].expand(-1, ROLES, -1)), found)
 
 
-def test_its_own_rate(folder: Path) -> None:
-    config = OptimizerConfig(name="adam", learning_rate=0.1)
-    step = GradientStep("supervised", classifier(folder, rate=0.2), config, ("embedding.",))
-    rates = [group["lr"] for group in step.optimizer.param_groups if group["params"]]
-    assert rates == pytest.approx([0.1, 0.1, 0.02])
-
-
 def test_dropout_follows_the_keys(folder: Path) -> None:
     one = encoder(folder).train()
     tokens, valid = batch([[2, 3, 4, 5], [8, 7]])
@@ -362,13 +339,6 @@ def test_dropout_of_attention_can_be_set(name: str, tmp_path: Path) -> None:
         one = encoder(folder, attention_dropout=rate)
         exact = one(tokens, valid, everything)
         assert differs != torch.equal(one.train()(tokens, valid, everything), exact)
-
-
-def test_dropout_of_attention_that_is_not_there(tmp_path: Path) -> None:
-    folder = tiny_transformers.save_another(tmp_path / "fnet", "fnet")
-    with pytest.raises(ConfigError, match="no dropout of attention") as caught:
-        encoder(folder, attention_dropout=0.0)
-    assert "attention_dropout unset" in str(caught.value.remedy)
 
 
 def test_a_name_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -453,13 +423,6 @@ def test_a_damaged_tokenizer(folder: Path, tmp_path: Path, damage: Callable[[str
     assert error.value.where == str(place)
 
 
-def test_a_tokenizer_whose_settings_are_damaged(folder: Path, tmp_path: Path) -> None:
-    place = shutil.copytree(folder, tmp_path / "damaged")
-    (place / "tokenizer_config.json").write_text("{")
-    with pytest.raises(ConfigError, match="its tokenizer cannot be used"):
-        classifier(place)
-
-
 def _set(name: str, **values: Any) -> Callable[[Path], None]:
     def change(place: Path) -> None:
         tree = json.loads((place / name).read_text())
@@ -516,11 +479,6 @@ def test_a_strange_folder_is_refused(
     assert error.value.remedy
     with torch.device("meta"), pytest.raises(ConfigError, match=what):
         classifier(place)
-
-
-def test_more_layers_than_there_are_cannot_learn(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="has 2 layers, and the last 3 are to learn"):
-        classifier(folder, learns="last", last=3)
 
 
 def test_it_reads_the_sentences_of_a_passage_and_the_question(folder: Path) -> None:
