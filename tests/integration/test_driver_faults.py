@@ -57,7 +57,7 @@ def step_of(run: Path) -> int:
 
 def at_work(mark: str) -> list[str]:
     """All but agents of Ray's: one that misses its cluster late ends by itself after a minute."""
-    return [line for line in processes_of(mark).values() if "agent" not in line]
+    return [line for line in processes_of(mark).values() if "Agent" not in line]
 
 
 def configuration(tiny: Callable[..., RunConfig], path: Path) -> Path:
@@ -81,7 +81,7 @@ def test_killed(
     RunDirectory.open(tmp_path / "run", lock=True).close()  # nobody holds it any more
     monkeypatch.setenv(MARK, f"{mark} resumed")
     resumed = command_line("train", "--resume", "run", cwd=tmp_path)
-    _, err = resumed.communicate(timeout=90)
+    _, err = resumed.communicate(timeout=150)
     assert resumed.returncode == 0, err
     Outcome.read(tmp_path / "run").assert_equals(reference)
     assert wait_until(lambda: not at_work(mark), GONE_S), at_work(mark)

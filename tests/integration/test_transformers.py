@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -22,7 +21,6 @@ import rss_rl
 from rss_rl.cache import cache_root
 from rss_rl.cluster.connection import connected
 from rss_rl.cluster.roles import RayRoles
-from rss_rl.cluster.sampler_actor import ray_samplers
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import CheckpointError
@@ -31,7 +29,7 @@ from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.serving.app import make_app
 from rss_rl.training.run import train
 
-WAIT_S = 120.0
+NODES = ("head", "second")
 
 
 @pytest.fixture(scope="session")
@@ -62,12 +60,13 @@ def test_stopped_and_resumed(
     Outcome.read(tmp_path / "run").assert_equals(Outcome.read(run))
 
 
-def test_a_node_that_lacks_the_transformer_gets_it_once(
+def test_nodes_that_lack_the_transformer_get_it(
     tiny: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It lies in the home directory of who trains; that of the node is another."""
+    """It lies in the home directory of who trains; those of the nodes are others."""
     with closing(Nodes(new_token(), installed=True)) as nodes:
-        nodes.start_head(cpus=3, dashboard=False)
+        nodes.start_head(cpus=1, dashboard=False)
+        nodes.join("second", cpus=1)
         monkeypatch.setenv("RSS_RL_CACHE", str(cache_root()))
         monkeypatch.setenv("HOME", str(tmp_path))
         monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(nodes.token_path))
@@ -82,15 +81,12 @@ def test_a_node_that_lacks_the_transformer_gets_it_once(
             return tiny(model={"encoder": encoder}, **short, **changes)
 
         with connected(print, nodes.address):
-            spread = config(sampler={"backend": "ray", "actors": 2}, learner={"actors": 1})
-            with closing(ray_samplers(spread)) as samplers:
-                deadline = time.monotonic() + WAIT_S
-                while samplers.stats().samplers < 2:  # a run would begin with the first
-                    assert time.monotonic() < deadline
-                    samplers.collect(0.5)
+            spread = config(sampler={"backend": "ray", "actors": 1}, learner={"actors": 1})
             list(train(spread, tmp_path / "run", roles=RayRoles()))
-        [written] = nodes.root.glob("head/home/.cache/rss-rl/folders/*")
-        assert {f.name for f in written.iterdir()} == {f.name for f in folder.iterdir()}
+        written = [list(nodes.root.glob(f"{n}/home/.cache/rss-rl/folders/*")) for n in NODES]
+        assert [len(places) for places in written] == [1, 1]
+        for places in written:
+            assert {f.name for f in places[0].iterdir()} == {f.name for f in folder.iterdir()}
         list(train(config(), tmp_path / "here"))
     monkeypatch.undo()
     forget_token()
