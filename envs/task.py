@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rss_rl.config import RewardConfig, parse_section
-from rss_rl.envs.rewards import COHERENCE, SPARSITY, Rewards, cost_terms
+from rss_rl.envs.rewards import Rewards, cost_terms
 from rss_rl.errors import ComponentError, ConfigError, NonFiniteError
 from rss_rl.reward_models.protocol import (
+    COHERENCE,
+    SPARSITY,
     LogitsReward,
     PredictingReward,
     RewardModel,

@@ -1,81 +1,49 @@
-"""The pathwise learner: updates a relaxed policy by the gradient of the classifier's loss.
+"""Policy updates by the pathwise gradient: of the classifier's loss, through relaxed gates.
 
 Legend: K gates an example, B examples of this learner's shard, S sentences, N_s tokens of slot s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from rss_rl.config import EncoderChoice, RewardConfig, RunConfig
+from rss_rl.components import Component
+from rss_rl.config import EncoderChoice, RewardConfig
 from rss_rl.errors import ConfigError
-from rss_rl.learners.group import ALONE, Group
-from rss_rl.learners.optim import GradientStep
+from rss_rl.learners.optim import GradientStep, load_optimizer_tensors, optimizer_tensors
+from rss_rl.learners.updates import GatedReward, RewardBatch, UpdateSetup, under
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.protocol import Classifier
 from rss_rl.ops.losses import role_charge
 from rss_rl.ops.matmul import products_in
 from rss_rl.ops.relaxed import expected_cost
-from rss_rl.policies.inputs import policy_inputs
 from rss_rl.policies.protocol import Policy
+from rss_rl.reward_models.likelihood import COMPLEMENT
+from rss_rl.reward_models.protocol import COHERENCE, SPARSITY
 from rss_rl.types import DEPENDENT, HEAD
 
 _CERTAIN = 1e-6
 
 
-class PathwiseStats(NamedTuple):
-    """Means of one update over the global batch.
-
-    objective       sum of the scores - cost, of an example, without the entropy cost
-    log_likelihood  under the gates, in nats
-    complement      the penalty for what the unselected tokens reveal about the label, as a score
-    cost            expected sparsity and coherence cost, summed over the sentences
-    coherence       the coherence part of the cost
-    entropy         of the bits [gate > 0], in nats a bit
-    heads, dependents, kept  shares of the tokens with nonzero gates
-    gradient_norm   before clipping
-    """
-
-    objective: float
-    log_likelihood: float
-    complement: float
-    cost: float
-    coherence: float
-    entropy: float
-    heads: float
-    dependents: float
-    kept: float
-    gradient_norm: float
-
-
-@runtime_checkable
-class GatedReward(Protocol):
-    """A reward model with the capability `gates`: its score is differentiable in the gates."""
-
-    def gated_losses(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Tensor:
-        """The negative score in nats, [K * B], of gates S x [K, B, 2, N_s]; weights are fixed."""
-
-
-def check_gated(
-    classifier: Classifier, encoder: EncoderChoice, reward: GatedReward | None = None
-) -> None:
-    """Refuse a classifier as reward model that does not take gates.
+def gated_likelihood(classifier: Classifier, encoder: EncoderChoice) -> GatedReward:
+    """The run's classifier as reward model: frozen and without dropout.
 
     Raises:
-        ConfigError: naming what does not fit.
+        ConfigError: it does not take gates.
     """
-    if reward is None and not (encoder.can("gates") and classifier.takes_gates):
+    if not (encoder.can("gates") and classifier.takes_gates):
         raise ConfigError(
             "this model cannot weight its tokens by gates, which the policy's gradient needs",
             where="model.encoder",
             remedy="Use an encoder with the capability `gates` on one or two sentences, see"
             " `rss-rl components encoders`, or an estimator that learns from rewards",
         )
+    return _Likelihood(classifier)
 
 
 class _Objective(nn.Module):
@@ -199,95 +167,47 @@ def _shares(gates: Sequence[Tensor], valid: Sequence[Tensor]) -> Tensor:
     return torch.stack([(count.double() / sizes).mean(0).sum() for count in counts])
 
 
-class PathwiseLearner:
+class Pathwise:
     """Descends E[-log p(y* | x*, gates)] + costs - entropy_cost * H over the policy's parameters.
 
     Gates are drawn here, without samplers, from uniform numbers that depend only on update and
     row, not on how the batch is sharded. The costs are expected costs in closed form.
-
-    Args:
-        classifier: of the run, with the word vectors that the policy reads.
-        reward: scores the gates; None: the classifier, frozen and without dropout.
-        autocast: dtype of matrix products, or None for float32.
-        group: learners that share each batch; unusable after an error in one of them.
-
-    Raises:
-        ConfigError: see `check_gated`.
     """
 
-    def __init__(
-        self,
-        policy: Policy,
-        classifier: Classifier,
-        config: RunConfig,
-        autocast: torch.dtype | None,
-        group: Group = ALONE,
-        reward: GatedReward | None = None,
-    ) -> None:
-        check_gated(classifier, config.model.encoder, reward)
-        self._policy, self._classifier = policy, classifier
-        self._reads = config.policy.reads
-        self._entropy_cost = config.learner.entropy_cost
-        self._autocast, self._group = autocast, group
-        self._objective = group.share(
-            _Objective(policy, reward or _Likelihood(classifier), config.reward)
-        )
-        self.step = GradientStep("policy", policy, config.learner.policy)
+    def __init__(self, setup: UpdateSetup) -> None:
+        assert setup.gated is not None
+        assert setup.uniforms is not None
+        self._policy, self._inputs, self._uniforms = setup.policy, setup.inputs, setup.uniforms
+        self._entropy_cost = setup.learner.entropy_cost
+        self._autocast, self._group = setup.autocast, setup.group
+        objective = _Objective(setup.policy, setup.gated(), setup.reward)
+        self._objective = setup.group.share(objective)
+        self._step = GradientStep("policy", setup.policy, setup.learner.policy)
 
     @torch.no_grad()
-    def draw(self, batch: TensorBatch, uniforms: Sequence[Tensor]) -> list[Tensor]:
-        """The first of the K gates, for training the classifier: S x [B, 2, N_s]."""
+    def draw(self, batch: TensorBatch, number: int) -> list[Tensor]:
+        """See `GateUpdate`; the first of the K gates."""
         with products_in(self._autocast, batch.labels.device):
-            parts = zip(self._inputs(batch), batch.valid, uniforms, strict=True)
+            parts = zip(
+                self._inputs(batch), batch.valid, self._uniforms(batch, number), strict=True
+            )
             return [self._policy(*pair).rsample(drawn[:1])[0] for *pair, drawn in parts]
 
-    def _inputs(self, batch: TensorBatch) -> list[Tensor]:
-        embedding = self._classifier.embedding
-        with torch.no_grad():
-            return policy_inputs(
-                self._policy, embedding, batch.tokens, batch.valid, self._reads, batch.states
-            )
-
-    def apply(self) -> None:
-        """Apply the gradients; until then no parameter has changed."""
-        self.step.apply()
-
-    def update(
+    def gradients(
         self,
         batch: TensorBatch,
-        uniforms: Sequence[Tensor],
+        paid: RewardBatch | None,
         *,
         number: int,
         charged: tuple[float, float] | None = None,
-    ) -> PathwiseStats:
-        """`learn` and `apply`."""
-        stats = self.learn(batch, uniforms, number=number, charged=charged)
-        self.apply()
-        return stats
-
-    def learn(
-        self,
-        batch: TensorBatch,
-        uniforms: Sequence[Tensor],
-        *,
-        number: int,
-        charged: tuple[float, float] | None = None,
-    ) -> PathwiseStats:
-        """Compute the gradients of an update; all learners of the group must call it.
-
-        Args:
-            batch: this learner's shard, which may be empty.
-            uniforms: S x [K, B, 2, N_s] in (0, 1).
-            number: of the update in the run, from 0, for the learning rate's decay.
-            charged: lambda of heads and of dependents that is not part of the cost, or None.
-
-        Raises:
-            NonFiniteError: on a non-finite loss or gradient.
-            LearnerError: another learner of the group died or hung.
-        """
+    ) -> dict[str, float]:
+        """See `PolicyUpdate`."""
+        uniforms = self._uniforms(batch, number)
         with self._group.guard():
             with products_in(self._autocast, batch.labels.device):
-                loss, entropy, sums = self._objective(self._inputs(batch), batch, uniforms, charged)
+                with torch.no_grad():
+                    inputs = self._inputs(batch)
+                loss, entropy, sums = self._objective(inputs, batch, uniforms, charged)
             totals = self._group.sum(sums).tolist()
             examples = totals[-1]
             likelihood, complement, cost, coherence, summed, heads, dependents, kept = (
@@ -295,20 +215,44 @@ class PathwiseLearner:
             )
             bits = summed / len(batch.tokens)
             weight = self._entropy_cost / (examples * len(batch.tokens))
-            norm = self.step.prepare(
+            norm = self._step.prepare(
                 loss / examples - weight * entropy,
                 number,
                 cost - likelihood - complement - self._entropy_cost * bits,
             )
-        return PathwiseStats(
-            likelihood + complement - cost,
-            likelihood,
-            complement,
-            cost,
-            coherence,
-            bits,
-            heads,
-            dependents,
-            kept,
-            norm,
-        )
+        objective = likelihood + complement - cost
+        terms = {f"reward/{COHERENCE}": coherence, f"reward/{COMPLEMENT}": complement}
+        return {name: value for name, value in terms.items() if value} | {
+            "policy/loss": -objective,
+            "policy/gradient_norm": norm,
+            "policy/entropy": bits,
+            "reward/total": objective,
+            "reward/log_likelihood": likelihood,
+            f"reward/{SPARSITY}": cost - coherence,
+            "selection/kept": kept,
+            "selection/heads_kept": heads,
+            "selection/dependents_kept": dependents,
+        }
+
+    def apply(self) -> None:
+        """See `PolicyUpdate`."""
+        self._step.apply()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """See `PolicyUpdate`."""
+        optimizer = optimizer_tensors(self._step.optimizer)
+        return {f"optimizer/{name}": value for name, value in optimizer.items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """See `PolicyUpdate`."""
+        load_optimizer_tensors(self._step.optimizer, under("optimizer/", state))
+
+
+PATHWISE = Component(
+    kind="estimator",
+    name="pathwise",
+    help="The gradient of the classifier's loss through the policy's gates, without samplers.",
+    build=lambda setup, options: Pathwise(setup),
+    capabilities=frozenset({"gates"}),
+    source="Kingma and Welling 2014; Bengio et al. 2013 (straight-through)",
+)

@@ -95,6 +95,10 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "gates": "through the gates, without samplers; needs policy and encoder with gates",
             "several": "compares selections of one example: sampler.selections must be 2 or more",
             "lag": "is valid for selections that an older policy drew",
+            "thresholded": "needs the rewards of the thresholded selections, too",
+            "bits": "needs log-probs of single bits for selections that an older policy drew",
+            "antithetic": "selections in pairs, the second drawn from 1 - u where the first is from"
+            " u: sampler.selections must be even",
         },
     ),
     "encoder": _KindSpec(

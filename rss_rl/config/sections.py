@@ -329,6 +329,8 @@ class RunConfig(Section):
                 f"{what} with these options compares selections of one example:"
                 " sampler.selections must be >= 2"
             )
+        if estimator.can("antithetic") and selections % 2:
+            raise ValueError(f"{what} draws selections in pairs: sampler.selections must be even")
         if not (estimator.can("lag") or estimator.can("gates")) and self.sampler.max_policy_lag:
             raise ValueError(f"{what} holds for the policy that drew: set sampler.max_policy_lag=0")
         offered = self.policy.capabilities

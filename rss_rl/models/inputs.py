@@ -12,13 +12,17 @@ from rss_rl.types import Array, Batch
 
 
 class TensorBatch(NamedTuple):
-    """A batch's arrays under the same names, on a device; states are float32."""
+    """A batch's arrays under the same names, on a device; states are float32.
+
+    rows  int64 [B] of the batch, an array; None where nothing is drawn for it
+    """
 
     tokens: list[Tensor]
     valid: list[Tensor]
     labels: Tensor
     marks: Tensor | None = None
     states: list[Tensor] | None = None
+    rows: Array | None = None
 
 
 def to_tensors(arrays: Sequence[Array], device: torch.device) -> list[Tensor]:
@@ -34,4 +38,4 @@ def tensor_batch(batch: Batch, device: torch.device) -> TensorBatch:
     states = None
     if batch.states is not None:
         states = [part.float() for part in to_tensors(batch.states, device)]
-    return TensorBatch(tokens, valid, labels, marks, states)
+    return TensorBatch(tokens, valid, labels, marks, states, batch.rows)

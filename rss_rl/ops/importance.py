@@ -41,7 +41,7 @@ _LARGEST_LOG_RATIO = 20.0
 
 
 class Weighted(NamedTuple):
-    """Corrected losses and their weights; only the losses have a gradient.
+    """Losses, and the weights that corrected them, if any did; only losses have a gradient.
 
     losses   S x [K, B] of each selection
     ratio    r, one [K, B] of the decisions, or S x [K, B, R, N_s] of the bits
@@ -51,10 +51,10 @@ class Weighted(NamedTuple):
     """
 
     losses: list[Tensor]
-    ratio: list[Tensor]
-    weight: list[Tensor]
-    clipped: list[Tensor]
-    counted: list[Tensor]
+    ratio: Sequence[Tensor] = ()
+    weight: Sequence[Tensor] = ()
+    clipped: Sequence[Tensor] = ()
+    counted: Sequence[Tensor] = ()
 
 
 Correction = Callable[[Sequence[Tensor], Sequence[Tensor], Tensor, float], Weighted]
@@ -121,16 +121,16 @@ def truncated_token(
         ValueError: shapes that do not fit.
     """
     _check(log_prob, behaviour, advantages, summed=False)
-    result = Weighted([], [], [], [], [])
+    losses, ratios, weights, clipped, counted = _lists()
     for slot, (now, before) in enumerate(zip(log_prob, behaviour, strict=True)):
         log_ratio = now.detach() - before  # [K, B, R, N_s]
         weight = log_ratio.clamp(max=math.log(ratio_max)).exp()
-        result.losses.append(-advantages[..., slot].detach() * (weight * now).sum((-1, -2)))
-        result.ratio.append(log_ratio.clamp(max=_LARGEST_LOG_RATIO).exp())
-        result.weight.append(weight)
-        result.clipped.append(log_ratio > math.log(ratio_max))
-        result.counted.append((now.detach() != 0) | (before != 0))
-    return result
+        losses.append(-advantages[..., slot].detach() * (weight * now).sum((-1, -2)))
+        ratios.append(log_ratio.clamp(max=_LARGEST_LOG_RATIO).exp())
+        weights.append(weight)
+        clipped.append(log_ratio > math.log(ratio_max))
+        counted.append((now.detach() != 0) | (before != 0))
+    return Weighted(losses, ratios, weights, clipped, counted)
 
 
 def clipped_token(
@@ -149,20 +149,25 @@ def clipped_token(
     """
     _check(log_prob, behaviour, advantages, summed=False)
     low, high = 1 - ratio_clip, 1 + ratio_clip
-    result = Weighted([], [], [], [], [])
+    losses, ratios, weights, clipped, counted = _lists()
     for slot, (now, before) in enumerate(zip(log_prob, behaviour, strict=True)):
         ratio = (now - before).clamp(max=_LARGEST_LOG_RATIO).exp()  # [K, B, R, N_s]
         advantage = advantages[..., slot].detach()[..., None, None]
         gain = torch.minimum(ratio * advantage, ratio.clamp(low, high) * advantage)
-        counted = (now.detach() != 0) | (before != 0)
+        real = (now.detach() != 0) | (before != 0)
         plain = ratio.detach()
         binds = ((plain > high) & (advantage > 0)) | ((plain < low) & (advantage < 0))
-        result.losses.append(-(gain * counted).sum((-1, -2)))
-        result.ratio.append(plain)
-        result.weight.append(torch.where(binds, 0.0, plain))
-        result.clipped.append(binds)
-        result.counted.append(counted)
-    return result
+        losses.append(-(gain * real).sum((-1, -2)))
+        ratios.append(plain)
+        weights.append(torch.where(binds, 0.0, plain))
+        clipped.append(binds)
+        counted.append(real)
+    return Weighted(losses, ratios, weights, clipped, counted)
+
+
+def _lists() -> tuple[list[Tensor], ...]:
+    """What is gathered slot by slot: the five parts of `Weighted`."""
+    return [], [], [], [], []
 
 
 def ratio_sums(weighted: Weighted) -> Tensor:
@@ -170,6 +175,8 @@ def ratio_sums(weighted: Weighted) -> Tensor:
 
     Over several shards the sums add up; of the last entry the maximum is taken.
     """
+    if not weighted.ratio:
+        return weighted.losses[0].new_zeros(6, dtype=torch.float64)
     parts = []
     for ratio, weight, clipped, counted in zip(*weighted[1:], strict=True):
         r, w = ratio.double() * counted, weight.double() * counted

@@ -15,6 +15,8 @@ from rss_rl.config import Reads
 from rss_rl.errors import ConfigError
 from rss_rl.ops.matching import MATCH_SIZE, Sequences, cross_features
 from rss_rl.policies.protocol import ReadsEnds, reads_ends
+from rss_rl.seeding import keyed_uniforms, stream_key
+from rss_rl.types import ROLES, Array
 
 
 def input_size(reads: Reads, embedding: int, states: int | None = None) -> int:
@@ -100,3 +102,30 @@ def _vectors(
 def _joined(slots: Sequence[Sequences]) -> Sequences:
     """The sentences of each example, concatenated."""
     return Sequences(*(torch.cat(parts, 1) for parts in zip(*slots, strict=True)))
+
+
+def selection_uniforms(
+    seed: int,
+    update: int,
+    rows: Array,
+    widths: Sequence[int],
+    selections: int,
+    device: torch.device,
+    *,
+    antithetic: bool = False,
+) -> list[Tensor]:
+    """The uniform numbers that selections of an update are drawn from, S x [K, B, 2, N_s].
+
+    They depend only on update and row, so samplers and learners get the same ones.
+
+    Args:
+        seed: of the run. rows: int64 [B]. widths: N_s of each slot. selections: K.
+        antithetic: the second half of the K are 1 - u, where the first half are u.
+    """
+    drawn = selections // 2 if antithetic else selections
+    uniforms = []
+    for slot, width in enumerate(widths):
+        key = stream_key(seed, "selection", update, slot)
+        numbers = torch.from_numpy(keyed_uniforms(key, rows, drawn, ROLES, width)).to(device)
+        uniforms.append(torch.cat([numbers, 1 - numbers]) if antithetic else numbers)
+    return uniforms

@@ -21,6 +21,8 @@ from rss_rl.types import Array, Batch, LabelSpec
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+SPARSITY, COHERENCE = "sparsity_cost", "coherence_cost"
+"""Names of the costs of kept tokens, which are no terms of a reward model."""
 Scores = Array | Mapping[str, Array]
 """float [M], or such by name: terms of the reward, which are summed, and logged separately."""
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rss_rl.envs.rewards import SPARSITY
+from rss_rl.reward_models.protocol import SPARSITY
 from rss_rl.types import ROLES, Array
 
 
@@ -30,6 +30,7 @@ class SampleJob:
     scored       True = the selections are scored
     thresholded  True = the thresholded selections are scored as well
     bitwise      True = log-probs of single bits are sent, too, for corrections that need them
+    antithetic   True = selections in pairs, see `selection_uniforms`
     """
 
     update: int
@@ -39,6 +40,7 @@ class SampleJob:
     scored: bool
     thresholded: bool
     bitwise: bool = False
+    antithetic: bool = False
 
     def packed(self) -> list[Any]:
         """As plain values, which Ray sends without pickling: that would take most of the time."""

@@ -10,18 +10,17 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from rss_rl.config import RunConfig
 from rss_rl.envs.rewards import learnt_from
 from rss_rl.errors import NonFiniteError
-from rss_rl.models.inputs import tensor_batch, to_tensors
+from rss_rl.models.inputs import tensor_batch
 from rss_rl.policies.distributions import SelectionDistribution
+from rss_rl.policies.inputs import selection_uniforms
 from rss_rl.rollouts.rollout import Rollout, SampleJob
 from rss_rl.rollouts.snapshot import Models, Parts, Snapshot, inference
 from rss_rl.rollouts.tasks import run_task
-from rss_rl.seeding import keyed_uniforms, stream_key
-from rss_rl.types import ROLES, Array, Batch, ExampleSource
+from rss_rl.types import Array, Batch, ExampleSource
 
 _CPU = torch.device("cpu")
 
@@ -113,33 +112,17 @@ class Sampler:
     def _draw(
         self, job: SampleJob, batch: Batch, chances: Sequence[SelectionDistribution]
     ) -> tuple[list[Array], list[Array]]:
+        widths = [valid.shape[1] for valid in batch.valid]
         uniforms = selection_uniforms(
-            self._config.seed, job.update, batch, job.selections, self._device
-        )
+            self._config.seed, job.update, batch.rows, widths, job.selections, self._device,
+            antithetic=job.antithetic,
+        )  # fmt: skip
         selections, log_probs = [], []
         for chance, drawn in zip(chances, uniforms, strict=True):
             sampled = chance.sample(drawn)
             selections.append(sampled.selection.contiguous().cpu().numpy())
             log_probs.append(sampled.log_prob.float().cpu().numpy())
         return selections, log_probs
-
-
-def selection_uniforms(
-    seed: int, update: int, batch: Batch, selections: int, device: torch.device
-) -> list[Tensor]:
-    """The uniform numbers that selections of an update are drawn from, S x [K, B, 2, N_s].
-
-    They depend only on update and row, so samplers and learners get the same ones.
-
-    Args:
-        seed: of the run. selections: K.
-    """
-    uniforms = []
-    for slot, valid in enumerate(batch.valid):
-        key = stream_key(seed, "selection", update, slot)
-        array = keyed_uniforms(key, batch.rows, selections, ROLES, valid.shape[1])
-        uniforms.extend(to_tensors([array], device))
-    return uniforms
 
 
 def _check_finite(log_probs: list[Array], rows: Array) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
@@ -21,17 +21,24 @@ from rss_rl.envs.task import SelectionTask
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.learners.group import ALONE, Group, shard
 from rss_rl.learners.optim import load_optimizer_tensors, optimizer_tensors
-from rss_rl.learners.pathwise import GatedReward, PathwiseLearner
+from rss_rl.learners.pathwise import gated_likelihood
 from rss_rl.learners.phases import Turn
-from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.learners.supervised import SupervisedLearner
+from rss_rl.learners.updates import (
+    GatedReward,
+    GateUpdate,
+    Needs,
+    PolicyUpdate,
+    RewardBatch,
+    UpdateSetup,
+    build_update,
+)
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
-from rss_rl.policies.estimators import GateEstimator, LogProbEstimator, build_estimator
+from rss_rl.policies.inputs import selection_uniforms
 from rss_rl.policies.protocol import bits_per_token
 from rss_rl.rollouts.checkpoint_weights import load_weights, select_prefix
 from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.rollout import Rollout
-from rss_rl.rollouts.sampler import selection_uniforms
 from rss_rl.rollouts.snapshot import (
     CLASSIFIER,
     POLICY,
@@ -48,16 +55,13 @@ from rss_rl.rollouts.tasks import run_task
 from rss_rl.seeding import example_keys
 from rss_rl.training.allocator import keep_freed_memory
 from rss_rl.training.evaluation import Mode, evaluate
-from rss_rl.training.policy_learning import (
-    check_learns,
-    pathwise_scalars,
-    policy_scalars,
-    reached_share,
-    thresholded_selections,
-)
+from rss_rl.training.policy_learning import check_learns, reached_share, thresholded_selections
 from rss_rl.training.random_selections import mix_selections, random_selections
 from rss_rl.training.showcase import Showcase, make_showcase
 from rss_rl.types import Array, Batch
+
+POLICY_UPDATE = "policy_update/"
+"""Prefix of the tensors that hold the state of the policy update."""
 
 
 class Charge(NamedTuple):
@@ -144,30 +148,35 @@ class LocalLearner:
             distillation=config.learner.distillation,
         )
         self._publisher = Publisher(self.models, resident=config.sampler.backend == "local")
-        self._policy: PolicyGradientLearner | None = None
-        self._pathwise: PathwiseLearner | None = None
         check_learns(self.models, config)
-        self._estimator = build_estimator(config.estimator, config.sampler.selections)
-        if isinstance(self._estimator, GateEstimator):
-            if any(phase.selection == "sampled" for phase in config.phases):
-                self._pathwise = PathwiseLearner(
-                    self.models.policy,
-                    self.models.classifier,
-                    config,
-                    dtype,
-                    group,
-                    None if config.reward.model.can("classifier") else self._gated_reward(),
-                )
-        elif any(phase.policy for phase in config.phases):
-            self._policy = PolicyGradientLearner(
-                self.models.policy,
-                self.models.classifier.embedding,
-                config.learner,
-                dtype,
-                group,
-                estimator=self._estimator,
-                reads=self.models.reads,
-            )
+        self._update: PolicyUpdate | None = None
+        sampled = any(phase.selection == "sampled" for phase in config.phases)
+        draws = sampled and not Needs.of(config.estimator).log_probs
+        if draws or any(phase.policy for phase in config.phases):
+            self._update = build_update(config.estimator, self._update_setup(dtype))
+
+    def _update_setup(self, dtype: torch.dtype | None) -> UpdateSetup:
+        config, models = self.config, self.models
+
+        def inputs(batch: TensorBatch) -> list[torch.Tensor]:
+            return models.policy_inputs(batch.tokens, batch.valid, batch.states)
+
+        def uniforms(batch: TensorBatch, number: int) -> list[torch.Tensor]:
+            assert batch.rows is not None
+            widths = [valid.shape[1] for valid in batch.valid]
+            count = config.sampler.selections
+            return selection_uniforms(config.seed, number, batch.rows, widths, count, self.device)
+
+        return UpdateSetup(
+            models.policy,
+            inputs,
+            config.learner,
+            config.reward,
+            dtype,
+            self._group,
+            uniforms,
+            self._gated_reward,
+        )
 
     def update(self, task: LearnTask) -> dict[str, float]:
         """See `Learner`."""
@@ -195,30 +204,25 @@ class LocalLearner:
         batch = self.examples.batch(rows)
         tensors = tensor_batch(batch, self.device)
         scalars: dict[str, float] = {}
-        selections = None
         steered = task.turn.policy and task.charge is not None
         apart = len(rows) < len(task.rows) and (steered or task.rollout is not None)
         whole = self.examples.batch(task.rows) if apart else batch
+        first = paid = None
         if task.rollout is not None:
             part = task.rollout.of(mine, [tokens.shape[1] for tokens in batch.tokens])
-            selections = to_tensors(part.selections, self.device)
-            if task.turn.policy:
-                scalars |= self._learn_policy(task, tensors, part, selections)
-                steps.append(self._step_policy)
-                scalars |= _rewards(task.rollout)
+            paid = self._paid(task, part)
+            first = [s[0] for s in paid.selections]
+        if task.turn.policy:
+            assert self._update is not None
+            charged = None if task.charge is None else task.charge.costs
+            scalars |= self._update.gradients(tensors, paid, number=task.number, charged=charged)
+            steps.append(self._step_policy)
+        if task.rollout is not None:
+            scalars |= _rewards(task.rollout) if task.turn.policy else {}
             scalars |= _shares(task.rollout, whole)
-        first = None if selections is None else [s[0] for s in selections]
-        if task.turn.sampled and self._pathwise is not None:
-            uniforms = selection_uniforms(
-                self.config.seed, task.number, batch, self.config.sampler.selections, self.device
-            )
-            if task.turn.policy:
-                charged = None if task.charge is None else task.charge.costs
-                stats = self._pathwise.learn(tensors, uniforms, number=task.number, charged=charged)
-                scalars |= pathwise_scalars(stats)
-                steps.append(self._step_policy)
+        elif task.turn.sampled:
             # By the same policy, before its step: policy and classifier share one objective.
-            first = self._pathwise.draw(tensors, uniforms)
+            first = cast(GateUpdate, self._update).draw(tensors, task.number)
         if steered and task.charge is not None:
             seen = tensor_batch(whole, self.device) if apart else tensors
             scalars |= reached_share(self.models, self.config, seen, task.charge.target)
@@ -239,9 +243,8 @@ class LocalLearner:
         return scalars, steps
 
     def _step_policy(self) -> None:
-        learner = self._policy or self._pathwise
-        assert learner is not None
-        learner.apply()
+        assert self._update is not None
+        self._update.apply()
         self._publisher.note(POLICY)
 
     def _step_classifier(self, number: int) -> None:
@@ -260,31 +263,18 @@ class LocalLearner:
             scalars["train/accuracy"] = stats.accuracy
         return scalars
 
-    def _learn_policy(
-        self,
-        task: LearnTask,
-        tensors: TensorBatch,
-        rollout: Rollout,
-        selections: list[torch.Tensor],
-    ) -> dict[str, float]:
-        assert self._policy is not None
-        learnt = rollout if task.charge is None else rollout.uncharged()
+    def _paid(self, task: LearnTask, rollout: Rollout) -> RewardBatch:
+        """This learner's shard of the rollout, on its device."""
+        charges = task.charge is not None and task.turn.policy
+        learnt = rollout.uncharged() if charges else rollout
         rewards, thresholded = to_tensors([learnt.rewards, learnt.thresholded], self.device)
-        estimator, behaviour = self._estimator, None
-        assert isinstance(estimator, LogProbEstimator)
+        behaviour = bits = None
         if rollout.version < task.number:  # else the policy itself drew them
-            parts = (
-                rollout.bit_log_prob if estimator.bitwise else np.moveaxis(rollout.log_prob, -1, 0)
-            )
-            behaviour = to_tensors([np.ascontiguousarray(part) for part in parts], self.device)
-        reward_batch = RewardBatch(
-            selections,
-            rewards,
-            thresholded if estimator.thresholded else None,
-            behaviour,
-            charged=None if task.charge is None else task.charge.costs,
-        )
-        return policy_scalars(self._policy.learn(tensors, reward_batch, number=task.number))
+            by_slot = [np.ascontiguousarray(part) for part in np.moveaxis(rollout.log_prob, -1, 0)]
+            behaviour = to_tensors(by_slot, self.device)
+            bits = to_tensors(rollout.bit_log_prob, self.device) or None
+        selections = to_tensors(rollout.selections, self.device)
+        return RewardBatch(selections, rewards, thresholded, behaviour, bits)
 
     def publish(self, version: int, *, whole: bool = True) -> Snapshot:
         """See `Learner`."""
@@ -298,6 +288,9 @@ class LocalLearner:
         )
 
     def _gated_reward(self) -> GatedReward:
+        """The reward model, for updates through gates."""
+        if self.config.reward.model.can("classifier"):
+            return gated_likelihood(self.models.classifier, self.config.model.encoder)
         model = self._task.model
         if not isinstance(model, GatedReward):
             raise ConfigError(
@@ -323,19 +316,12 @@ class LocalLearner:
         named = {f"classifier/{k}": v for k, v in self.models.classifier.state_dict().items()}
         named |= {f"policy/{k}": v for k, v in self.models.policy.state_dict().items()}
         named |= {f"learning/{k}": v for k, v in self._supervised.tensors().items()}
-        for name, step in self._steps().items():
-            state = optimizer_tensors(step.optimizer)
-            named |= {f"optimizer/{name}/{key}": value for key, value in state.items()}
-        if self._policy is not None:
-            named["baseline/average"] = self._policy.average
+        supervised = optimizer_tensors(self._supervised.step.optimizer)
+        named |= {f"optimizer/supervised/{key}": value for key, value in supervised.items()}
+        if self._update is not None:
+            state = self._update.state_dict()
+            named |= {f"{POLICY_UPDATE}{key}": value for key, value in state.items()}
         return named
-
-    def _steps(self) -> dict[str, Any]:
-        steps = {"supervised": self._supervised.step}
-        learner = self._policy or self._pathwise
-        if learner is not None:
-            steps["policy"] = learner.step
-        return steps
 
     def load_tensors(self, tensors: Mapping[str, Array]) -> None:
         """See `Learner`."""
@@ -348,11 +334,10 @@ class LocalLearner:
                 "the learning copy of the classifier does not fit",
                 remedy="Resume with the weight_average the run was started with",
             ) from error
-        for name, step in self._steps().items():
-            mine = select_prefix(tensors, f"optimizer/{name}/", self.device)
-            load_optimizer_tensors(step.optimizer, mine)
-        if self._policy is not None and "baseline/average" in tensors:
-            self._policy.average = torch.from_numpy(np.array(tensors["baseline/average"]))
+        mine = select_prefix(tensors, "optimizer/supervised/", self.device)
+        load_optimizer_tensors(self._supervised.step.optimizer, mine)
+        if self._update is not None:
+            self._update.load_state_dict(select_prefix(tensors, POLICY_UPDATE, self.device))
 
 
 def _rewards(rollout: Rollout) -> dict[str, float]:

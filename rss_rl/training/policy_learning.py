@@ -1,4 +1,4 @@
-"""Checks of what a policy learner can train, and its metrics.
+"""Checks of what a policy update can train, and the share that a policy reaches.
 
 Legend: K selections an example, B examples of this learner's shard, S sentences, N_s tokens.
 """
@@ -9,15 +9,11 @@ import torch
 from torch import Tensor
 
 from rss_rl.config import RunConfig
-from rss_rl.envs.rewards import COHERENCE, SPARSITY
 from rss_rl.errors import ConfigError
-from rss_rl.learners.pathwise import PathwiseStats
-from rss_rl.learners.policy_gradient import PolicyStats
 from rss_rl.learners.share_control import share_margin
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.policies.build import check_distribution
 from rss_rl.policies.distributions import Certain, SelectionDistribution
-from rss_rl.reward_models.likelihood import COMPLEMENT
 from rss_rl.rollouts.snapshot import Models, autocast
 
 _WORDS_TRIED = 64
@@ -67,38 +63,6 @@ def _tried(models: Models) -> SelectionDistribution:
     with models.evaluating(), torch.no_grad():
         inputs, _ = models.policy_inputs([tokens, tokens], [valid, valid], states)
         return models.policy(inputs, valid)
-
-
-def policy_scalars(stats: PolicyStats) -> dict[str, float]:
-    """Metrics of a policy-gradient update, by tag."""
-    scalars = {
-        "policy/loss": stats.loss,
-        "policy/gradient_norm": stats.gradient_norm,
-        "policy/entropy": stats.entropy,
-        "policy/advantage_std": stats.advantage_std,
-    }
-    if stats.ratios is not None:
-        scalars["policy/ratio_mean"] = stats.ratios.mean
-        scalars["policy/ratio_max"] = stats.ratios.largest
-        scalars["policy/ratio_clipped"] = stats.ratios.clipped
-        scalars["policy/effective_sample_share"] = stats.ratios.effective_samples
-    return scalars
-
-
-def pathwise_scalars(stats: PathwiseStats) -> dict[str, float]:
-    """Metrics of a pathwise update, by tag."""
-    terms = {f"reward/{COHERENCE}": stats.coherence, f"reward/{COMPLEMENT}": stats.complement}
-    return {name: value for name, value in terms.items() if value} | {
-        "policy/loss": -stats.objective,
-        "policy/gradient_norm": stats.gradient_norm,
-        "policy/entropy": stats.entropy,
-        "reward/total": stats.objective,
-        "reward/log_likelihood": stats.log_likelihood,
-        f"reward/{SPARSITY}": stats.cost - stats.coherence,
-        "selection/kept": stats.kept,
-        "selection/heads_kept": stats.heads,
-        "selection/dependents_kept": stats.dependents,
-    }
 
 
 def _steerable_chances(found: SelectionDistribution) -> Tensor:

@@ -48,6 +48,7 @@ from rss_rl.training.attempts import (
     train_phases,
 )
 from rss_rl.training.initial_policy import InitialPolicy, read_initial_policy
+from rss_rl.training.learner import POLICY_UPDATE
 from rss_rl.training.memory_needs import check_room, memory_errors
 from rss_rl.training.observer import Observer
 from rss_rl.training.roles import LocalRoles, Roles
@@ -321,9 +322,7 @@ def _train_all_tokens(
 def _fork_start(fork: Checkpoint) -> Checkpoint:
     """The end of the warm-up without the policy's optimiser, as the start of another run."""
     tensors = {
-        name: value
-        for name, value in fork.tensors.items()
-        if not name.startswith(("optimizer/policy/", "baseline/"))
+        name: value for name, value in fork.tensors.items() if not name.startswith(POLICY_UPDATE)
     }
     state = dict(fork.state, opened=False, best=None, is_best_here=False, metric_rows=0)
     fresh = {"index": 1, "steps": 0, "best": None, "stale": 0}

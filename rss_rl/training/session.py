@@ -15,7 +15,7 @@ from rss_rl.data.store import Prepared
 from rss_rl.errors import NonFiniteError
 from rss_rl.learners.phases import PhaseSchedule, Turn
 from rss_rl.learners.share_control import Reached, ShareController
-from rss_rl.policies.estimators import GateEstimator, LogProbEstimator, build_estimator
+from rss_rl.learners.updates import Needs
 from rss_rl.rollouts.backend import Backend
 from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.runs.checkpoint import Checkpoint
@@ -64,7 +64,7 @@ class Session:
         steered = config.reward.target_share is not None
         self.share = ShareController(config.reward, config.policy_updates) if steered else None
         sampler = config.sampler
-        self._estimator = build_estimator(config.estimator, sampler.selections)
+        self._needs = Needs.of(config.estimator)
         self._order = BatchOrder(
             prepared.split("train"),
             config.batch_size,
@@ -134,9 +134,8 @@ class Session:
         return self.share.scalars
 
     def _asks_samplers(self, turn: Turn | None) -> bool:
-        """Whether an update needs rollouts; gates are drawn where they are learnt through."""
-        through_gates = isinstance(self._estimator, GateEstimator)
-        return turn is not None and turn.sampled and not through_gates
+        """Whether an update needs rollouts."""
+        return turn is not None and turn.sampled and self._needs.log_probs
 
     def _supply_samplers(self) -> None:
         """Publish if it is due, and hand over the jobs of all updates that may be sampled now."""
@@ -166,10 +165,7 @@ class Session:
         turn = self.schedule.turn(update - self.update_count)
         if turn is None or not self._asks_samplers(turn):
             return []
-        sampler = self.config.sampler
-        scores = self._estimator if isinstance(self._estimator, LogProbEstimator) else None
-        thresholded = scores is not None and scores.thresholded
-        bitwise = scores is not None and scores.bitwise and sampler.max_policy_lag > 0
+        sampler, needs = self.config.sampler, self._needs
         return [
             SampleJob(
                 update,
@@ -177,8 +173,9 @@ class Session:
                 part,
                 selections=sampler.selections if turn.policy else 1,
                 scored=turn.policy,
-                thresholded=turn.policy and thresholded,
-                bitwise=turn.policy and bitwise,
+                thresholded=turn.policy and needs.thresholded,
+                bitwise=turn.policy and needs.bits and sampler.max_policy_lag > 0,
+                antithetic=turn.policy and needs.antithetic,
             )
             for shard, part in enumerate(np.array_split(self._order.rows(update), sampler.shards))
             if len(part)

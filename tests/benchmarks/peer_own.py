@@ -9,10 +9,10 @@ from peer_task import BATCH, Network, Task, Tuning, make_env, task_of
 from torch import Tensor, nn
 
 from rss_rl.config import RunConfig
-from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
+from rss_rl.learners.updates import PolicyUpdate, RewardBatch, UpdateSetup, build_update
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch, tensor_batch
-from rss_rl.policies.estimators import LogProbEstimator, build_estimator
+from rss_rl.policies.inputs import policy_inputs
 from rss_rl.policies.rss import RSSPolicy
 from rss_rl.rollouts.rollout import Rollout, SampleJob, join_rollouts
 from rss_rl.rollouts.sampler import Sampler
@@ -26,12 +26,12 @@ SHARD = 256
 """Selections of a job: what the policy computes of so many stays in the processor's cache."""
 
 
-def _learner(
-    policy: RSSPolicy, embedding: WordEmbedding, config: RunConfig
-) -> PolicyGradientLearner:
-    estimator = build_estimator(config.estimator, config.sampler.selections)
-    assert isinstance(estimator, LogProbEstimator)
-    return PolicyGradientLearner(policy, embedding, config.learner, None, estimator=estimator)
+def _learner(policy: RSSPolicy, embedding: WordEmbedding, config: RunConfig) -> PolicyUpdate:
+    def inputs(batch: TensorBatch) -> list[Tensor]:
+        return policy_inputs(policy, embedding, batch.tokens, batch.valid)
+
+    setup = UpdateSetup(policy, inputs, config.learner, config.reward)
+    return build_update(config.estimator, setup)
 
 
 def _config(selections: int, tuning: Tuning) -> RunConfig:
@@ -113,7 +113,8 @@ class Pipeline:
         batch = tensor_batch(self._examples.batch(rollout.rows), _CPU)
         selections = [torch.from_numpy(bits) for bits in rollout.selections]
         paid = RewardBatch(selections, torch.from_numpy(rollout.rewards), None)
-        self._learner.update(batch, paid, number=self._update)
+        self._learner.gradients(batch, paid, number=self._update, charged=None)
+        self._learner.apply()
         self._publish()
         return self._batch
 
@@ -155,7 +156,9 @@ class VectorLoop:
         selection = torch.cat([step[2] for step in steps], 1)
         rewards = torch.cat([step[3] for step in steps])[None, :, None]
         batch = TensorBatch([tokens], [valid], torch.zeros(len(tokens)))
-        self._learner.update(batch, RewardBatch([selection], rewards, None), number=self._updates)
+        paid = RewardBatch([selection], rewards)
+        self._learner.gradients(batch, paid, number=self._updates, charged=None)
+        self._learner.apply()
         self._updates += 1
         return BATCH
 

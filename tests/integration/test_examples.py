@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -18,6 +19,9 @@ import rss_rl
 from rss_rl import components, testing
 from rss_rl.cli.main import app
 from rss_rl.components import find_component
+from rss_rl.config import load_config
+from rss_rl.packaged import find_config
+from rss_rl.training.run import train as train_run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MODULES = sorted(path.stem for path in (EXAMPLES / "rss_rl_examples").glob("[a-z]*.py"))
@@ -29,6 +33,7 @@ SMALL = (
 PLUGGED = (
     "model.encoder={name: dilated, options: {layers: 2}}",
     "reward.model={name: margin, options: {limit: 1.5}}",
+    "learner.estimator=disarm",
 )
 
 
@@ -109,6 +114,12 @@ def test_they_train_resume_are_scored_exported_and_loaded(news: Path) -> None:
     reports = [json.loads(Path(name, "report.json").read_text()) for name in ("local", "ray")]
     scores = [report["splits"]["test"]["thresholded"] for report in reports]
     assert scores[0] == scores[1]  # whoever samples
+    updates = itertools.count()
+    config = load_config(find_config("own"), ["data=data", *SMALL, *PLUGGED])
+    list(train_run(config, Path("resumed"), stop=lambda: next(updates) == 10))
+    run("train", "--resume", "resumed")
+    again = json.loads(Path("resumed", "report.json").read_text())
+    assert again["splits"]["test"]["thresholded"] == scores[0]
     run(*train, "stopped", "--time", "0.1s")  # each phase ends after its first update
     assert "thresholded" in run("evaluate", "stopped", "--mode", "thresholded")
     run("train", "--resume", "local")  # finished: named by entry points, so opened

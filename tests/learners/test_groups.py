@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from rss_rl.config import LearnerConfig, OptimizerConfig
 from rss_rl.errors import NonFiniteError
-from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.learners.supervised import SupervisedLearner
+from rss_rl.learners.updates import RewardBatch
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.sentences import SentencesClassifier
 from rss_rl.policies.protocol import Policy
@@ -74,13 +74,11 @@ def test_policy_updates_touch_the_policy_alone(baseline: str, name: str) -> None
         policy=OptimizerConfig(name=name, learning_rate=0.1, l2=1e-2),  # type: ignore[arg-type]
         entropy_cost=0.1,
     )
-    learner = PolicyGradientLearner(
-        policy, classifier.embedding, config, None, estimator=small.estimator(baseline=baseline)
-    )
+    learner = small.policy_update(policy, classifier.embedding, config, baseline=baseline)
     mine, others, fixed = copy_of(policy), copy_of(classifier), classifier.embedding.fixed.clone()
     tensors, drawn = batch()
     for number in range(2):
-        learner.update(tensors, paid(drawn, number), number=number)
+        small.step(learner, tensors, paid(drawn, number), number)
     assert unchanged(policy, mine) == []
     assert set(unchanged(classifier, others)) == set(others)
     assert torch.equal(classifier.embedding.fixed, fixed)
@@ -91,9 +89,7 @@ def test_policy_updates_touch_the_policy_alone(baseline: str, name: str) -> None
 def test_the_groups_are_disjoint_and_complete() -> None:
     classifier, policy = models()
     supervised = SupervisedLearner(classifier, OptimizerConfig(), None).step
-    gradient = PolicyGradientLearner(
-        policy, classifier.embedding, LearnerConfig(), None, estimator=small.estimator()
-    ).step
+    gradient = small.policy_update(policy, classifier.embedding)._step
     groups = [
         {id(p) for group in step.optimizer.param_groups for p in group["params"]}
         for step in (supervised, gradient)
@@ -155,14 +151,12 @@ def test_dropout_follows_its_keys() -> None:
 def test_a_bad_update_leaves_both_groups_untouched(bad: float) -> None:
     classifier, policy = models()
     tensors, drawn = batch()
-    gradient = PolicyGradientLearner(
-        policy, classifier.embedding, LearnerConfig(), None, estimator=small.estimator()
-    )
+    gradient = small.policy_update(policy, classifier.embedding)
     reward = paid(drawn)
     reward.rewards[0, 0, 0] = bad
     before = copy_of(policy)
     with pytest.raises(NonFiniteError, match="policy loss"):
-        gradient.update(tensors, reward, number=0)
+        gradient.gradients(tensors, reward, number=0)
     assert unchanged(policy, before) == list(before)
     supervised = SupervisedLearner(classifier, OptimizerConfig(), None)
     with torch.no_grad():
@@ -180,13 +174,7 @@ def test_lower_precision_keeps_parameters_in_single_precision() -> None:
     classifier, policy = models()
     tensors, drawn = batch()
     supervised = SupervisedLearner(classifier, OptimizerConfig(), torch.bfloat16)
-    gradient = PolicyGradientLearner(
-        policy,
-        classifier.embedding,
-        LearnerConfig(),
-        torch.bfloat16,
-        estimator=small.estimator(),
-    )
+    gradient = small.policy_update(policy, classifier.embedding, autocast=torch.bfloat16)
     stats = supervised.update(
         tensors, [s[0] for s in drawn], number=0, dropout_keys=small.keys(0, B)
     )
@@ -195,6 +183,6 @@ def test_lower_precision_keeps_parameters_in_single_precision() -> None:
     )
     assert stats.loss == pytest.approx(exact.loss, rel=0.05)
     assert stats.loss != exact.loss
-    gradient.update(tensors, paid(drawn), number=0)
+    small.step(gradient, tensors, paid(drawn))
     for module in (classifier, policy):
         assert {p.dtype for p in module.parameters()} == {torch.float32}

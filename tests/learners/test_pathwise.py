@@ -11,7 +11,8 @@ import small
 import torch
 
 from rss_rl.config import parse_config
-from rss_rl.learners.pathwise import PathwiseLearner
+from rss_rl.learners.pathwise import Pathwise, gated_likelihood
+from rss_rl.learners.updates import UpdateSetup
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.policies.build import build_policy
 
@@ -25,7 +26,7 @@ TREE: dict[str, Any] = {
 
 def setting(
     complement: float = 0.0, **policy: Any
-) -> tuple[PathwiseLearner, Any, Any, TensorBatch, list[torch.Tensor]]:
+) -> tuple[Pathwise, Any, Any, TensorBatch, list[torch.Tensor]]:
     """A learner of plain gradient steps of size 1 and its models, in float64."""
     step = {"name": "sgd", "learning_rate": 1.0, "clip_norm": None}
     tree = TREE | {"learner": {"policy": step, "entropy_cost": ENTROPY_COST}}
@@ -41,7 +42,15 @@ def setting(
     tokens, valid = small.sentences(5, 2, 3)
     batch = TensorBatch([tokens], [valid], torch.tensor([0, 1, 2]))
     drawn = [torch.from_numpy(np.random.default_rng(2).uniform(0.01, 0.99, (2, 3, 2, 5)))]
-    return PathwiseLearner(module, classifier, config, None), module, classifier, batch, drawn
+    setup = UpdateSetup(
+        module,
+        lambda batch: [classifier.embedding(tokens) for tokens in batch.tokens],
+        config.learner,
+        config.reward,
+        uniforms=lambda batch, number: drawn,
+        gated=lambda: gated_likelihood(classifier, config.model.encoder),
+    )
+    return Pathwise(setup), module, classifier, batch, drawn
 
 
 def objective(
@@ -89,10 +98,10 @@ def test_a_step_follows_the_slope_of_the_objective(
     learner, module, classifier, batch, drawn = setting(complement)
     before = {k: v.clone() for k, v in module.state_dict().items()}
     value, entropy = objective(module, classifier, batch, drawn, complement)
-    stats = learner.update(batch, drawn, number=0, charged=charged)
-    assert -stats.objective == pytest.approx(value, abs=1e-9)  # a constraint is no cost
-    assert bool(stats.complement) == bool(complement)
-    assert stats.entropy == pytest.approx(entropy, abs=1e-9)
+    scalars = small.step(learner, batch, None, charged=charged)
+    assert scalars["policy/loss"] == pytest.approx(value, abs=1e-9)  # a constraint is no cost
+    assert ("reward/complement" in scalars) == bool(complement)
+    assert scalars["policy/entropy"] == pytest.approx(entropy, abs=1e-9)
     after = {k: v.clone() for k, v in module.state_dict().items()}
     for name in ("modules_by_role.0.score.bias", "modules_by_role.3.hidden.bias"):
         slope = (before[name] - after[name]).flatten()
@@ -109,10 +118,10 @@ def test_a_step_follows_the_slope_of_the_objective(
 
 
 def test_the_classifier_gets_no_gradient_and_keeps_its_mode() -> None:
-    learner, _, classifier, batch, drawn = setting()
+    learner, _, classifier, batch, _ = setting()
     classifier.train()
     before = {k: v.clone() for k, v in classifier.state_dict().items()}
-    learner.update(batch, drawn, number=0)
+    small.step(learner, batch, None)
     assert classifier.training
     assert all(p.grad is None for p in classifier.parameters())
     assert all(torch.equal(v, before[k]) for k, v in classifier.state_dict().items())

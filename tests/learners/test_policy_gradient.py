@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from rss_rl.config import LearnerConfig, OptimizerConfig
-from rss_rl.learners.policy_gradient import PolicyGradientLearner, PolicyStats, RewardBatch
+from rss_rl.learners.score_function import ScoreFunction
+from rss_rl.learners.updates import RewardBatch
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.policies.protocol import Policy
@@ -47,14 +48,10 @@ def sentence(n: int, copies: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     return tokens.expand(copies, -1), valid.expand(copies, -1)
 
 
-def learner(policy: Policy, baseline: str, entropy_cost: float = 0.0) -> PolicyGradientLearner:
-    config = LearnerConfig(
-        entropy_cost=entropy_cost,
-        policy=OptimizerConfig(clip_norm=None),
-    )
-    return PolicyGradientLearner(
-        policy, embedding(), config, None, estimator=small.estimator(baseline=baseline)
-    )
+def learner(policy: Policy, baseline: str, entropy_cost: float = 0.0) -> ScoreFunction:
+    config = LearnerConfig(entropy_cost=entropy_cost, policy=OptimizerConfig(clip_norm=None))
+    made: ScoreFunction = small.policy_update(policy, embedding(), config, baseline=baseline)
+    return made
 
 
 def flat(gradients: Any) -> Tensor:
@@ -63,8 +60,8 @@ def flat(gradients: Any) -> Tensor:
 
 def estimate(
     policy: Policy, baseline: str, slots: list[tuple[Tensor, Tensor]], paid: RewardBatch,
-    average: Tensor | None = None, entropy_cost: float = 0.0,
-) -> tuple[Tensor, PolicyStats]:  # fmt: skip
+    average: Tensor | None = None, entropy_cost: float = 0.0, **more: Any,
+) -> tuple[Tensor, dict[str, float]]:  # fmt: skip
     """The ascent direction of one update; the policy is left as it was."""
     state = {name: value.clone() for name, value in policy.state_dict().items()}
     made = learner(policy, baseline, entropy_cost)
@@ -72,7 +69,7 @@ def estimate(
         made.average = average
     labels = torch.zeros(len(slots[0][0]), dtype=torch.int64)
     batch = TensorBatch([t for t, _ in slots], [v for _, v in slots], labels)
-    stats = made.update(batch, paid, number=0)
+    stats = small.step(made, batch, paid, **more)
     policy.load_state_dict(state)
     return -flat([p.grad for p in policy.parameters()]), stats
 
@@ -126,8 +123,8 @@ def test_what_is_charged_is_what_the_reward_would_have_cost() -> None:
     policy = small.policy()
     shares = every_selection(TOKENS).double().mean(-1)  # [4^n, 2]
     drawn = every_selection(TOKENS)[:3, None].expand(-1, 2, -1, -1)  # K = 3, B = 2
-    paid = RewardBatch([drawn], torch.zeros(3, 2, 1).double(), None, charged=(0.7, -0.4))
-    result, _ = estimate(policy, "none", [sentence(TOKENS, 2)], paid)
+    paid = RewardBatch([drawn], torch.zeros(3, 2, 1).double())
+    result, _ = estimate(policy, "none", [sentence(TOKENS, 2)], paid, charged=(0.7, -0.4))
     wanted = exact_gradient(policy, -0.7 * shares[:, 0] + 0.4 * shares[:, 1])
     torch.testing.assert_close(result, wanted, rtol=1e-8, atol=1e-10)
     assert wanted.abs().max() > 1e-3
@@ -203,9 +200,9 @@ def test_the_loss_is_what_the_definition_says() -> None:
         for k, b in itertools.product(range(2), range(2)):
             wanted -= evaluated.log_prob[k, b].sum().item() * rewards[k, b, s].item() / 4
         entropies += evaluated.entropy.tolist()
-    assert stats.loss == pytest.approx(wanted, rel=1e-6)
-    assert stats.entropy == pytest.approx(np.mean(entropies), rel=1e-6)
-    assert stats.advantage_std == pytest.approx(rewards.numpy().std(), rel=1e-6)
+    assert stats["policy/loss"] == pytest.approx(wanted, rel=1e-6)
+    assert stats["policy/entropy"] == pytest.approx(np.mean(entropies), rel=1e-6)
+    assert stats["policy/advantage_std"] == pytest.approx(rewards.numpy().std(), rel=1e-6)
 
 
 def test_entropy_cost_adds_the_gradient_of_the_mean_entropy() -> None:
@@ -234,9 +231,11 @@ def test_the_moving_average_is_carried_from_update_to_update() -> None:
     drawn = small.selection(valid)[None]
     for number, (reward, wanted) in enumerate([(1.0, 1.0), (3.0, 1.1), (2.1, 1.15)]):
         paid = RewardBatch([drawn], torch.full((1, 2, 1), reward, dtype=torch.float64), None)
-        stats = made.update(batch, paid, number=number)
+        stats = small.step(made, batch, paid, number)
         assert made.average.tolist() == pytest.approx([wanted])
-        assert (stats.loss == 0) is (number == 0)  # the first update subtracts its own mean
+        assert (stats["policy/loss"] == 0) is (
+            number == 0
+        )  # the first update subtracts its own mean
 
 
 def test_self_critical_needs_thresholded_rewards() -> None:

@@ -12,7 +12,7 @@ import twins
 from torch import Tensor
 
 from rss_rl.config import LearnerConfig, OptimizerConfig
-from rss_rl.learners.policy_gradient import PolicyGradientLearner, PolicyStats, RewardBatch
+from rss_rl.learners.updates import RewardBatch
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.policies.protocol import Policy
@@ -51,25 +51,27 @@ def embedding() -> WordEmbedding:
 
 def update(
     behaviour: list[Tensor] | None, correction: str, **settings: Any
-) -> tuple[PolicyStats, Tensor, Tensor]:
+) -> tuple[dict[str, float], Tensor, Tensor]:
     """Statistics, gradient and weights of one update of the policy of seed 0."""
     policy = small.policy()
     config = LearnerConfig(policy=OptimizerConfig(clip_norm=None))
-    if correction == "clipped-token":
-        estimator = small.estimator("ppo-clip", baseline="none", **settings)
-    else:
-        estimator = small.estimator(correction=correction, baseline="none", **settings)
+    named = {"name": "ppo-clip"} if correction == "clipped-token" else {"correction": correction}
     tensors, drawn, rewards = batch()
-    learner = PolicyGradientLearner(policy, embedding(), config, None, estimator=estimator)
-    stats = learner.update(tensors, RewardBatch(drawn, rewards, None, behaviour), number=0)
+    learner = small.policy_update(policy, embedding(), config, baseline="none", **named, **settings)
+    summed = behaviour and [part.sum((-1, -2)) for part in behaviour]
+    paid = RewardBatch(drawn, rewards, None, summed, behaviour)
+    stats = small.step(learner, tensors, paid)
     gradient = torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None])
     weights = torch.cat([p.detach().flatten() for p in policy.parameters()])
     return stats, gradient, weights
 
 
-def seen(log_prob: list[Tensor], correction: str) -> list[Tensor]:
-    summed = correction == "truncated-sum"
-    return [part.sum((-1, -2)) if summed else part for part in log_prob]
+RATIOS = (
+    "policy/ratio_mean",
+    "policy/ratio_max",
+    "policy/ratio_clipped",
+    "policy/effective_sample_share",
+)
 
 
 @every_correction
@@ -77,7 +79,7 @@ def test_without_behaviour_no_ratio_is_computed(correction: str) -> None:
     plain, gradient, weights = update(None, "none")
     other, its_gradient, its_weights = update(None, correction)
     assert other == plain
-    assert other.ratios is None
+    assert "policy/ratio_mean" not in other
     assert torch.equal(its_gradient, gradient)
     assert torch.equal(its_weights, weights)
 
@@ -85,16 +87,16 @@ def test_without_behaviour_no_ratio_is_computed(correction: str) -> None:
 @every_correction
 def test_at_zero_lag_the_update_is_that_of_plain_reinforce(correction: str) -> None:
     _, gradient, weights = update(None, "none")
-    stats, its_gradient, its_weights = update(seen(bits(small.policy()), correction), correction)
+    stats, its_gradient, its_weights = update(bits(small.policy()), correction)
     assert torch.allclose(its_gradient, gradient, rtol=1e-12, atol=1e-15)
     assert torch.allclose(its_weights, weights, rtol=1e-12, atol=1e-15)
-    assert stats.ratios == pytest.approx((1.0, 1.0, 0.0, 1.0))
+    assert [stats[name] for name in RATIOS] == pytest.approx([1.0, 1.0, 0.0, 1.0])
 
 
 @every_correction
 def test_a_stale_update_is_the_twins_gradient(correction: str) -> None:
     older, now = bits(small.policy(seed=1)), bits(small.policy())
-    stats, gradient, _ = update(seen(older, correction), correction)
+    stats, gradient, _ = update(older, correction)
     _, drawn, rewards = batch()
     policy, tensors = small.policy(), batch()[0]
     surrogate, limit = torch.zeros(()), LIMITS[correction]
@@ -111,7 +113,7 @@ def test_a_stale_update_is_the_twins_gradient(correction: str) -> None:
         surrogate = surrogate + (torch.from_numpy(weights) * log_prob).sum() / (K * B)
     wanted = torch.autograd.grad(surrogate, list(policy.parameters()))
     torch.testing.assert_close(gradient, torch.cat([g.flatten() for g in wanted]))
-    assert stats.loss == pytest.approx(losses.mean((0, 1)).sum())
+    assert stats["policy/loss"] == pytest.approx(losses.mean((0, 1)).sum())
     _, plain, _ = update(None, "none")
     assert float((gradient - plain).norm() / plain.norm()) > 0.05
 
@@ -119,23 +121,23 @@ def test_a_stale_update_is_the_twins_gradient(correction: str) -> None:
 @every_correction
 def test_ratio_statistics_are_those_of_all_examples_or_bits(correction: str) -> None:
     older, now = bits(small.policy(seed=1)), bits(small.policy())
-    ratios = update(seen(older, correction), correction)[0].ratios
-    assert ratios is not None
+    stats = update(older, correction)[0]
+    mean, largest, clipped, effective = (stats[name] for name in RATIOS)
     pairs = list(zip(now, older, strict=True))
     if correction == "truncated-sum":
         r = torch.stack([(p - q).sum((-1, -2)) for p, q in pairs]).sum(0).exp().flatten().numpy()
     else:
         r = np.concatenate([(p - q)[p != 0].exp() for p, q in pairs])
-    assert ratios.mean == pytest.approx(r.mean())
-    assert ratios.largest == pytest.approx(r.max())
+    assert mean == pytest.approx(r.mean())
+    assert largest == pytest.approx(r.max())
     if correction == "clipped-token":
-        assert 0 < ratios.clipped < 1
-        assert 0 < ratios.effective_samples < 1
+        assert 0 < clipped < 1
+        assert 0 < effective < 1
     else:
         w = np.minimum(r, 2.0)
-        assert ratios.clipped == pytest.approx((r > 2.0).mean())
-        assert ratios.effective_samples == pytest.approx(w.sum() ** 2 / (len(w) * (w**2).sum()))
-        assert ratios.clipped > 0
+        assert clipped == pytest.approx((r > 2.0).mean())
+        assert effective == pytest.approx(w.sum() ** 2 / (len(w) * (w**2).sum()))
+        assert clipped > 0
 
 
 def test_limits_come_from_the_configuration() -> None:
@@ -145,15 +147,14 @@ def test_limits_come_from_the_configuration() -> None:
         ("truncated-token", "ratio_max", 1.1),
         ("clipped-token", "ratio_clip", 0.05),
     ):
-        wide = update(seen(older, correction), correction)[0].ratios
-        narrow = update(seen(older, correction), correction, **{name: value})[0].ratios
-        assert wide is not None
-        assert narrow is not None
-        assert narrow.clipped >= wide.clipped
-        assert narrow.mean == wide.mean
-        assert narrow.effective_samples != wide.effective_samples
+        wide = update(older, correction)[0]
+        narrow = update(older, correction, **{name: value})[0]
+        assert narrow["policy/ratio_clipped"] >= wide["policy/ratio_clipped"]
+        assert narrow["policy/ratio_mean"] == wide["policy/ratio_mean"]
+        share = "policy/effective_sample_share"
+        assert narrow[share] != wide[share]
 
 
 def test_no_correction_ignores_the_behaviour_policy() -> None:
-    older = seen(bits(small.policy(seed=1)), "none")
+    older = bits(small.policy(seed=1))
     assert update(older, "none")[0] == update(None, "none")[0]

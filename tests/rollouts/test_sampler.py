@@ -11,9 +11,10 @@ import torch
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.envs.rewards import SPARSITY, Rewards
+from rss_rl.envs.rewards import Rewards
 from rss_rl.envs.task import SelectionTask
 from rss_rl.models.inputs import tensor_batch
+from rss_rl.reward_models.protocol import SPARSITY
 from rss_rl.rollouts.backend import LocalBackend
 from rss_rl.rollouts.rollout import SampleJob, join_rollouts
 from rss_rl.rollouts.sampler import Sampler

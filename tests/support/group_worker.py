@@ -21,8 +21,8 @@ from torch import Tensor
 from rss_rl.config import LearnerConfig, OptimizerConfig
 from rss_rl.errors import LearnerError, NonFiniteError
 from rss_rl.learners.group import Group, ProcessGroup, shard
-from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.learners.supervised import SupervisedLearner
+from rss_rl.learners.updates import RewardBatch
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.seeding import example_keys
 
@@ -46,7 +46,7 @@ def data() -> tuple[list[Tensor], list[Tensor], Tensor]:
     return tokens, valid, torch.from_numpy(draw.integers(0, 3, ROWS))
 
 
-def paid(rows: np.ndarray, update: int, scenario: str, valid: list[Tensor]) -> RewardBatch:
+def paid(rows: np.ndarray, update: int, valid: list[Tensor]) -> RewardBatch:
     """Selections, rewards and behaviour log-probs of an update, functions of row and update."""
     parts = []
     for row in rows:
@@ -66,14 +66,13 @@ def paid(rows: np.ndarray, update: int, scenario: str, valid: list[Tensor]) -> R
         shape = (2, mask.shape[1])
         selections.append(stacked([p[0][slot] for p in parts], *shape).bool() & shown)
         bits = stacked([p[1][slot] for p in parts], *shape) * shown
-        behaviours.append(
-            bits if small.estimator(**SCENARIOS[scenario]).bitwise else bits.sum((-1, -2))
-        )
+        behaviours.append(bits)
     # Every third update is on-policy: no ratio is computed.
     rewards = stacked([p[2] for p in parts], 2)
-    behaviour = None if update % 3 == 0 else behaviours
-    charged = (0.3, -0.2) if update % 2 else None
-    return RewardBatch(selections, rewards, None, behaviour, charged=charged)
+    if update % 3 == 0:
+        return RewardBatch(selections, rewards)
+    summed = [bits.sum((-1, -2)) for bits in behaviours]
+    return RewardBatch(selections, rewards, None, summed, behaviours)
 
 
 def config_of(scenario: str) -> LearnerConfig:
@@ -101,9 +100,8 @@ def train(
     supervised = SupervisedLearner(
         classifier, config.supervised, None, config.weight_average, group
     )
-    estimator = small.estimator(**SCENARIOS[scenario])
-    gradient = PolicyGradientLearner(
-        policy, classifier.embedding, config, None, group, estimator=estimator
+    gradient = small.policy_update(
+        policy, classifier.embedding, config, group, **SCENARIOS[scenario]
     )
     tokens, valid, labels = data()
     statistics = []
@@ -112,17 +110,18 @@ def train(
         rows = shard(chosen, group.rank, group.size)
         index = torch.from_numpy(rows)
         batch = TensorBatch([t[index] for t in tokens], [v[index] for v in valid], labels[index])
-        reward = paid(rows, update, scenario, valid)
+        reward = paid(rows, update, valid)
         if not double:
             reward = single(reward)
-        policy_stats = gradient.update(batch, reward, number=update)
+        charged = (0.3, -0.2) if update % 2 else None
+        policy_scalars = small.step(gradient, batch, reward, update, charged=charged)
         keys = torch.from_numpy(example_keys(0, "dropout", update, rows))
         if global_masks:
             torch.manual_seed(update)
             keys = torch.randint(2**60, (len(rows),))
         first = [s[0] for s in reward.selections]
         stats = supervised.update(batch, first, number=update, dropout_keys=keys)
-        numbers = [*stats, *policy_stats[:-1], *(policy_stats.ratios or ())]
+        numbers = [*stats, *policy_scalars.values()]
         statistics += [float(number) for number in numbers]
     weights = classifier.state_dict() | {f"policy.{k}": v for k, v in policy.state_dict().items()}
     weights |= {f"learning.{k}": v for k, v in supervised.tensors().items()}
@@ -134,24 +133,24 @@ def train(
 def single(reward: RewardBatch) -> RewardBatch:
     """The same in float32."""
     behaviour = reward.behaviour and [b.float() for b in reward.behaviour]
-    return reward._replace(rewards=reward.rewards.float(), behaviour=behaviour)
+    bits = reward.bit_behaviour and [b.float() for b in reward.bit_behaviour]
+    return reward._replace(rewards=reward.rewards.float(), behaviour=behaviour, bit_behaviour=bits)
 
 
 def bad_reward(group: Group) -> str:
     """What a learner says of an update in which the last one alone was paid NaN."""
     policy, classifier = small.policy(), small.classifier()
-    config, scenario = config_of("leave-one-out"), "leave-one-out"
-    estimator = small.estimator(**SCENARIOS[scenario])
-    learner = PolicyGradientLearner(
-        policy, classifier.embedding, config, None, group, estimator=estimator
+    config = config_of("leave-one-out")
+    learner = small.policy_update(
+        policy, classifier.embedding, config, group, **SCENARIOS["leave-one-out"]
     )
     tokens, valid, labels = data()
-    reward = paid(np.arange(ROWS), 0, scenario, valid)
+    reward = paid(np.arange(ROWS), 0, valid)
     if group.rank == group.size - 1:
         reward.rewards[0, 0, 0] = float("nan")
     before = [p.detach().clone() for p in policy.parameters()]
     try:
-        learner.update(TensorBatch(tokens, valid, labels), reward, number=0)
+        learner.gradients(TensorBatch(tokens, valid, labels), reward, number=0)
     except NonFiniteError as error:
         same = all(map(torch.equal, before, policy.parameters()))
         return f"{error.what}, weights {'kept' if same else 'changed'}"

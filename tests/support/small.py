@@ -9,13 +9,22 @@ import torch
 from model_configs import model_config
 from torch import Tensor, nn
 
-from rss_rl.components import find_component
-from rss_rl.config import EstimatorConfig, PolicyConfig, Reads
+from rss_rl.components import EVERYTHING, find_component
+from rss_rl.config import (
+    EstimatorConfig,
+    LearnerConfig,
+    PolicyConfig,
+    Reads,
+    RewardConfig,
+    parse_section,
+)
+from rss_rl.learners.group import ALONE, Group
+from rss_rl.learners.updates import RewardBatch, UpdateSetup, build_update
 from rss_rl.models.build import build_classifier
+from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.sentences import SentencesClassifier
 from rss_rl.policies.build import build_policy
-from rss_rl.policies.estimators import build_estimator
-from rss_rl.policies.inputs import input_size
+from rss_rl.policies.inputs import input_size, policy_inputs
 from rss_rl.policies.protocol import Policy
 from rss_rl.seeding import example_keys
 from rss_rl.types import LabelSpec
@@ -81,9 +90,33 @@ def policy_config(
     return PolicyConfig(name=name, reads=reads, options=given)
 
 
-def estimator(name: str = "reinforce", **options: Any) -> Any:
-    """The estimator of that name and these options, for four selections."""
-    return build_estimator(EstimatorConfig(name=name, options=options), 4)
+def policy_update(
+    policy: Policy,
+    embedding: Any,
+    learner: LearnerConfig | None = None,
+    group: Group = ALONE,
+    autocast: torch.dtype | None = None,
+    name: str = "reinforce",
+    **options: Any,
+) -> Any:
+    """The policy update of that name and these options, of a policy that reads word vectors."""
+
+    def inputs(batch: TensorBatch) -> list[Tensor]:
+        return policy_inputs(policy, embedding, batch.tokens, batch.valid)
+
+    config = learner or LearnerConfig()
+    setup = UpdateSetup(policy, inputs, config, RewardConfig(), autocast, group)
+    named = parse_section(
+        EstimatorConfig, {"name": name, "options": options}, where="test", trust=EVERYTHING
+    )
+    return build_update(named, setup)
+
+
+def step(update: Any, batch: TensorBatch, paid: RewardBatch, number: int = 0, **more: Any) -> Any:
+    """Gradients and step of an update; its metrics."""
+    scalars = update.gradients(batch, paid, number=number, **more)
+    update.apply()
+    return scalars
 
 
 def policy(*, seed: int = 0, double: bool = True, **settings: Any) -> Policy:

@@ -1,0 +1,168 @@
+"""Policy updates: how a policy's parameters follow from what selections were paid.
+
+A component of kind `estimator` builds a `PolicyUpdate` from an `UpdateSetup`. It declares as
+capabilities what it needs, see `Needs`. Neither sampler nor learner asks which update it is.
+
+Legend: K selections an example, B examples of this learner's shard, S sentences, N_s tokens of
+slot s, E features of what the policy reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from rss_rl.config import EstimatorConfig, LearnerConfig, RewardConfig
+from rss_rl.errors import ConfigError
+from rss_rl.learners.group import ALONE, Group
+from rss_rl.models.inputs import TensorBatch
+from rss_rl.policies.protocol import Policy, missing_attributes
+
+
+class Needs(NamedTuple):
+    """What an update needs of its rollouts; each field is a capability.
+
+    log_probs    rollouts at all: selections that the samplers have drawn and scored
+    thresholded  rewards of the thresholded selections, too
+    bits         behaviour log-probs of single bits, for selections of an older policy
+    antithetic   the second half of an example's selections are drawn from 1 - u where the first
+                 half are from u, their uniform numbers
+    """
+
+    log_probs: bool
+    thresholded: bool
+    bits: bool
+    antithetic: bool
+
+    @classmethod
+    def of(cls, estimator: EstimatorConfig) -> Needs:
+        """Those of the update that the configuration names."""
+        return cls(*map(estimator.can, cls._fields))
+
+
+class RewardBatch(NamedTuple):
+    """Selections of a batch and their rewards, on the device of the learner.
+
+    selections      S x bool [K, B, 2, N_s]
+    rewards         [K, B, S], one for each sentence
+    thresholded     [B, S], rewards of the thresholded selections; None unless needed
+    behaviour       S x [K, B], log-probs under the behaviour policy; None = on-policy
+    bit_behaviour   S x [K, B, 2, N_s], of the bits; None = on-policy, or not needed
+    """
+
+    selections: Sequence[Tensor]
+    rewards: Tensor
+    thresholded: Tensor | None = None
+    behaviour: Sequence[Tensor] | None = None
+    bit_behaviour: Sequence[Tensor] | None = None
+
+
+@runtime_checkable
+class GatedReward(Protocol):
+    """A reward model with the capability `gates`: its score is differentiable in the gates."""
+
+    def gated_losses(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Tensor:
+        """The negative score in nats, [K * B], of gates S x [K, B, 2, N_s]; weights are fixed."""
+
+
+@dataclass(frozen=True)
+class UpdateSetup:
+    """What a policy update is built from, besides its options.
+
+    policy    that it trains
+    inputs    what the policy reads of a batch, S x [B, N_s, E], without gradient
+    learner   its optimiser, and the entropy cost
+    reward    the costs of kept tokens
+    autocast  dtype of matrix products, or None for float32
+    group     learners that share each batch; unusable after an error in one of them
+    uniforms  numbers of a batch and update, S x [K, B, 2, N_s] in (0, 1), the samplers' own
+    gated     the reward model, for updates through gates; called when such an update is built
+    """
+
+    policy: Policy
+    inputs: Callable[[TensorBatch], list[Tensor]]
+    learner: LearnerConfig
+    reward: RewardConfig
+    autocast: torch.dtype | None = None
+    group: Group = ALONE
+    uniforms: Callable[[TensorBatch, int], Sequence[Tensor]] | None = None
+    gated: Callable[[], GatedReward] | None = None
+
+
+class PolicyUpdate(Protocol):
+    """One way to update a policy; it owns its gradient, its optimiser and its state."""
+
+    def gradients(
+        self,
+        batch: TensorBatch,
+        paid: RewardBatch | None,
+        *,
+        number: int,
+        charged: tuple[float, float] | None,
+    ) -> dict[str, float]:
+        """Compute the gradients of an update; no parameter changes.
+
+        All learners of the group call it, also with an empty shard.
+
+        Args:
+            batch: this learner's shard.
+            paid: its rollout; None for an update without `Needs.log_probs`.
+            number: of the update in the run, from 0.
+            charged: lambda of heads and of dependents as it stands where a share is asked for: to
+                be charged here, on probabilities, as it is not part of the rewards.
+
+        Returns:
+            Metrics of the global batch, by tag.
+
+        Raises:
+            NonFiniteError: on a non-finite loss or gradient.
+            LearnerError: another learner of the group died or hung.
+        """
+
+    def apply(self) -> None:
+        """Apply the gradients; until then nothing has changed."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All state besides the policy's parameters."""
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restore `state_dict`.
+
+        Raises:
+            CheckpointError: it does not fit.
+        """
+
+
+class GateUpdate(PolicyUpdate, Protocol):
+    """An update without `Needs.log_probs`: nothing is sampled for it."""
+
+    def draw(self, batch: TensorBatch, number: int) -> list[Tensor]:
+        """The gates that the classifier reads in an update, S x [B, 2, N_s]."""
+
+
+def under(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The entries whose name begins with `prefix`, without it."""
+    return {name[len(prefix) :]: each for name, each in state.items() if name.startswith(prefix)}
+
+
+def build_update(estimator: EstimatorConfig, setup: UpdateSetup) -> PolicyUpdate:
+    """The policy update that the configuration names.
+
+    Raises:
+        ConfigError: what the component builds is not one.
+    """
+    built: Any = estimator.build(setup)
+    kind = PolicyUpdate if Needs.of(estimator).log_probs else GateUpdate
+    if lacking := missing_attributes(built, kind):
+        raise ConfigError(
+            f"{type(built).__name__} is not a {kind.__name__}: it has no"
+            f" {', '.join(f'`{name}`' for name in lacking)}",
+            where=f"estimator '{estimator.name}'",
+            remedy="See rss_rl.learners.updates",
+        )
+    found: PolicyUpdate = built
+    return found
