@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from rss_rl.errors import ConfigError, nearest
@@ -48,7 +49,7 @@ def find_config(name: str | Path) -> Path:
         ConfigError: neither exists; names the nearest shipped one.
     """
     path = Path(name)
-    if path.is_file():
+    if os.path.isfile(path):
         return path
     shipped = packaged_configs()
     short = Path(*path.parts[1:]) if path.parts[:1] == ("configs",) else path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -141,7 +142,7 @@ def fit(
         )
     shown = console or SafeConsole(highlight=False)
     path = Path(out) if out is not None else Path("runs") / _name(data)
-    if (path / CONFIG_FILE).is_file() and not overwrite:
+    if os.path.isfile(path / CONFIG_FILE) and not overwrite:
         raise ConfigError(
             "there is already a run",
             where=str(path),

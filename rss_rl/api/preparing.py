@@ -256,7 +256,7 @@ def _table(rows: Any) -> pa.Table:
             found = pa.Table.from_pandas(rows, preserve_index=False)
         else:
             found = pa.Table.from_pylist([dict(row) for row in rows])
-    except (AttributeError, TypeError, ValueError, pa.ArrowException) as error:
+    except (AttributeError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
         raise DataError(
             f"the {type(rows).__name__} cannot be read as a table: {str(error)[:200]}",
             remedy="Give a file, mappings with the same keys, or a pandas, Arrow or Hugging Face"

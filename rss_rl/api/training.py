@@ -245,7 +245,7 @@ def _plan(
         changed = with_overrides(tree, overrides)
         config, name = parse_config(changed, where="configuration", trust=EVERYTHING), "run"
         return _absolute(config, name, run_dir)
-    if (Path(start) / CONFIG_FILE).is_file():
+    if os.path.isfile(Path(start) / CONFIG_FILE):
         return _plan_of_run(Path(start), overrides, run_dir, resume, trusted)
     try:
         file = find_config(start)

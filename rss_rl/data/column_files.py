@@ -2,18 +2,22 @@
 
 Splits without a file of their own are cut from the training files: a hash of the seed and a row's
 position decides its split, so rows can be streamed, and adding rows does not move others. The first
-row of each class is for training, so that a rare class is known there.
+row of each class is for training, so that a rare class is known there. A range of scores that is
+not given is that of all these rows.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rss_rl.data.checks import LARGEST_SCORE
 from rss_rl.data.corpora.cuts import drawn_split
 from rss_rl.data.records import Record, column_names, read_records, require_columns
 from rss_rl.data.sources import BadRow, ReaderSource, Row, Text
@@ -89,12 +93,28 @@ def _example(record: Record, columns: Columns) -> Row:
     if None in bits or (bits and any(isinstance(text, str) for text in texts)):
         return record.bad("a rationale is a list of 0 and 1 beside a list of words")
     return record.example(
-        str(values[columns.id]) if columns.id else f"{Path(record.file).stem}-{record.row}",
+        str(values[columns.id]) if columns.id else f"{_stem(record.file)}-{record.row}",
         tuple(text for text in texts if text is not None),
         _label(label),
         rationale=tuple(b for b in bits if b is not None) if bits else None,
         columns=(*columns.texts, columns.label),
     )
+
+
+def _stem(path: str | Path) -> str:
+    """A file's name, whose bytes need not be UTF-8."""
+    return os.fsencode(Path(path).stem).decode(errors="replace")
+
+
+def _score_range(files: Sequence[Path], column: str) -> tuple[float, float]:
+    """The least and the largest score of a column, without those that are no numbers."""
+    low, high = math.inf, -math.inf
+    for record in (record for path in files for record in read_records(path)):
+        with suppress(TypeError, ValueError, OverflowError):
+            score = float(record.values[column]) if isinstance(record, Record) else math.nan
+            if abs(score) <= LARGEST_SCORE:
+                low, high = min(low, score), max(high, score)
+    return low, high
 
 
 def _text(value: Any) -> Text | None:
@@ -133,7 +153,7 @@ def column_files(
         train: files of the training split.
         columns: names of the columns.
         spec: what is predicted; None: classes named by the training labels; a score with an
-            infinite range takes its range from them.
+            infinite range takes its range from the training files.
         dev, test: files of these splits; None: a share of the training files' rows.
         shares: of train, dev and test; those of splits with a file are ignored.
         seed: of the cut.
@@ -156,5 +176,8 @@ def column_files(
     cut = {s: share for s, share in zip(SPLITS, shares, strict=True) if given.get(s) is None}
     cut = cut if len(cut) > 1 else {}
     classes = spec is None or spec.kind == "classes"
+    if cut and spec is not None and spec.kind == "score" and math.isinf(spec.high):
+        low, high = _score_range(train, columns.label)
+        spec = LabelSpec("score", low=low, high=high) if low < high else spec
     reader = partial(_read, columns=columns, shares=cut, seed=seed, classes=classes)
-    return ReaderSource(train[0].stem, len(columns.texts), spec, files, reader)
+    return ReaderSource(_stem(train[0]), len(columns.texts), spec, files, reader)

@@ -208,7 +208,7 @@ def _own_sum(record: dict[str, Any]) -> str:
 
 def is_export(path: Path) -> bool:
     """Whether a directory looks like one that `export_run` wrote."""
-    return (path / EXPORT_FILE).is_file()
+    return os.path.isfile(path / EXPORT_FILE)
 
 
 def open_result(
@@ -225,7 +225,7 @@ def open_result(
     """
     path = Path(path)
     aside = aside_of(path.absolute())
-    if not path.exists() and is_export(aside):
+    if not os.path.exists(path) and is_export(aside):
         raise CheckpointError(
             f"the process that was replacing this export was killed; the old one is in {aside}",
             where=str(path),

@@ -227,7 +227,7 @@ def open_pretrained(name: str) -> Pretrained:
     """
     _library()
     folder = Path(name).expanduser()
-    if folder.is_dir():
+    if os.path.isdir(folder):
         return _checked(name, folder.resolve())
     if name.count("/") > 1 or name.startswith((".", "~", os.sep)) or not name.strip():
         raise ConfigError(

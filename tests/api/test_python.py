@@ -20,7 +20,7 @@ import torch
 
 import rss_rl
 from rss_rl.config import parse_config
-from rss_rl.errors import ConfigError, DataError
+from rss_rl.errors import ConfigError, DataError, RssError
 from rss_rl.inference.explanation import Explanation, MarkedSentence, word_offsets
 from rss_rl.training.session import UpdateReport
 from rss_rl.training.time_budget import TimeBudget, seconds
@@ -72,6 +72,20 @@ def test_columns_named_by_numbers_and_no_gradients_around(tmp_path: Path) -> Non
     assert run.finished
     prepared = rss_rl.prepare(table, text=0, label=1, out=tmp_path / "data")
     assert prepared.labels.names == ("down", "up")
+
+
+def test_names_that_are_too_long_are_no_files(tmp_path: Path) -> None:
+    name = "x" * 300
+    given: dict[str, Any] = {"text": "review", "label": "stars", "out": tmp_path / "run"}
+    for call in (
+        lambda: rss_rl.load(name),
+        lambda: rss_rl.train(name),
+        lambda: rss_rl.fit(rows(), **given, config=name),
+        lambda: rss_rl.fit(rows(), **given, pretrained=f"/{name}"),
+        lambda: rss_rl.fit(rows(), **{**given, "out": tmp_path / name}, overrides=SMALL),
+    ):
+        with pytest.raises(RssError, match=name):
+            call()
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])

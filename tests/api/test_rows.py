@@ -81,7 +81,7 @@ def test_rows_of_a_stream(tmp_path: Path) -> None:
     assert pq.read_table(path)["label"].to_pylist() == ["class 3", "class 76"]
 
 
-@pytest.mark.parametrize("rows", [pd.Series(["a"]), {"text": ["a"]}, 3])
+@pytest.mark.parametrize("rows", [pd.Series(["a"]), {"text": ["a"]}, 3, [{"label": 10**400}]])
 def test_what_is_no_table_is_named(tmp_path: Path, rows: Any) -> None:
     with pytest.raises(DataError, match=f"the {type(rows).__name__} cannot be read as a table"):
         written(rows, tmp_path)

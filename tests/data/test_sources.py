@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -249,12 +250,38 @@ def test_a_rare_class_is_in_the_training_split(tmp_path: Path) -> None:
         assert labels["dev"] == labels["test"] == {"a", "b"}
 
 
+def test_scores_of_all_splits_are_within_the_range(tmp_path: Path) -> None:
+    """Also where the least and the largest are drawn for dev or test."""
+    path = write_table(tmp_path / "t.csv", [{"review": "w", "stars": n / 7} for n in range(60)])
+    for seed in range(5):
+        spec = LabelSpec("score", low=-math.inf, high=math.inf)
+        source = column_files([path], Columns(("review",), "stars"), spec, seed=seed)
+        checker = LabelChecker(source.label_spec())
+        for split in ("train", "dev", "test"):
+            assert all(checker.value(e.label)[0] is not None for e in examples(source, split))
+            if split == "train":
+                checker.end_of_training("t.csv")
+        assert (checker.spec.low, checker.spec.high) == pytest.approx((0, 59 / 7))
+
+
+def test_a_file_whose_name_is_not_utf8(tmp_path: Path) -> None:
+    path = write_table(
+        tmp_path / "t.csv", [{"review": "w", "stars": "ab"[n % 2]} for n in range(9)]
+    )
+    named = path.rename(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.csv"))
+    source = column_files([named], Columns(("review",), "stars"))
+    for text in (source.name, *(example.id for example in examples(source, "train"))):
+        assert text.encode().startswith("\ufffd".encode())
+
+
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
         ([f"id{i}" for i in range(30)], "each of the 30 training rows has a label of its own"),
         (["1", "1.0", "2"], "'1' and '1.0' are two ways to write one class"),
         (["True", "true", "x"], "'True' and 'true' are two ways"),
+        (["0", "1", "--1"], "'--1' is no number, and others are"),
+        (["3,5", "4,0"], "'3,5' is a number with a comma"),
     ],
 )
 def test_classes_that_cannot_be_meant(labels: list[str], message: str) -> None:
