@@ -69,11 +69,16 @@ def sync_directory(path: Path) -> None:
     sync_file(path)
 
 
+def as_text(name: str) -> str:
+    """The name of a file as text that can be written: its bytes need not be UTF-8."""
+    return os.fsencode(name).decode(errors="replace")
+
+
 @contextmanager
 def disk_errors(
     where: Path, what: str, remedy: str, kind: type[RssError] = CheckpointError
 ) -> Iterator[None]:
-    """Re-raise an OSError of the block as an `RssError`.
+    """Re-raise an OSError of the block, or a path that it cannot encode, as an `RssError`.
 
     Args:
         where: the file or directory. what: the failure, such as "cannot be written".
@@ -83,8 +88,8 @@ def disk_errors(
     """
     try:
         yield
-    except OSError as error:
-        reason = error.strerror or error
+    except (OSError, UnicodeEncodeError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise kind(f"{what}: {reason}", where=str(where), remedy=remedy) from error
 
 

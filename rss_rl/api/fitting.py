@@ -36,6 +36,7 @@ from rss_rl.data.static_vectors import PACKAGES, find_static
 from rss_rl.data.store import open_prepared
 from rss_rl.data.vector_files import check_vectors
 from rss_rl.data.vectors import source_file
+from rss_rl.durable import as_text
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.build import check_defaults
 from rss_rl.packaged import find_config
@@ -488,4 +489,4 @@ def _vectors(
 def _name(data: Rows) -> str:
     """The name of the run: that of the file, if there is one."""
     first = data[0] if isinstance(data, list | tuple) and data else data
-    return Path(first).stem if isinstance(first, str | Path) else "own"
+    return as_text(Path(first).stem) if isinstance(first, str | Path) else "own"

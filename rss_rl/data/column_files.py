@@ -9,7 +9,6 @@ not given is that of all these rows.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from rss_rl.data.checks import LARGEST_SCORE
 from rss_rl.data.corpora.cuts import drawn_split
 from rss_rl.data.records import Record, column_names, read_records, require_columns
 from rss_rl.data.sources import BadRow, ReaderSource, Row, Text
+from rss_rl.durable import as_text
 from rss_rl.errors import DataError
 from rss_rl.seeding import stream_key
 from rss_rl.types import LabelSpec
@@ -93,17 +93,14 @@ def _example(record: Record, columns: Columns) -> Row:
     if None in bits or (bits and any(isinstance(text, str) for text in texts)):
         return record.bad("a rationale is a list of 0 and 1 beside a list of words")
     return record.example(
-        str(values[columns.id]) if columns.id else f"{_stem(record.file)}-{record.row}",
+        str(values[columns.id])
+        if columns.id
+        else f"{as_text(Path(record.file).stem)}-{record.row}",
         tuple(text for text in texts if text is not None),
         _label(label),
         rationale=tuple(b for b in bits if b is not None) if bits else None,
         columns=(*columns.texts, columns.label),
     )
-
-
-def _stem(path: str | Path) -> str:
-    """A file's name, whose bytes need not be UTF-8."""
-    return os.fsencode(Path(path).stem).decode(errors="replace")
 
 
 def _score_range(files: Sequence[Path], column: str) -> tuple[float, float]:
@@ -180,4 +177,4 @@ def column_files(
         low, high = _score_range(train, columns.label)
         spec = LabelSpec("score", low=low, high=high) if low < high else spec
     reader = partial(_read, columns=columns, shares=cut, seed=seed, classes=classes)
-    return ReaderSource(_stem(train[0]), len(columns.texts), spec, files, reader)
+    return ReaderSource(as_text(train[0].stem), len(columns.texts), spec, files, reader)

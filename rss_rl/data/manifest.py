@@ -6,8 +6,9 @@ import math
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from rss_rl.durable import as_text
 from rss_rl.errors import DataError
 from rss_rl.json_files import first_fault
 from rss_rl.types import LabelSpec
@@ -108,7 +109,7 @@ class SourceFile(_Record):
     its path on this machine.
     """
 
-    name: str
+    name: Annotated[str, AfterValidator(as_text)]
     sha256: str
 
 

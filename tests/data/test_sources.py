@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rss_rl.api.preparing import prepare
 from rss_rl.data.checks import LabelChecker
 from rss_rl.data.column_files import Columns, column_files
 from rss_rl.data.sources import BadRow, RawExample, Source, SourceRequest, named_source
-from rss_rl.errors import DataError
+from rss_rl.errors import DataError, StorageError
 from rss_rl.types import LabelSpec
 
 Writer = Callable[[Path, Sequence[object]], Path]
@@ -269,6 +270,8 @@ def test_a_file_whose_name_is_not_utf8(tmp_path: Path) -> None:
         tmp_path / "t.csv", [{"review": "w", "stars": "ab"[n % 2]} for n in range(9)]
     )
     named = path.rename(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.csv"))
+    with pytest.raises(StorageError, match="cannot be written: .*surrogates"):
+        prepare([named], text="review", label="stars", out=named.with_suffix(""), dim=4)
     source = column_files([named], Columns(("review",), "stars"))
     for text in (source.name, *(example.id for example in examples(source, "train"))):
         assert text.encode().startswith("\ufffd".encode())
