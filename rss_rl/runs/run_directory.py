@@ -96,6 +96,7 @@ class RunDirectory:
         path = path.absolute()
         text = _config_text(path, config, settled)
         with disk_errors(path, _UNUSABLE, _REMEDY):
+            str(path).encode()  # TensorBoard needs it as UTF-8
             lock = claim(path, overwrite=overwrite)
             try:
                 _write_config(path, config, text)

@@ -123,6 +123,6 @@ def test_what_is_no_run_is_named(tmp_path: Path, text: str | None, what: str) ->
 
 def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for path in (tmp_path / "file", tmp_path / "file" / "run"):
+    for path in (tmp_path / "file", tmp_path / "file" / "run", tmp_path / "\udcff"):
         with pytest.raises(CheckpointError, match="cannot be used.*Choose a directory"):
             RunDirectory.create(path, CONFIG)
