@@ -248,9 +248,7 @@ class Model:
         if not self.selects:
             return Chosen(tokens, valid, marks, everything, None)
         with torch.inference_mode():
-            here = self._moved(valid)
-            inputs = self.models.policy_inputs(self._moved(tokens), here)
-            found = [self.models.policy(*pair) for pair in zip(inputs, here, strict=True)]
+            found = self.models.distributions(self._moved(tokens), self._moved(valid))
             selections = [each.mode.cpu() for each in found]
             if seed is not None:
                 selections = [self._drawn(each, seed, slot) for slot, each in enumerate(found)]

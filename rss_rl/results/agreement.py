@@ -18,7 +18,7 @@ Legend: B examples, S sentences, N_s tokens in slot s, C classes, K selections p
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -28,10 +28,9 @@ import torch
 
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
-from rss_rl.data.length_buckets import plain_batches
 from rss_rl.data.score_file import read_scores
 from rss_rl.errors import ConfigError, DataError
-from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
+from rss_rl.models.inputs import TensorBatch, to_tensors
 from rss_rl.ops.rationale_overlap import (
     BUDGETS,
     SpanScores,
@@ -47,6 +46,7 @@ from rss_rl.ops.rationale_overlap import (
 from rss_rl.ops.scores import roc_auc
 from rss_rl.policies.distributions import word_scores
 from rss_rl.results.score import open_with_data
+from rss_rl.rollouts.scan import Scanned, scan
 from rss_rl.rollouts.snapshot import Models, autocast, fixed_threads
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch, ExampleSource
@@ -196,9 +196,10 @@ class _Scorer:
         tallies: dict[str, Tally] = defaultdict(Tally)
         equal = self._kept_share(examples) if share is None else share
         done = 0
-        for batch, tensors in self._batches(examples):
+        for scanned in scan(self._models, examples, self._config, self._device):
+            batch, tensors = scanned.batch, scanned.tensors
             whole = self._read(tensors, None)
-            for choice, chosen in self._choices(batch, tensors, share, equal).items():
+            for choice, chosen in self._choices(scanned, share, equal).items():
                 (read,) = self._without(batch, tensors, whole, [chosen.selections])
                 by_share = {}
                 if choice != "top-k":  # it ranks as the policy does, whose values are copied below
@@ -213,38 +214,25 @@ class _Scorer:
             result["top-k"] = result["policy"] | result["top-k"]
         return result
 
-    def _batches(self, examples: ExampleSource) -> Iterator[tuple[Batch, TensorBatch]]:
-        bounds = self._config.evaluation.batch_size, self._config.batch_tokens
-        for rows in plain_batches(examples.lengths(), *bounds):
-            batch = examples.batch(rows)
-            yield batch, tensor_batch(batch, self._device)
-
     def _kept_share(self, examples: ExampleSource) -> float:
         """Mean over examples of the share of tokens that the policy keeps."""
         kept = []
-        for batch, tensors in self._batches(examples):
-            unions = [selection.any(1) for selection in self._policy(tensors).selections]
-            tokens = sum(valid.sum(1) for valid in batch.valid)
+        for scanned in scan(self._models, examples, self._config, self._device):
+            unions = [selection.any(1).cpu().numpy() for selection in scanned.thresholded]
+            tokens = sum(valid.sum(1) for valid in scanned.batch.valid)
             kept.append(sum(union.sum(1) for union in unions) / tokens)
         return float(np.concatenate(kept).mean())
 
-    def _policy(self, tensors: TensorBatch) -> _Chosen:
-        selections, scores = [], []
-        inputs = self._models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
-        for vectors, valid in zip(inputs, tensors.valid, strict=True):
-            found = self._models.policy(vectors, valid)
-            selections.append(found.mode.cpu().numpy())
-            scores.append(word_scores(found.probs))
-        return _Chosen(selections, scores)
-
-    def _choices(
-        self, batch: Batch, tensors: TensorBatch, share: float | None, equal: float
-    ) -> dict[str, _Chosen]:
+    def _choices(self, scanned: Scanned, share: float | None, equal: float) -> dict[str, _Chosen]:
+        batch = scanned.batch
         noise = [self._noise("scores", batch, slot) for slot in range(batch.sentences)]
         chosen: dict[str, _Chosen] = {}
         moved = _top(noise, batch.valid, equal)
         if self._config.selects:
-            policy = self._policy(tensors)
+            policy = _Chosen(
+                [selection.cpu().numpy() for selection in scanned.thresholded],
+                [word_scores(found.probs) for found in scanned.distributions],
+            )
             top = _Chosen(_top(policy.scores, batch.valid, equal), policy.scores)
             chosen = {"policy": policy, "top-k": top}
             moved = [

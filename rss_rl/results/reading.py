@@ -15,14 +15,13 @@ import torch
 
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
-from rss_rl.data.length_buckets import plain_batches
 from rss_rl.data.store import Split
 from rss_rl.data.vocabulary import SPECIAL_WORDS
-from rss_rl.models.inputs import TensorBatch, tensor_batch
 from rss_rl.results.score import open_with_data
+from rss_rl.rollouts.scan import Scanned, scan
 from rss_rl.rollouts.snapshot import Models, inference
 from rss_rl.seeding import generator
-from rss_rl.types import ROLES, Array, Batch, LabelSpec
+from rss_rl.types import Array, Batch, LabelSpec
 
 _MOST_ROWS = 2000
 _OF_A_KIND = 4
@@ -122,32 +121,22 @@ class _Reader:
 
     def _batches(self, rows: Array) -> Iterator[tuple[Batch, list[Array], pd.DataFrame]]:
         """Batches, the words kept, S x bool [B, N_s], and scores as `_scores` returns them."""
-        bounds = self._config.evaluation.batch_size, self._config.batch_tokens
-        for indices in plain_batches(self._examples.lengths(rows), *bounds):
-            batch = self._examples.batch(rows[indices])
-            tensors = tensor_batch(batch, self._device)
-            if self._config.selects:
-                inputs = self._models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
-                pairs = zip(inputs, tensors.valid, strict=True)
-                selections = [self._models.policy(*pair).mode for pair in pairs]
-            else:
-                selections = [valid[:, None].expand(-1, ROLES, -1) for valid in tensors.valid]
+        for scanned in scan(self._models, self._examples, self._config, self._device, rows):
+            selections = scanned.thresholded if self._config.selects else scanned.everything
             kept = [selection.any(1).cpu().numpy() for selection in selections]
-            yield batch, kept, self._scores(batch, tensors, selections)
+            yield scanned.batch, kept, self._scores(scanned, selections)
 
-    def _scores(
-        self, batch: Batch, tensors: TensorBatch, selections: list[torch.Tensor]
-    ) -> pd.DataFrame:
+    def _scores(self, scanned: Scanned, selections: list[torch.Tensor]) -> pd.DataFrame:
         """By row of the split: predicted; error, 0 if right; and for classes confidence and margin.
 
         Without columns if the run has no trained classifier.
         """
+        batch = scanned.batch
         found = pd.DataFrame(index=batch.rows)
         if not self._config.predicts:
             return found
-        classifier = self._models.classifier
-        logits = classifier(tensors.tokens, tensors.valid, selections, tensors.marks)
-        found["predicted"] = classifier.predict(logits).float().cpu().numpy()
+        logits = scanned.logits(selections)
+        found["predicted"] = self._models.classifier.predict(logits).float().cpu().numpy()
         if batch.labels.dtype == np.float32:
             return found.assign(error=np.abs(found["predicted"] - batch.labels))
         best = torch.softmax(logits.double(), -1).topk(min(2, logits.shape[1]), -1).values

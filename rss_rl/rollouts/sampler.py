@@ -77,9 +77,7 @@ class Sampler:
     def _rollout(self, job: SampleJob, version: int) -> Rollout:
         batch = self._task.observe(job.rows)
         tensors = tensor_batch(batch, self._device)
-        inputs = self._models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
-        pairs = zip(inputs, tensors.valid, strict=True)
-        chances = [self._models.policy(*pair) for pair in pairs]
+        chances = self._models.distributions(tensors.tokens, tensors.valid, tensors.states)
         selections, log_probs = self._draw(job, batch, chances)
         summed = [bits.sum((-1, -2)) for bits in log_probs]  # S x [K, B]
         _check_finite(summed, job.rows)

@@ -34,6 +34,7 @@ from rss_rl.models.modes import evaluating
 from rss_rl.models.protocol import Classifier
 from rss_rl.ops.matmul import products_in
 from rss_rl.policies.build import build_policy
+from rss_rl.policies.distributions import SelectionDistribution
 from rss_rl.policies.inputs import check_reads, input_size, policy_inputs
 from rss_rl.policies.protocol import Policy
 from rss_rl.pretrained.context import ContextReader
@@ -191,6 +192,16 @@ class Models(NamedTuple):
             states = [self.context.states(*slot) for slot in zip(tokens, valid, strict=True)]
         embedding = self.classifier.embedding
         return policy_inputs(self.policy, embedding, tokens, valid, self.reads, states)
+
+    def distributions(
+        self,
+        tokens: Sequence[torch.Tensor],
+        valid: Sequence[torch.Tensor],
+        states: Sequence[torch.Tensor] | None = None,
+    ) -> list[SelectionDistribution]:
+        """What the policy returns for each sentence of a batch; arguments as of `policy_inputs`."""
+        inputs = self.policy_inputs(tokens, valid, states)
+        return [self.policy(*pair) for pair in zip(inputs, valid, strict=True)]
 
     def evaluating(self) -> AbstractContextManager[None]:
         """Both in evaluation mode within; on exit, each module returns to its previous mode."""

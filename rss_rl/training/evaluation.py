@@ -18,16 +18,15 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from rss_rl.config import RunConfig
-from rss_rl.data.length_buckets import plain_batches
 from rss_rl.envs.rewards import kept_shares
 from rss_rl.envs.task import SelectionTask
 from rss_rl.metrics.metrics import Metric, Scored
 from rss_rl.metrics.run_metrics import RunMetrics
-from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
+from rss_rl.models.inputs import to_tensors
 from rss_rl.ops.rationale_overlap import shuffled_selection
+from rss_rl.rollouts.scan import Scanned, scan
 from rss_rl.rollouts.snapshot import Models, inference
 from rss_rl.rollouts.tasks import run_task
 from rss_rl.seeding import keyed_uniforms, stream_key
@@ -109,16 +108,14 @@ class _Evaluator:
     def score(self, examples: ExampleSource, mode: Mode) -> dict[str, float]:
         passes = self._config.evaluation.selections if mode == "sampled" else 1
         tallies = [_Tally(self._metrics.begin()) for _ in range(passes)]
-        bounds = self._config.evaluation.batch_size, self._config.batch_tokens
-        for rows in plain_batches(examples.lengths(), *bounds):
-            batch = examples.batch(rows)
-            tensors = tensor_batch(batch, self._device)
-            choices = self._choose(batch, tensors, mode, passes)
+        for scanned in scan(self._models, examples, self._config, self._device):
+            batch = scanned.batch
+            choices = self._choose(scanned, mode, passes)
             for number, tally in enumerate(tallies):
                 selections = [choice[number] for choice in choices]
                 moved = self._moved(selections, batch, mode)
                 if self._config.predicts:
-                    tally.add(*self._predict(batch, tensors, selections, moved))
+                    tally.add(*self._predict(scanned, selections, moved))
                 else:
                     reward = self._task.step(batch, selections)
                     tally.add(Scored(batch, tuple(selections), tuple(moved)), reward.total)
@@ -127,12 +124,11 @@ class _Evaluator:
         return {name: float(np.mean([m[name] for m in each])) for name in sorted(shared)}
 
     def _predict(
-        self, batch: Batch, tensors: TensorBatch, selections: list[Array], moved: list[Array]
+        self, scanned: Scanned, selections: list[Array], moved: list[Array]
     ) -> tuple[Scored, Array]:
         """The classifier's predictions under the selections, and the rewards, float32 [B]."""
-        classifier, odds = self._models.classifier, None
-        chosen = to_tensors(selections, self._device)
-        logits: Tensor = classifier(tensors.tokens, tensors.valid, chosen, tensors.marks)
+        classifier, batch, odds = self._models.classifier, scanned.batch, None
+        logits = scanned.logits(to_tensors(selections, self._device))
         if self._classes and logits.shape[1] > 1:
             odds = (logits[:, -1] - logits[:, :-1].logsumexp(1)).float().cpu().numpy()
         scored = Scored(
@@ -140,19 +136,19 @@ class _Evaluator:
             tuple(selections),
             tuple(moved),
             predicted=classifier.predict(logits).cpu().numpy(),
-            losses=classifier.losses(logits, tensors.labels).cpu().numpy(),
+            losses=classifier.losses(logits, scanned.tensors.labels).cpu().numpy(),
             odds=odds,
         )
         return scored, self._task.step_logits(logits, batch, selections).total
 
-    def _choose(self, batch: Batch, tensors: TensorBatch, mode: Mode, passes: int) -> list[Array]:
+    def _choose(self, scanned: Scanned, mode: Mode, passes: int) -> list[Array]:
         """Selections S x bool [passes, B, 2, N_s]."""
+        batch, chosen = scanned.batch, []
         if mode == "all":
             return [np.repeat(valid[:, None], ROLES, axis=1)[None] for valid in batch.valid]
-        chosen = []
-        inputs = self._models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
-        for slot, (vectors, valid) in enumerate(zip(inputs, tensors.valid, strict=True)):
-            chances = self._models.policy(vectors, valid)
+        for slot, (chances, valid) in enumerate(
+            zip(scanned.distributions, batch.valid, strict=True)
+        ):
             if mode == "sampled":
                 shape = passes, ROLES, valid.shape[1]
                 uniforms = self._uniforms("sampled", batch.rows, slot, shape)

@@ -92,11 +92,8 @@ def thresholded_selections(
     """What the policy selects at test time, S x bool [B, 2, N_s]."""
     precise = autocast(batch.labels.device, config.learner.precision)
     with models.evaluating(), torch.no_grad(), precise:
-        inputs = models.policy_inputs(batch.tokens, batch.valid, batch.states)
-        return [
-            models.policy(vectors, valid).mode
-            for vectors, valid in zip(inputs, batch.valid, strict=True)
-        ]
+        found = models.distributions(batch.tokens, batch.valid, batch.states)
+        return [each.mode for each in found]
 
 
 def reached_share(
@@ -116,11 +113,8 @@ def reached_share(
     precise = autocast(batch.labels.device, config.learner.precision)
     # As in the evaluation, so that both keep the same tokens.
     with models.evaluating(), torch.no_grad(), precise:
-        inputs = models.policy_inputs(batch.tokens, batch.valid, batch.states)
-        chances = [
-            _steerable_chances(models.policy(vectors, valid))
-            for vectors, valid in zip(inputs, batch.valid, strict=True)
-        ]
+        found = models.distributions(batch.tokens, batch.valid, batch.states)
+        chances = [_steerable_chances(each) for each in found]
     valid = [mask.cpu().numpy() for mask in batch.valid]
     reached = share_margin([c.float().cpu().numpy() for c in chances], valid, target)
     heads, dependents = reached.margins

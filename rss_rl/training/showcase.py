@@ -15,6 +15,7 @@ from rss_rl.logs.attention_figure import attention_image
 from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.models.attention_map import attention_map
 from rss_rl.models.inputs import TensorBatch, tensor_batch
+from rss_rl.rollouts.scan import Scanned
 from rss_rl.rollouts.snapshot import Models
 from rss_rl.types import DEPENDENT, HEAD, Array, LabelSpec
 
@@ -78,15 +79,12 @@ def make_showcase(
     """The showcase of a split's first examples; `predicts`: with the classifier's predictions."""
     rows = np.arange(min(_HISTOGRAM_EXAMPLES, len(examples)))
     batch = examples.batch(rows)
-    tensors = tensor_batch(batch, device)
+    scanned = Scanned(models, batch, tensor_batch(batch, device))
     gathered: dict[int, list[Array]] = {HEAD: [], DEPENDENT: []}
     lines: dict[int, list[str]] = {row: [] for row in range(min(_TEXT_EXAMPLES, len(rows)))}
-    attention, selections = None, []
+    attention = None
     with models.evaluating(), torch.inference_mode():
-        inputs = models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
-        for slot, (embedded, valid) in enumerate(zip(inputs, tensors.valid, strict=True)):
-            found = models.policy(embedded, valid)
-            selections.append(found.mode)
+        for slot, found in enumerate(scanned.distributions):
             chances = found.probs.float().cpu().numpy()
             selection = found.mode.cpu().numpy()
             for role, values in gathered.items():
@@ -94,10 +92,15 @@ def make_showcase(
             for row, texts in lines.items():
                 texts.append(mark_sentence(examples.words(row)[slot], selection[row]))
             if slot == 0 and predicts:
-                attention = _first_attention(models, tensors, torch.from_numpy(selection[0]))
+                attention = _first_attention(
+                    models, scanned.tensors, torch.from_numpy(selection[0])
+                )
         heads = [f"label *{_label(examples.labels, batch.labels[row])}*" for row in lines]
         if predicts:
-            predicted = _predictions(models, tensors, selections, len(lines))
+            few = examples.batch(list(lines))
+            shown = Scanned(models, few, tensor_batch(few, device))
+            logits = shown.logits(shown.thresholded)
+            predicted = models.classifier.predict(logits).cpu().numpy()
             heads = [
                 f"predicted *{_label(examples.labels, value)}*, {head}"
                 for value, head in zip(predicted, heads, strict=True)
@@ -112,18 +115,6 @@ def make_showcase(
         examples.words(0)[0],
         attention,
     )
-
-
-def _predictions(
-    models: Models, tensors: TensorBatch, selections: Sequence[Tensor], count: int
-) -> Array:
-    """The classifier's predictions of the first `count` examples under their selections."""
-    given = tensors.tokens, tensors.valid, selections
-    first = ([part[:count] for part in each] for each in given)
-    marks = None if tensors.marks is None else tensors.marks[:count]
-    logits = models.classifier(*first, marks)
-    predicted: Array = models.classifier.predict(logits).cpu().numpy()
-    return predicted
 
 
 def _label(labels: LabelSpec, value: float) -> str:
