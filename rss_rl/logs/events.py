@@ -14,7 +14,6 @@ import os
 import socket
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -28,85 +27,46 @@ _MAX_BYTES = 16 * 2**20
 _LONGEST_TEXT = 4000
 
 
-@dataclass(frozen=True)
-class EventKind:
-    """One kind of event.
-
-    name     in snake case
-    meaning  when it is logged
-    fields   that it may have in addition to those of every event
-    """
-
-    name: str
-    meaning: str
-    fields: tuple[str, ...] = ()
-
-
-EVENTS: dict[str, EventKind] = {}
-"""By name, in the order of registration."""
-
-
-def register_event(kind: EventKind) -> EventKind:
-    """Register `kind`, so that it can be logged.
-
-    Raises:
-        ValueError: its name is taken.
-    """
-    if kind.name in EVENTS:
-        raise ValueError(f"event {kind.name!r} is registered already")
-    EVENTS[kind.name] = kind
-    return kind
+EVENTS: dict[str, tuple[str, ...]] = {
+    "run_started": ("training begins in a new run directory", "path", "storage"),
+    "run_resumed": ("training resumes from a checkpoint", "path", "storage", "step"),
+    "run_finished": ("the report was written", "wall_s"),
+    "run_stopped": ("the run was stopped and saved a checkpoint",),
+    "run_failed": ("an error ended the run", "error", "kind"),
+    "stop_asked": ("a signal or a caller requested a stop",),
+    "phase_began": ("a phase begins or is resumed", "phase", "steps", "done"),
+    "evaluated": ("the dev split was scored", "phase", "best", "scores"),
+    "checkpoint_saved": ("a checkpoint is complete on the local disk", "step", "part"),
+    "checkpoint_passed_over": ("a damaged checkpoint was skipped", "cause"),
+    "sampler_started": ("a sampler has started", "node"),
+    "sampler_died": ("a sampler's process has died", "node", "cause"),
+    "sampler_hung": ("a sampler did not respond in time", "node", "cause"),
+    "sampler_waiting": ("a sampler was not placed or started in time; requested again",),
+    "sampler_replaced": ("a new sampler replaces a lost one", "node"),
+    "learner_lost": ("a learner process has died or hung", "cause"),
+    "storage_restored": ("a run was restored from its storage", "files"),
+    "storage_synced": ("the storage has the run up to a step", "step", "files", "upload_s"),
+    "storage_failed": ("an upload failed and is retried", "cause", "failures"),
+}
+"""When each is logged, and the fields that it may have in addition to those of every event."""
 
 
-def find_event(name: str, fields: Iterable[str] = ()) -> EventKind:
-    """The event called `name`, which may have `fields`.
-
-    Raises:
-        ValueError: no such event or field; names the nearest known one.
-    """
-    kind = EVENTS.get(name)
-    if kind is None:
+def _check_event(name: str, fields: Iterable[str]) -> None:
+    """Refuse an event or a field that is not in `EVENTS`, naming the nearest one."""
+    if name not in EVENTS:
         raise ValueError(f"no registered event {name!r}{nearest(name, list(EVENTS))}")
+    known = list(EVENTS[name][1:])
     for field in fields:
-        if field not in kind.fields:
-            hint = nearest(field, list(kind.fields))
-            raise ValueError(f"event {name!r} has no field {field!r}{hint}")
-    return kind
+        if field not in known:
+            raise ValueError(f"event {name!r} has no field {field!r}{nearest(field, known)}")
 
 
 def events_markdown() -> str:
     """The table of all events in docs/metrics.md."""
     lines = ["| event | when | fields |", "|---|---|---|"]
-    for kind in EVENTS.values():
-        fields = ", ".join(f"`{field}`" for field in kind.fields)
-        lines.append(f"| `{kind.name}` | {kind.meaning} | {fields} |")
+    for name, (meaning, *fields) in EVENTS.items():
+        lines.append(f"| `{name}` | {meaning} | {', '.join(f'`{field}`' for field in fields)} |")
     return "\n".join(lines)
-
-
-for _kind in (
-    EventKind("run_started", "training begins in a new run directory", ("path", "storage")),
-    EventKind("run_resumed", "training resumes from a checkpoint", ("path", "storage", "step")),
-    EventKind("run_finished", "the report was written", ("wall_s",)),
-    EventKind("run_stopped", "the run was stopped and saved a checkpoint", ()),
-    EventKind("run_failed", "an error ended the run", ("error", "kind")),
-    EventKind("stop_asked", "a signal or a caller requested a stop", ()),
-    EventKind("phase_began", "a phase begins or is resumed", ("phase", "steps", "done")),
-    EventKind("evaluated", "the dev split was scored", ("phase", "best", "scores")),
-    EventKind("checkpoint_saved", "a checkpoint is complete on the local disk", ("step", "part")),
-    EventKind("checkpoint_passed_over", "a damaged checkpoint was skipped", ("cause",)),
-    EventKind("sampler_started", "a sampler has started", ("node",)),
-    EventKind("sampler_died", "a sampler's process has died", ("node", "cause")),
-    EventKind("sampler_hung", "a sampler did not respond in time", ("node", "cause")),
-    EventKind("sampler_waiting", "a sampler was not placed or started in time; requested again"),
-    EventKind("sampler_replaced", "a new sampler replaces a lost one", ("node",)),
-    EventKind("learner_lost", "a learner process has died or hung", ("cause",)),
-    EventKind("storage_restored", "a run was restored from its storage", ("files",)),
-    EventKind(
-        "storage_synced", "the storage has the run up to a step", ("step", "files", "upload_s")
-    ),
-    EventKind("storage_failed", "an upload failed and is retried", ("cause", "failures")),
-):
-    register_event(_kind)
 
 
 class EventSink(Protocol):
@@ -121,7 +81,7 @@ class NullEventLog:
 
     def write(self, event: str, level: Level = "info", **fields: Any) -> None:
         """See `EventSink`."""
-        find_event(event, fields.keys() - {"actor", "version", "update"})
+        _check_event(event, fields.keys() - {"actor", "version", "update"})
 
 
 NO_LOG = NullEventLog()
@@ -161,7 +121,7 @@ class EventLog:
             "version": fields.pop("version", self._version),
             "update": fields.pop("update", self._update),
         }
-        find_event(event, fields)
+        _check_event(event, fields)
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         head = {"time": now, "level": level, "event": event, **self._who, **position}
         with self._lock:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, Self, SupportsFloat
 
 import pyarrow as pa
@@ -23,10 +23,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from torch.utils.tensorboard import SummaryWriter
 
+from rss_rl.config import RunConfig
 from rss_rl.durable import disk_errors, replacing
 from rss_rl.errors import CheckpointError
 from rss_rl.logs.metric_registry import find_metric
-from rss_rl.logs.tensorboard_view import main_charts
+from rss_rl.metrics.measures import OWN, leading_measures
 from rss_rl.types import Array
 
 SCHEMA = pa.schema(
@@ -41,6 +42,7 @@ NON_FINITE = "metrics/non_finite"
 _PART = re.compile(r"part-(\d{6,})\.parquet")
 _PICTURE_SECONDS = 20
 _EVENTS_FLUSH_SECONDS = 10
+_LONGEST_NAME = 100
 
 
 class ScalarSink(Protocol):
@@ -118,9 +120,9 @@ class MetricsWriter:
             sink.scalars(step, finite)
 
     def charts(self, metric: str) -> None:
-        """Write the layout of TensorBoard's Custom Scalars; see `main_charts`."""
+        """Write the layout of TensorBoard's Custom Scalars; see `_main_charts`."""
         with self._disk_errors():
-            self._events.add_custom_scalars(main_charts(metric))
+            self._events.add_custom_scalars(_main_charts(metric))
 
     def histogram(self, step: int, tag: str, values: Array) -> None:
         """Write the distribution of `values`, any shape; nothing if it is empty.
@@ -188,6 +190,23 @@ class MetricsWriter:
         self.close()
 
 
+def tensorboard_name(config: RunConfig) -> str:
+    """The name of a run in TensorBoard: data, policy, share or cost, and seed.
+
+    It is the name of the folder with the run's event files, which TensorBoard names runs by. It
+    depends only on the configuration, so a run that is moved keeps it.
+    """
+    parts = [PurePosixPath(config.data).name]
+    if config.selects:
+        share = config.reward.target_share
+        cost = f"cost-{config.reward.sparsity_cost:g}"
+        parts += [config.policy.name, cost if share is None else f"keep-{share:g}"]
+    else:
+        parts.append("all-words")
+    name = "_".join(re.sub(r"[^\w.-]+", "-", part) for part in parts)
+    return f"{name[:_LONGEST_NAME]}_seed-{config.seed}".lstrip(".-_")
+
+
 def read_metrics(run_dir: Path) -> pa.Table:
     """The scalars of a run: step int64, tag string, value float64, wall_time float64.
 
@@ -247,6 +266,24 @@ def _drop_after(directory: Path, step: int, rows: int | None) -> int:
         elif kept.num_rows < table.num_rows:
             _write(part, kept)
     return stay
+
+
+def _main_charts(metric: str) -> dict[str, dict[str, list[Any]]]:
+    """The layout of Custom Scalars: by category and title, regular expressions of a chart's tags.
+
+    Args:
+        metric: the one that checkpoints are chosen by; shown with the tasks' leading measures.
+    """
+    dev = "dev/(all|thresholded)"
+    own = {measure.name for measure in OWN}
+    scores = "|".join(sorted({*leading_measures(), metric} - own))
+    charts = {
+        "reward, nats": ["^reward/total$"],
+        "score on dev": [f"^{dev}/({scores})$"],
+        "share of words kept": ["^selection/kept$", f"^{dev}/kept$"],
+        "policy lag, versions": ["^policy/lag$", "^policy/lag_max$"],
+    }
+    return {"rss-rl": {title: ["Multiline", tags] for title, tags in charts.items()}}
 
 
 def _events_folder(directory: Path, name: str) -> Path:

@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 
 @dataclass(frozen=True)
@@ -34,96 +35,42 @@ class Measure:
 
 
 _SHARE = "share of real tokens"
+_unbounded = partial(Measure, largest=math.inf)
+_percent = partial(Measure, percent=True)
 OWN = (
-    Measure(
-        "loss",
-        "loss",
-        "mean loss without dropout",
-        unit="nats, or score²",
-        largest=math.inf,
+    _unbounded(
+        *("loss", "loss", "mean loss without dropout", "nats, or score²"),
         places=3,
         lower_is_better=True,
         brief=True,
     ),
-    Measure(
-        "reward",
-        "reward",
-        "mean reward; with a target share only the score",
-        unit="nats",
-        largest=math.inf,
-        brief=True,
-    ),
-    Measure(
-        "kept", "kept", "words kept, as heads or dependents", unit=_SHARE, percent=True, brief=True
-    ),
-    Measure("heads_kept", "heads", "heads: words that attend to others", unit=_SHARE, percent=True),
-    Measure(
-        "dependents_kept",
-        "dependents",
-        "dependents: words that are attended to",
-        unit=_SHARE,
-        percent=True,
-    ),
+    _unbounded("reward", "reward", "mean reward, without a share's costs", "nats", brief=True),
+    _percent("kept", "kept", "words kept, as heads or dependents", _SHARE, brief=True),
+    _percent("heads_kept", "heads", "heads: words that attend to others", _SHARE),
+    _percent("dependents_kept", "dependents", "dependents: words that are attended to", _SHARE),
 )
 """The evaluation's own measures."""
 ACCURACY = (
-    Measure(
-        "accuracy",
-        "accuracy",
-        "correct predictions (not for scores)",
-        unit="share",
-        percent=True,
-        brief=True,
-    ),
-    Measure(
-        "majority_accuracy",
-        "majority",
-        "accuracy of always predicting the most common label",
-        unit="share",
-        percent=True,
-    ),
+    _percent("accuracy", "accuracy", "correct predictions (not for scores)", "share", brief=True),
+    _percent("majority_accuracy", "majority", "accuracy of always the most common label", "share"),
     Measure("macro_f1", "macro F1", "mean over classes of the F1 of each (class labels)"),
     Measure("roc_auc", "ROC AUC", "area under the ROC curve, by log-odds (two classes)"),
-    Measure(
-        "absent_classes",
-        "absent classes",
-        "classes without a row in the split, of which its scores say nothing",
-        unit="classes",
+    _unbounded(
+        *("absent_classes", "absent classes", "classes without a row in the split", "classes"),
         places=0,
-        largest=math.inf,
         lower_is_better=True,
     ),
 )
 CORRELATION = (
-    Measure(
-        "pearson", "Pearson r", "Pearson correlation with the gold score (score labels)", brief=True
-    ),
-    Measure(
-        "spearman", "Spearman ρ", "Spearman rank correlation with the gold score (score labels)"
-    ),
-    Measure(
-        "mse",
-        "MSE",
-        "mean squared error of the score (score labels)",
-        unit="score²",
-        largest=math.inf,
-        lower_is_better=True,
-    ),
+    Measure("pearson", "Pearson r", "Pearson correlation with gold (score labels)", brief=True),
+    Measure("spearman", "Spearman ρ", "Spearman rank correlation with gold (score labels)"),
+    _unbounded("mse", "MSE", "mean squared error (score labels)", "score²", lower_is_better=True),
 )
 RANKING = (
-    Measure(
-        "map",
-        "MAP",
-        "mean average precision over questions with right and wrong answers",
-        brief=True,
-    ),
+    Measure("map", "MAP", "mean average precision over questions with both answers", brief=True),
     Measure("mrr", "MRR", "mean reciprocal rank of the first right answer over the same"),
-    Measure(
-        "map_all", "MAP, all", "`map` over all questions, 0 for questions without a right answer"
-    ),
-    Measure(
-        "mrr_all", "MRR, all", "`mrr` over all questions, 0 for questions without a right answer"
-    ),
+    Measure("map_all", "MAP, all", "`map`, with 0 for questions without a right answer"),
+    Measure("mrr_all", "MRR, all", "`mrr`, with 0 for questions without a right answer"),
 )
 RATIONALES = tuple(
     Measure(f"rationale_{name}", label, meaning, unit="share", places=3, brief=name == "f1")

@@ -19,16 +19,17 @@ import socket
 import threading
 import time
 import uuid
+from pathlib import Path
 from typing import Any
 
 from rss_rl.errors import StorageError
 from rss_rl.json_files import json_object
-from rss_rl.proc_stat import PROC, read_proc_stat
 from rss_rl.storage import Storage
 
 WRITER_FILE = "writer.json"
 FRESH_S = 120.0
 """A record not renewed for this long is free; the hosts' clocks should agree within it."""
+_PROC = Path("/proc")
 _MAX_BYTES = 10_000
 _LOOK_S, _LONGEST_RENEWAL_S = 1.0, 10.0
 _SETTLE_S = 0.2
@@ -200,13 +201,14 @@ def _is_dead(record: dict[str, Any]) -> bool:
 def _identity(pid: int) -> str | None:
     """Boot and process namespace of this process, and the start of the process with that number,
     separated by a space; None if unknown, or if there is no such process."""
-    found = read_proc_stat(pid)
     try:
-        boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
-        space = os.readlink(PROC / "self/ns/pid")
-    except OSError:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        space = os.readlink(_PROC / "self/ns/pid")
+        # The name of the program, in brackets, may contain anything: see proc_pid_stat(5).
+        fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+        return f"{boot}/{space} {int(fields[19])}"
+    except (OSError, ValueError, IndexError):
         return None
-    return None if found is None else f"{boot}/{space} {found.started}"
 
 
 def _epoch(record: dict[str, Any]) -> int:

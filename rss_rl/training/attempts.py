@@ -9,8 +9,7 @@ from pathlib import Path
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import LearnersLostError
-from rss_rl.logs.metrics import MetricsWriter
-from rss_rl.logs.tensorboard_view import tensorboard_name
+from rss_rl.logs.metrics import MetricsWriter, tensorboard_name
 from rss_rl.runs.checkpoint import (
     Checkpoint,
     check_step,

@@ -8,8 +8,7 @@ import torch
 from readers import TASKS, reader
 
 from rss_rl.errors import ConfigError
-from rss_rl.inference.facts import gather_facts
-from rss_rl.inference.kept_words import keep_share, keep_words
+from rss_rl.inference.facts import gather_facts, keep_share, keep_words
 from rss_rl.inference.model import Chosen
 from rss_rl.types import Array
 

@@ -16,8 +16,7 @@ from rss_rl.config import PhaseConfig, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import CheckpointError, NonFiniteError
 from rss_rl.inference.model import Model
-from rss_rl.logs.metrics import read_metrics
-from rss_rl.logs.tensorboard_view import tensorboard_name
+from rss_rl.logs.metrics import read_metrics, tensorboard_name
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training import learner
 from rss_rl.training.evaluation import evaluate
