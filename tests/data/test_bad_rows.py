@@ -97,24 +97,6 @@ def test_bad_row_stops_or_is_listed(
     assert len(open_prepared(tmp_path / "out").split("train")) == 2
 
 
-@pytest.mark.parametrize(
-    ("row", "reason"),
-    [
-        ("one,  ,good", "column 'second' is empty"),
-        ("  ,two,good", "column 'first' is empty"),
-        ("one,two,", "column 'stars': the label is missing"),
-    ],
-)
-def test_a_bad_row_names_the_column_that_the_user_named(
-    tmp_path: Path, row: str, reason: str
-) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text(f"first,second,stars\na,b,good\nc,d,bad\n{row}\n")
-    source = column_files([path], Columns(("first", "second"), "stars"), dev=path, test=path)
-    with pytest.raises(DataError, match=rf"t\.csv, row 4: {reason}"):
-        prepare(source, tmp_path / "out", dim=2)
-
-
 @pytest.mark.parametrize("kind", ["classes", "score", "named"])
 def test_missing_labels_of_parquet(tmp_path: Path, kind: str) -> None:
     """A null, and what a table of floats has where a value is missing."""
@@ -167,19 +149,6 @@ def test_an_unbalanced_quote_is_reported_where_it_opens(
     assert [row.row for row in output if isinstance(row, BadRow)] == [11]
     kept = [row for row in output if isinstance(row, Record)]
     assert max(len(row.values["text"]) for row in kept) < 25
-
-
-def test_a_long_field_is_a_field_like_others(tmp_path: Path) -> None:
-    """Of 300,000 characters in one line, in many lines, and of lines of a comma each."""
-    path = tmp_path / "t.csv"
-    one, verse = "word " * 60_000, "Roses are red, violets are blue.\n" * 12
-    many = "\n".join(f"line {i} without, or with, one" for i in range(10_000))
-    with path.open("w", newline="") as stream:
-        csv.writer(stream).writerows([("text", "label"), (one, 1), (many, 2), (verse, 1)])
-    output = [row for row in read_records(path) if isinstance(row, Record)]
-    assert [row.values["text"] for row in output] == [one, many, verse]
-    manifest = prepare(source_of(path), tmp_path / "out", dim=2)
-    assert (manifest.splits["train"].rows, manifest.splits["train"].bad_rows) == (3, 0)
 
 
 def test_a_field_without_an_end_does_not_fill_the_memory(

@@ -73,15 +73,6 @@ def test_any_batch_can_be_asked_for_in_any_order() -> None:
     assert other.rows(5).tolist() == expected[5]
 
 
-def test_other_seeds_and_epochs_mix_rows_anew() -> None:
-    lengths = pairs(1000)
-    first = {frozenset(rows.tolist()) for rows in epoch_of(BatchOrder(Lengths(lengths), 64, 1), 2)}
-    for seed, epoch in ((1, 3), (2, 2)):
-        other = epoch_of(BatchOrder(Lengths(lengths), 64, seed), epoch)
-        # Not merely in another order: who is with whom differs.
-        assert sum(frozenset(rows.tolist()) in first for rows in other) < len(other) / 4
-
-
 def test_little_padding_in_pairs() -> None:
     lengths = pairs(20_000)
     order = BatchOrder(Lengths(lengths, [4000] * 5), 64, seed=0)
@@ -89,18 +80,6 @@ def test_little_padding_in_pairs() -> None:
     # Within the batches of one pool, order says nothing about length.
     sizes = [int(lengths[order.rows(number)].sum()) for number in range(128)]
     assert abs(float(np.corrcoef(np.arange(128), sizes)[0, 1])) < 0.3
-
-
-def test_batches_of_mixed_lengths_are_random_samples() -> None:
-    lengths = pairs(20_000)
-    spread = {}
-    for by_length in (True, False):
-        order = BatchOrder(Lengths(lengths, [4000] * 5), 64, seed=0, by_length=by_length)
-        means = [float(lengths[rows].mean()) for rows in epoch_of(order, 0) if len(rows) == 64]
-        spread[by_length] = float(np.std(means))
-    expected = float(lengths.mean(axis=1).std()) / 8  # of the mean of 64 rows
-    assert 0.8 * expected < spread[False] < 1.2 * expected
-    assert spread[True] > 4 * expected
 
 
 def test_a_window_of_shards_is_mixed_and_windows_differ_from_epoch_to_epoch() -> None:
@@ -139,14 +118,6 @@ def test_rows_of_an_epoch_come_once_and_no_batch_is_too_large(
             place += 1
         assert sorted(seen) == list(range(n))
     assert order.batches_per_epoch <= place
-
-
-@given(splits(), st.integers(1, 70))
-def test_a_bound_that_nothing_reaches_changes_nothing(split: Lengths, size: int) -> None:
-    free, bound = (BatchOrder(split, size, 3, batch_tokens=t) for t in (None, 10**9))
-    assert bound.batches_per_epoch == free.batches_per_epoch
-    for number in range(3 * free.batches_per_epoch):
-        assert bound.rows(number).tolist() == free.rows(number).tolist()
 
 
 def test_a_resumed_run_finds_its_batch() -> None:

@@ -8,17 +8,12 @@ from typing import Any
 
 import pytest
 from damaged import SHARD, use
-from typer.testing import CliRunner
 
-from rss_rl.cli.data import app
 from rss_rl.data import locations
-from rss_rl.data.prepare import prepare
-from rss_rl.data.sources import SourceRequest, named_source
 from rss_rl.data.store import open_prepared
 from rss_rl.durable import file_sha256
 from rss_rl.errors import DataError
 
-FEW = {"train": "60", "dev": "20", "test": "20"}
 FILES = (SHARD, "vocabulary.json", "vectors.safetensors")
 
 
@@ -77,27 +72,3 @@ def test_a_shard_is_read_through_once_a_process(
     change(folder / SHARD, b"word1", b"word8")  # another file under the same name
     with pytest.raises(DataError, match="is damaged"):
         open_prepared(folder).split("train").batch([0])
-
-
-@pytest.mark.parametrize("name", [*FILES, "manifest.json"])
-@pytest.mark.parametrize("harm", ["gone", "changed"])
-def test_data_show_names_the_file(tmp_path: Path, name: str, harm: str) -> None:
-    folder = tmp_path / "data"
-    prepare(named_source("planted", SourceRequest(options=FEW)), folder, dim=2)
-    shown = CliRunner().invoke(app, ["show", str(folder)])
-    assert shown.exit_code == 0
-    path = folder / name
-    if harm == "gone":
-        path.unlink()
-    elif name == "manifest.json":
-        path.write_text("{")
-    else:
-        content = path.read_bytes()
-        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    error = CliRunner().invoke(app, ["show", str(folder)]).exception
-    assert isinstance(error, DataError)
-    assert name in str(error)
-    output = "is missing" if harm == "gone" else "is damaged"
-    assert output in error.what
-    if harm == "gone":
-        assert "cut short" not in str(error)

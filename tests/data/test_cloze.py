@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from rss_rl.cli.data import example_line, predicted
-from rss_rl.data.corpora.cloze import last_sentence
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, SourceRequest, named_source
 from rss_rl.data.store import open_prepared
@@ -21,23 +20,6 @@ def words(text: str) -> tuple[str, ...]:
 
 def rows_of(name: str, folder: Path, split: str, seed: int = 0, **options: str) -> list[Any]:
     return list(named_source(name, SourceRequest(folder, seed, options)).read(split))
-
-
-@pytest.mark.parametrize(
-    ("text", "begin"),
-    [
-        ("a b . c d", 3),
-        ("a b", 0),
-        ("`` a ! '' said b", 4),
-        ("a ? ' b", 3),
-        ("a . b ... c", 2),
-        ("a . b . '' c", 5),
-        ("a . b . ''", 4),
-        ("a . b .", 2),
-    ],
-)
-def test_where_the_last_sentence_begins(text: str, begin: int) -> None:
-    assert last_sentence(text.split()) == begin
 
 
 @pytest.fixture
@@ -139,10 +121,3 @@ def test_bad_question_files(cnn: Path, content: bytes, row: int, reason: str) ->
     (bad,) = rows_of("cnn-dailymail", cnn, "test")
     assert (bad.file, bad.row, bad.by_convention) == (str(path), row, False)
     assert reason in bad.reason
-
-
-def test_folders_of_cnn_are_named(cnn: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="there is no training.*--from"):
-        rows_of("cnn-dailymail", tmp_path, "test")
-    with pytest.raises(DataError, match="cnn-dailymail is read from a folder"):
-        named_source("cnn-dailymail", SourceRequest(None))

@@ -11,7 +11,6 @@ import torch
 from transformers import AutoModel
 
 from rss_rl.data import encoder_vectors
-from rss_rl.data.encoder_vectors import encoder_vectors as read_vectors
 from rss_rl.data.encoder_vectors import principal_components
 from rss_rl.data.vector_files import check_vectors
 from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
@@ -40,25 +39,6 @@ def test_a_word_is_the_mean_of_its_pieces_in_a_text_of_its_own(
         with torch.no_grad():
             pieces = model(input_ids=ids).last_hidden_state[0, 1:-1]
         np.testing.assert_allclose(state, pieces.mean(0).numpy(), atol=1e-6)
-
-
-def test_their_principal_components_keep_the_distances(tmp_path: Path) -> None:
-    folder = tiny_transformers.save(tmp_path / "bert")
-    path = Path(f"encoder:{folder}")
-    check_vectors(path)
-    vectors, found, count = read_vectors(path, vocabulary(), lambda done: None)
-    special = len(SPECIAL_WORDS)
-    assert (count, vectors.shape) == (len(WORDS), (len(vocabulary()), 8))
-    assert found.tolist() == [False] * special + [True] * len(WORDS)
-    assert not vectors[:special].any()
-    assert vectors[special:].std() == pytest.approx(1 / 3, rel=1e-5)
-    states = words_alone(str(folder), vocabulary().words)[special:]
-
-    def distances(rows: np.ndarray) -> np.ndarray:
-        return np.linalg.norm(rows[:, None] - rows, axis=-1)
-
-    ratio = distances(vectors[special:])[0, 1:] / distances(states)[0, 1:]
-    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-3)
 
 
 def test_components_are_those_of_the_largest_variance() -> None:

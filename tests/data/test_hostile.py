@@ -84,16 +84,6 @@ def test_what_a_manifest_may_not_say(folder: Path, old: str, new: str, message: 
     assert "repare the data again" in error.value.remedy
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "vocabulary.json"])
-@pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff\xfe{", b"", b"null", b'"text"', b"{}"])
-def test_json_that_is_none_of_ours(folder: Path, name: str, content: bytes) -> None:
-    (folder / name).write_bytes(content)
-    if name == "vocabulary.json":
-        refit(folder)
-    with pytest.raises(DataError, match=name):
-        use(folder)
-
-
 @pytest.mark.parametrize("bad", [3, None, ["a"], "\ud800"])
 def test_a_vocabulary_holds_words(folder: Path, bad: object) -> None:
     path = folder / "vocabulary.json"

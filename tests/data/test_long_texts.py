@@ -69,17 +69,6 @@ def test_a_passage_of_which_a_label_is_a_part_is_not_cut(list_source: Any, tmp_p
     assert manifest.splits["train"].rows == 1
 
 
-def test_the_longest_texts_are_named(list_source: Any, tmp_path: Path) -> None:
-    rows = [example(f"e{n}", 1 + n * 37 % 100, label="ab"[n % 2]) for n in range(100)]
-    manifest = prepare(list_source({"train": rows}, CLASSES), tmp_path / "out", dim=2)
-    longest = manifest.splits["train"].longest_texts
-    twin = sorted((-len(row.texts[0]), row.id) for row in rows)[:3]
-    assert [(-text.words, text.id) for text in longest] == twin
-    cut = prepare(list_source({"train": rows}, CLASSES), tmp_path / "cut", dim=2, max_words=50)
-    # As they were: what is to be decided is whether to cut them.
-    assert cut.splits["train"].longest_texts == longest
-
-
 def run(*arguments: object) -> Result:
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     if isinstance(result.exception, RssError):

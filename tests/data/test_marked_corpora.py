@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 
-from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, RawExample, SourceRequest, named_source
-from rss_rl.data.store import open_prepared
-from rss_rl.errors import DataError
 
 ARTICLE = "the fox is red .\nit eats\xa0and sleeps at night .\n\nfoxes are shy"
 """Three sentences of 5, 6 and 3 tokens; a token holds a space that parts none."""
@@ -170,27 +167,3 @@ class TestHateXplain:
         assert isinstance(row, BadRow)
         assert reason in row.reason
         assert (Path(row.file).name, row.row) == ("dataset.json", 2)
-
-    def test_more_annotators_than_a_token_has_bits(self, tmp_path: Path) -> None:
-        posts = {name: post("h" * n, ["0100"] * n) for name, n in (("x", 31), ("y", 32))}
-        posts["z"] = post("nnn")
-        source = named_source("hatexplain", SourceRequest(hatexplain(tmp_path, posts, list("xyz"))))
-        with pytest.raises(DataError, match=r"row 2: .* others than the 31 annotators .*Leave"):
-            prepare(source, tmp_path / "out")
-        manifest = prepare(source, tmp_path / "out", skip_bad_rows=True)
-        assert (manifest.splits["train"].rows, manifest.splits["train"].bad_rows) == (2, 1)
-        batch = open_prepared(tmp_path / "out").split("train").batch([0])
-        assert batch.annotations is not None
-        assert batch.annotations.tolist() == [[0, 2**31 - 1, 0, 0]]
-
-    def test_a_post_that_is_not_there(self, tmp_path: Path) -> None:
-        _, row = rows_of("hatexplain", hatexplain(tmp_path, {"x": post("nnn")}, ["x", "y"]))
-        assert row.reason == "dataset.json has no post 'y'"
-        assert (Path(row.file).name, row.row) == ("post_id_divisions.json", 2)
-
-    @pytest.mark.parametrize("text", ["[]", "{", '{"train": 1}'])
-    def test_files_that_are_something_else(self, tmp_path: Path, text: str) -> None:
-        hatexplain(tmp_path, {}, [])
-        (tmp_path / "post_id_divisions.json").write_text(text, encoding="utf-8")
-        with pytest.raises(DataError, match="Use the files of HateXplain"):
-            rows_of("hatexplain", tmp_path)

@@ -17,7 +17,6 @@ from rss_rl.data.corpora.passages import cut_passage, sentence_starts
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, RawExample, SourceRequest, named_source
 from rss_rl.data.store import open_prepared
-from rss_rl.errors import DataError
 
 TEXT = "Dr. Fox swims daily (at 6 a.m.). He likes tea!  Rain fell.\n\nWho knew? Nobody did."
 SENTENCES = [
@@ -141,15 +140,6 @@ def test_bad_questions_are_reported_by_number(tmp_path: Path, bad: Any, reason: 
     assert isinstance(first, RawExample)
     assert isinstance(last, RawExample)
     assert last.row == 3
-
-
-@pytest.mark.parametrize("content", ["{", "[]", '{"data": [{}]}', "[" * 100_000, '{"data": 3}'])
-def test_files_that_are_no_squad(tmp_path: Path, content: str) -> None:
-    folder = official(tmp_path / "squad", question("a", "tea"))
-    (folder / "dev-v1.1.json").write_text(content)
-    with pytest.raises(DataError, match="is not a SQuAD file") as error:
-        read(folder, "test")
-    assert error.value.where == str(folder / "dev-v1.1.json")
 
 
 @pytest.fixture

@@ -46,12 +46,6 @@ class TestMovies:
         assert [i for i, bit in enumerate(row.rationale[0]) if bit] == [1, 2, 3, 9, 10]
         assert (row.id, row.row) == ("one", 1)
 
-    def test_groups_of_many_spans_and_an_unpacked_archive(self, tmp_path: Path) -> None:
-        both = [[span(0, 1), span(1, 2)]]
-        movies(tmp_path / "movies", evidences=both, docids=["one"], classification="POS")
-        (row,) = rows_of("eraser-movies", tmp_path, "test")
-        assert (row.label, sum(row.rationale[0])) == ("positive", 2)
-
     @pytest.mark.parametrize(
         ("spans", "values", "reason"),
         [
@@ -150,18 +144,6 @@ class TestYelpHat:
         assert not set(split["train"]) & set(split["test"])
         other = named_source("yelp-hat", SourceRequest(folder, 1, {})).read("test")
         assert [r.texts for r in other if isinstance(r, RawExample)] != split["test"]
-
-    def test_a_bad_row_among_the_maps_does_not_part_the_review(self, tmp_path: Path) -> None:
-        text = "Very slow , not good."
-        unmarked, other = hat_row(text, ()), hat_row("Good .", (0,))
-        rows = [hat_row(text, (0,)), unmarked, hat_row(text, (1,)), unmarked, other, unmarked]
-        found = everything(hat(tmp_path, rows))
-        good = [row for row in found if isinstance(row, RawExample)]
-        assert sorted((row.row, row.annotations) for row in good) == [
-            (1, (1, 2, 0, 0, 0)),
-            (5, (1, 0)),
-        ]
-        assert sorted(row.row for row in found if isinstance(row, BadRow)) == [2, 4, 6]
 
 
 def test_maps_are_kept_with_the_prepared_data(tmp_path: Path) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from itertools import islice
-from typing import Any
 
-import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,21 +67,6 @@ def test_the_label_follows_from_the_marked_words(source: Planted) -> None:
         assert _oracle(_marked(example)) == example.label
 
 
-def test_the_order_tells_whose_a_negation_is(source: Planted) -> None:
-    """Decoys stand behind the last animal, other negations before it; neutral pairs mark none."""
-    decoys = 0
-    for example in source.read("train"):
-        for words in _seen(example):
-            last = max(i for i, (meaning, _) in enumerate(words) if meaning != "negation")
-            for i, (meaning, marked) in enumerate(words):
-                if meaning == "negation":
-                    assert marked == (i < last and example.label != "neutral")
-                    decoys += i > last
-                else:
-                    assert marked
-    assert decoys > 10
-
-
 @pytest.mark.parametrize("pairs", [False, True], ids=["single", "pairs"])
 def test_each_marked_word_is_needed(pairs: bool) -> None:
     """Who sees all words of the key types but one marked word can be wrong about the label.
@@ -106,45 +88,6 @@ def test_each_marked_word_is_needed(pairs: bool) -> None:
     often = [left for left in reduced if labels[left].total() >= 40]
     assert len(often) >= 8
     assert [left for left in often if len(labels[left]) == 1] == []
-
-
-def _counts(source: Planted, split: str, ids: dict[str, int]) -> tuple[Any, Any]:
-    rows, labels = [], []
-    for example in source.read(split):
-        slots = np.zeros((len(example.texts), len(ids)), np.float32)
-        for s, words in enumerate(example.texts):
-            for word in words:
-                slots[s, ids[word]] += 1
-            slots[s] /= len(words)
-        rows.append(slots.reshape(-1))
-        labels.append(source.label_spec().names.index(str(example.label)))
-    return torch.tensor(np.array(rows)) * 10, torch.tensor(labels)
-
-
-@pytest.mark.parametrize("hidden", [0, 64])
-def test_no_bag_of_words_tells_the_label(source: Planted, hidden: int) -> None:
-    torch.manual_seed(0)
-    words = {
-        word for split in source.splits() for e in source.read(split) for t in e.texts for word in t
-    }
-    ids = {word: i for i, word in enumerate(sorted(words))}
-    (x, y), (dev_x, dev_y) = _counts(source, "train", ids), _counts(source, "dev", ids)
-    classes = len(source.label_spec().names)
-    layers = [torch.nn.Linear(x.shape[1], hidden), torch.nn.ReLU()] if hidden else []
-    model = torch.nn.Sequential(*layers, torch.nn.Linear(hidden or x.shape[1], classes))
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    best = 0.0
-    for epoch in range(20):
-        for start in range(0, len(x), 100):
-            batch = slice(start, start + 100)
-            loss = torch.nn.functional.cross_entropy(model(x[batch]), y[batch])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        if epoch % 5 == 4:
-            with torch.no_grad():
-                best = max(best, (model(dev_x).argmax(1) == dev_y).float().mean().item())
-    assert best < 1 / classes + 0.07  # three standard errors of 600 examples
 
 
 def test_classes_are_equally_large(source: Planted) -> None:
@@ -214,8 +157,3 @@ def test_rows_depend_on_seed_split_and_number_only(source: Planted) -> None:
 def test_bad_options_are_refused(options: dict[str, str], fragment: str) -> None:
     with pytest.raises(DataError, match=fragment):
         named_source("planted", SourceRequest(options=options))
-
-
-def test_it_reads_no_file(tmp_path: Any) -> None:
-    with pytest.raises(DataError, match="generated, not read"):
-        named_source("planted", SourceRequest(path=tmp_path))

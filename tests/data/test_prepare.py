@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,34 +57,6 @@ def test_words_come_back_and_ids_name_them(
                 ids = batch.tokens[slot][row][batch.valid[slot][row]]
                 seen = prepared.vocabulary.look_up(ids)
                 assert seen == tuple("<unk>" if k in ("<pad>", "<unk>") else k for k in keys)
-
-
-def test_sick_as_prepared(tmp_path: Path, sick_folder: Path) -> None:
-    vectors = tmp_path / "v.txt"
-    vectors.write_text("a 1 1\ndog 2 2\nzebra 3 3\nunused 4 4\n")
-    source = named_source("sick-relatedness", SourceRequest(sick_folder))
-    manifest = prepare(source, tmp_path / "out", vectors=[vectors], seed=3)
-    prepared = open_prepared(tmp_path / "out")
-    assert prepared.manifest == manifest
-    assert prepared.labels == LabelSpec("score", low=1.0, high=5.0)
-    assert {s: (i.rows, i.longest) for s, i in manifest.splits.items()} == {
-        "train": (3, (5, 8)),
-        "dev": (1, (3, 4)),
-        "test": (1, (3, 3)),
-    }
-    train = prepared.split("train")
-    np.testing.assert_array_equal(
-        train.batch([0, 1, 2]).labels, np.array([4.7, 5, 1.25], np.float32)
-    )
-    assert train.words(0) == (
-        ("A", "dog", "is", "n't", "barking"),
-        ("The", "``", "big", "''", "dog", "barks", ",", "loudly"),
-    )
-    words, trainable = prepared.vocabulary.words, prepared.vocabulary.trainable
-    assert words[:3] == ("<pad>", "<unk>", "a")
-    assert set(words[trainable:]) == {"cat", "sleeps", "awake", "zebra", "runs", "an", "animal"}
-    table_ = prepared.vectors()
-    assert table_[words.index("zebra")].tolist() == [3, 3]
 
 
 def test_coverage_of_files_side_by_side(tmp_path: Path, list_source: Callable[..., Any]) -> None:

@@ -15,7 +15,7 @@ from rss_rl.cli.data import app
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, RawExample
 from rss_rl.data.store import open_prepared
-from rss_rl.errors import DataError, RssError, StorageError
+from rss_rl.errors import DataError, StorageError
 from rss_rl.types import LabelSpec
 
 
@@ -50,29 +50,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").write_text("x")
     return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("out", "message"),
-    [
-        (".", "is no prepared directory, and is not replaced"),
-        ("..", "is no prepared directory, and is not replaced"),
-        ("", "--out is empty"),
-        ("/", "is no prepared directory, and is not replaced"),
-        ("mine", "is no prepared directory, and is not replaced"),
-        ("mine/out", "cannot be written"),
-        ("/proc/out", "cannot be written"),
-    ],
-)
-@pytest.mark.parametrize("force", [False, True])
-def test_where_nothing_can_be_made(here: Path, out: str, message: str, force: bool) -> None:
-    given = ["prepare", "planted", "--out", out, *(["--force"] if force else [])]
-    error = CliRunner().invoke(app, given).exception
-    assert isinstance(error, RssError)
-    assert message in error.what
-    assert error.remedy
-    assert [path.name for path in here.iterdir()] == ["mine"]
-    assert (here / "mine").read_text() == "x"
 
 
 def vectors_of(folder: Path) -> dict[str, Path]:
@@ -130,13 +107,6 @@ def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> No
     with pytest.raises(DataError, match=r"rows\.csv: changed while it was read"):
         prepare(source, tmp_path / "out", dim=2)
     assert not (tmp_path / "out").exists()
-
-
-def test_of_two_that_prepare_into_one_folder_the_later_is_refused(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    with pytest.raises(DataError, match="exists already"):
-        prepare(Disturbed(happens=lambda: prepare(Counted(rows=9), out, dim=2)), out, dim=2)
-    assert open_prepared(out).manifest.splits["train"].rows == 9
 
 
 SCORES = ("--text", "t", "--label", "l", "--task", "score")

@@ -88,15 +88,3 @@ def test_what_cannot_be_used(single: Split, tmp_path: Path, line: Any, message: 
         read_scores(write(tmp_path / "scores.jsonl", GOOD, line), single)
     assert message in str(caught.value)
     assert str(caught.value).startswith(str(tmp_path / "scores.jsonl"))
-
-
-def test_a_pair_needs_two_lists(tmp_path: Path) -> None:
-    prepare(texts(2), tmp_path / "out", dim=3)
-    file = write(tmp_path / "scores", {"id": "test-0", "scores": [1, 2, 3, 4]})
-    with pytest.raises(DataError, match="line 1: 'scores' of 'test-0' are not a list"):
-        read_scores(file, open_prepared(tmp_path / "out").split("test"))
-
-
-def test_a_file_that_is_not_there(single: Split, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="cannot be opened"):
-        read_scores(tmp_path / "none.jsonl", single)

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rss_rl.data.corpora.cuts import cut_groups, fold_rows
-from rss_rl.data.corpora.sst import tree_phrases
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, RawExample, Source, SourceRequest, Words, named_source
 from rss_rl.errors import DataError
@@ -115,25 +114,6 @@ def test_classes_of_the_folded_sets(tmp_path: Path) -> None:
             prepare(made, tmp_path / "out", dim=2)
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("trec", {"labels": "all"}, "option labels: Input should be 'coarse' or 'fine'"),
-        ("trec", {"label": "fine"}, "did you mean 'labels'"),
-        ("sst-1", {"phrases": "yes"}, "only the trees have phrases"),
-        ("sst-1", {"phrases": "1"}, "option phrases: Input should be a valid boolean"),
-        ("sst-1", {}, "there is no stsa.fine.train"),
-        ("cr", {}, "there is no custrev.all"),
-    ],
-)
-def test_requests_that_cannot_be_met(
-    tmp_path: Path, name: str, options: dict[str, str], message: str
-) -> None:
-    with pytest.raises(DataError, match=message) as error:
-        source(name, tmp_path, **options)
-    assert error.value.remedy
-
-
 def test_sst_of_lines(tmp_path: Path) -> None:
     good = "0 dull , caf\xe9\n4 fine\n".encode()
     files = {f"stsa.fine.{split}": good for split in ("train", "dev", "test")}
@@ -177,29 +157,6 @@ def test_sst_of_trees(tmp_path: Path) -> None:
     ]
     assert len({e.id for e in rows}) == 5
     assert len(examples(phrases, "dev")) == 2
-
-
-@pytest.mark.parametrize(
-    ("tree", "fault"),
-    [
-        ("(3 (2 It)", "not closed"),
-        ("(3 It))", "outside"),
-        ("(3 It) (2 is)", "outside"),
-        ("It", "outside"),
-        ("()", "no words"),
-        ("(3 )", "no words"),
-        ("((2 It) is)", "no label"),
-    ],
-)
-def test_what_is_no_tree(tmp_path: Path, tree: str, fault: str) -> None:
-    with pytest.raises(ValueError, match=fault):
-        tree_phrases(tree)
-    content = TREES + tree.encode() + b"\n"
-    folder = write(tmp_path / "sst", dict.fromkeys(("train.txt", "dev.txt", "test.txt"), content))
-    bad = list(source("sst-1", folder).read("train"))[-1]
-    assert isinstance(bad, BadRow)
-    assert (bad.row, bad.by_convention) == (4, False)
-    assert fault in bad.reason
 
 
 @given(

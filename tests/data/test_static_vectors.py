@@ -15,8 +15,6 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample, ReaderSource
 from rss_rl.data.static_vectors import find_static, static_vectors
-from rss_rl.data.store import open_prepared
-from rss_rl.data.vectors import source_file
 from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
@@ -54,25 +52,6 @@ def _read(split: str) -> Iterator[RawExample]:
 
 
 _SOURCE = ReaderSource("made", 1, LabelSpec("classes", ("no", "yes")), {"train": ()}, _read)
-
-
-def test_prepared_beside_others(tmp_path: Path) -> None:
-    folder = save(tmp_path / "model" / "deep")
-    glove = tmp_path / "glove.txt"
-    glove.write_text("abc 1 2 3\nab 4 5 6\n")
-    named = Path(f"static:{tmp_path / 'model'}")
-    prepare(_SOURCE, tmp_path / "out", vectors=[glove, named])
-    prepared = open_prepared(tmp_path / "out")
-    info = prepared.manifest.vectors
-    assert info.widths == (3, 2)
-    assert info.coverage[1].words == 0.75
-    row = prepared.vocabulary.ids(["abc"])[0]
-    wanted = MATRIX[[5, 4]].astype(np.float32).mean(0) * info.scales[1]
-    np.testing.assert_allclose(prepared.vectors()[row], [1, 2, 3, *wanted], rtol=1e-6)
-    assert [file.name for file in info.files] == ["glove.txt", "static:model"]
-    before = source_file(named).sha256
-    save(folder, MATRIX + 1)
-    assert source_file(named).sha256 != before
 
 
 def test_a_package_is_found_and_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,14 +98,6 @@ def test_spelling_nearest_to_the_word_wins(tmp_path: Path) -> None:
     assert got == {"<pad>": 0, "<unk>": 0, "us": 3, "US": 1, "nasa": 4, "Of": 6}
 
 
-def test_words_with_spaces(tmp_path: Path) -> None:
-    path = tmp_path / "v.txt"
-    path.write_text("the 1 2\n. . . 3 4\nat a@b.org 5 6\n")
-    vocabulary = Vocabulary.count(Counter(["the", ". . ."]), Counter())
-    part = read_vectors(path, vocabulary, refuse)
-    assert part.vectors[vocabulary.words.index(". . .")].tolist() == [3, 4]
-
-
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -129,17 +121,6 @@ def test_bad_line_names_file_line_and_remedy(tmp_path: Path, line: str, reason: 
     part = read_vectors(path, VOCABULARY, bad.append)
     assert [row.row for row in bad] == [2]
     assert part.found[VOCABULARY.words.index("paris")]
-
-
-def test_files_cut_short_are_errors(tmp_path: Path, write_word2vec: Callable[..., Path]) -> None:
-    binary = write_word2vec(tmp_path / "v.bin", {"the": [1.0] * 9, "cat": [2.0] * 9})
-    binary.write_bytes(binary.read_bytes()[:-20])
-    with pytest.raises(DataError, match=r"v\.bin: ends within vector 2 of 2.*fetch it again"):
-        read_vectors(binary, VOCABULARY, refuse)
-    packed = write_gzip(tmp_path / "v.txt")
-    packed.write_bytes(packed.read_bytes()[:-15])
-    with pytest.raises(DataError, match=r"v\.txt\.gz: cannot be read.*cut short"):
-        read_vectors(packed, VOCABULARY, refuse)
 
 
 def test_unusable_files_are_errors(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from readers import REVIEWS as TEXTS
 
 import rss_rl
@@ -20,8 +19,6 @@ from rss_rl.inference.artifact import WEIGHTS_FILE, export_run
 from rss_rl.inference.explanation import Explanation
 from rss_rl.inference.model import load_model
 from rss_rl.models import attention_choice
-from rss_rl.ops import native
-from rss_rl.ops.compilers import missing_compiler
 
 ALONE = """
 import sys
@@ -101,29 +98,6 @@ def test_compiled_attention_is_loaded_where_there_is_no_compiler(
     assert [record.levelname for record in caplog.records] == ["INFO"]
     assert "no compiler here" in caplog.text
     assert model.config.model.attention == "compiled"  # how it was trained stays on record
-
-
-@pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))
-def test_compiled_and_eager_exports_agree(
-    compiled_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = export_run(compiled_run, tmp_path / "model")
-    compiled = rss_rl.load(path)
-    lose_compiler(monkeypatch)
-    eager = rss_rl.load(path)
-    examples = [eager.encode([text]) for text in TEXTS]
-    ran, kernel = [], native._function
-
-    def recorded(name: str) -> object:
-        ran.append(name)
-        return kernel(name)
-
-    monkeypatch.setattr(native, "_function", recorded)
-    theirs = eager.logits(eager.choose(examples))
-    assert not ran
-    ours = compiled.logits(compiled.choose(examples))
-    assert ran
-    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 
 def test_three_lines_do_without_ray_and_without_the_run(exported: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -56,27 +55,3 @@ def test_from_a_run_to_a_page(run: Path, tmp_path: Path) -> None:
 def test_what_cannot_be_done_is_said(arguments: tuple[str, ...], message: str, run: Path) -> None:
     command, *rest = arguments
     assert message in typed(command, run, *rest, code=2)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "config.json",
-        "inputs/vocabulary.json",
-        "inputs/manifest.json",
-        "inputs/vectors.safetensors",
-        "checkpoints/BEST",
-    ],
-)
-def test_what_is_gone_from_a_run_names_itself(name: str, run: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "run"
-    shutil.copytree(run, copy)
-    gone = copy / name
-    if gone.is_dir():
-        shutil.rmtree(gone)
-    else:
-        gone.unlink()
-    said = typed("select", copy, "a film", code=2)
-    assert f"{gone}: " in said
-    assert "cut short" not in said
-    assert "Traceback" not in said

@@ -136,46 +136,6 @@ def raw(path: Path) -> list[dict[str, Any]]:
     return read(path)
 
 
-def test_columns_of_json_lines_may_come_late_and_hold_anything(
-    model: Model, tmp_path: Path
-) -> None:
-    source = tmp_path / "in.jsonl"
-    source.write_text(
-        '{"review": "warm"}\nno JSON\n{"review": "dull", "kept": NaN, "half": "\\ud800"}\n'
-        '{"review": "\\ud800 half a character"}\n{"review": "warm", "half a key \\ud800": 1}\n'
-    )
-    for ending in ("parquet", "csv", "jsonl"):
-        target = tmp_path / f"out.{ending}"
-        assert score_file(model, source, target, ("review",), skip_bad_rows=True).bad == 3
-        rows = raw(target)
-        assert "NaN" not in target.read_text() if ending == "jsonl" else "input_kept" in rows[2]
-        assert rows[2]["half"] in ("\\ud800", "\ud800")
-        assert "half a character" in rows[3]["error"]
-        assert "lone surrogate" in rows[4]["error"]
-
-
-def test_nanoseconds_and_other_types_of_parquet_are_kept(model: Model, tmp_path: Path) -> None:
-    odd = pa.table({
-        "review": ["warm", "dull"],
-        "at": pa.array([1, None], pa.timestamp("ns")),
-        "took": pa.array([1, 2], pa.duration("ns")),
-        "there": pa.array([1, 2], pa.timestamp("ns", tz="Europe/Paris")),
-        "clock": pa.array([1, 2], pa.time64("ns")),
-        "price": pa.array(["1.50", "2.25"]).cast(pa.decimal128(5, 2)),
-        "raw": pa.array([b"\xff", None]),
-        "table": pa.array([[("k", 1)], []], pa.map_(pa.string(), pa.int64())),
-    })  # fmt: skip
-    pq.write_table(odd, tmp_path / "in.parquet")
-    for ending in ("parquet", "csv", "jsonl"):
-        target = tmp_path / f"out.{ending}"
-        assert score_file(model, tmp_path / "in.parquet", target, ("review",)) == Counts(2, 0)
-    kept = pq.read_table(tmp_path / "out.parquet").select(odd.column_names)
-    assert kept.equals(odd)
-    rows = raw(tmp_path / "out.csv")
-    assert rows[0]["at"] == "1970-01-01 00:00:00.000000001"
-    assert rows[1]["price"] == "2.25"
-
-
 def test_pairs_scores_and_passages(tmp_path: Path) -> None:
     for task in ("pair", "score", "sentence"):
         source, target = tmp_path / f"{task}.jsonl", tmp_path / f"{task}.parquet"

@@ -141,19 +141,6 @@ def test_the_input_file_is_never_replaced(way: str, run: Path, tmp_path: Path) -
     assert source.read_bytes() == before
 
 
-def test_links_and_pipes_are_said(run: Path, tmp_path: Path) -> None:
-    source = texts_folder(tmp_path / "in", {"a.parquet": 3})
-    (source / "again").symlink_to(source)
-    (source / "gone.parquet").symlink_to(tmp_path / "nothing")
-    os.mkfifo(source / "pipe.parquet")
-    said = typed(run, source, tmp_path / "out")
-    assert f"{source}/again: skipped, a link to a folder" in said
-    assert f"{source}/gone.parquet: skipped, no file" in said
-    assert f"{source}/pipe.parquet: skipped, no file" in said
-    assert "1 files, 3 rows" in said
-    assert "no folder that holds Parquet" in typed(run, tmp_path / "none", tmp_path / "c", code=2)
-
-
 def test_a_bad_row_is_named_and_what_is_done_is_kept(run: Path, tmp_path: Path) -> None:
     source, target = tmp_path / "in", tmp_path / "out"
     write_texts(source / "a.parquet", ["warm film"] * 99)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -154,24 +152,6 @@ def test_hovering_over_a_head_shows_what_it_looks_at(browser: Browser, facts: Fa
         ".map(e => Number(e.style.getPropertyValue('--weight')))"
     )
     np.testing.assert_allclose(weights, 0.75 * attention[head] / attention[head].max(), atol=2e-3)
-
-
-def test_of_one_bit_a_word_no_roles_are_told(
-    browser: Browser, facts: Facts, tmp_path: Path
-) -> None:
-    legend = "[...document.querySelectorAll('.legend .roles')].map(e => e.checkVisibility())"
-    assert browser.value(legend) == [True] * 3
-    (sentence,) = facts.explanation.sentences
-    assert sentence.probabilities is not None
-    bits = [sentence.selection[:1], sentence.probabilities[:1]]
-    selection, probabilities = (np.repeat(own, 2, axis=0) for own in bits)
-    same = replace(sentence, selection=selection, probabilities=probabilities)
-    one = replace(facts, explanation=replace(facts.explanation, sentences=(same,)))
-    page = explanation_page("x", TASKS["classes"][0], [one])
-    (tmp_path / "page.html").write_text(page, encoding="utf-8")
-    browser.open(tmp_path / "page.html")
-    assert browser.value(legend) == [False] * 3
-    assert "dependent" not in browser.value("document.querySelector('.word').ariaDescription")
 
 
 def test_nothing_fails_and_nothing_is_asked_of_a_network(browser: Browser) -> None:

@@ -113,15 +113,6 @@ def test_words_stay_readable_however_strongly_they_are_shaded(theme: str) -> Non
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_words_taken_out_are_readable_on_the_served_page(theme: str) -> None:
-    (most,) = re.findall(r"\.word\.out .*--level, 0\) \* (\d+)%", asset("serve.css"))
-    colours = palette(theme)
-    for level in np.linspace(0, 1, 21):
-        ground = mixed(colours["shade"], colours["card"], level * int(most) / 100)
-        assert contrast(mixed(colours["text"], colours["faint"], level), ground) >= 4.5, level
-
-
-@pytest.mark.parametrize("theme", THEMES)
 def test_lines_and_bars_have_a_contrast_of_three(theme: str) -> None:
     colours = palette(theme)
     grounds = (colours["card"], colours["page"])

@@ -17,7 +17,6 @@ from tiny_runs import TinySource, tiny_tree
 
 from rss_rl.config import RunConfig
 from rss_rl.data.prepare import prepare
-from rss_rl.data.store import open_prepared
 from rss_rl.inference.model import load_model
 from rss_rl.pages.charts import curve_charts
 from rss_rl.pages.report import Part, gather_parts, report_page
@@ -90,15 +89,6 @@ def test_runs_that_differ_are_groups_with_a_frontier(text: str, runs: list[Path]
         assert ("Means over 2 seeds." in shown) is several
 
 
-def test_runs_on_other_data_are_set_apart(runs: list[Path], tmp_path: Path) -> None:
-    prepare(TinySource(rows={"train": 64, "dev": 24, "test": 24}), tmp_path / "data", dim=6)
-    other = make_run(tmp_path / "run", tmp_path / "data")
-    page = report_page(gather_parts([runs[0], other]))
-    assert page.count('<h2 class="part">On tiny</h2>') == 2
-    assert "What fewer words cost" not in page
-    assert len(bars_of(page)) == 6
-
-
 def test_terms_are_explained_and_nothing_is_empty(one: Part, text: str) -> None:
     assert "Thresholded: every word whose probability is above one half" in text
     assert '<th title="heads: words that attend to others">heads</th>' in text
@@ -135,23 +125,6 @@ def test_marked_words_are_those_that_the_model_selects(one: Part, runs: list[Pat
         )
     assert all(text.prediction == text.label for text in one.reading.right)
     assert all(text.prediction != text.label for text in one.reading.wrong)
-
-
-def test_words_are_counted_over_all_texts(one: Part, runs: list[Path]) -> None:
-    model = load_model(runs[0])
-    split = open_prepared(str(runs[0].parent / "data")).split("test")
-    counts: dict[str, list[int]] = {}
-    for row in range(len(split)):
-        sentence = model.explain(split.words(row)[0]).sentences[0]
-        for word, kept in zip(sentence.words, sentence.kept, strict=True):
-            own = counts.setdefault(word.lower(), [0, 0])
-            own[0] += 1
-            own[1] += int(kept)
-    words = one.reading.words
-    found = zip(words["count"].tolist(), words["kept"].tolist(), strict=True)
-    assert dict(zip(words.index, map(list, found), strict=True)) == counts
-    ranked = (words["kept"] + 10 * one.reading.share) / (words["count"] + 10)
-    assert ranked.is_monotonic_decreasing
 
 
 def text_of(kept: list[int], marked: list[int], words: int) -> ReadText:

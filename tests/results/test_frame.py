@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from tiny_runs import TinySource, tiny_tree
 
@@ -113,9 +112,3 @@ def test_a_damaged_report_is_named(tmp_path: Path, data: Path, damage: dict[str,
     (path / "report.json").write_text(json.dumps(broken))
     with pytest.raises(CheckpointError, match=r"report.json: damaged"):
         runs_frame([path])
-
-
-def test_no_finished_run_makes_no_group(tmp_path: Path, data: Path) -> None:
-    found = grouped(runs_frame([make_run(tmp_path, data, 0)]))
-    assert isinstance(found, pd.DataFrame)
-    assert found.empty

@@ -140,18 +140,6 @@ def test_draws_are_the_same_again_and_differ(tmp_path: Path) -> None:
     assert {run.config.sampler.selections for run in runs} == {2, 4}
 
 
-def test_settings_that_are_not_valid_together_are_drawn_again(tmp_path: Path) -> None:
-    base = find_base(str(searching(tmp_path)["base"]))
-    space = {"reward.share_schedule": {"choice": [0.0, 0.5]}, RATE: {"choice": [-1.0, 0.1]}}
-    spec = load_spec(searching(tmp_path) | {"search": {"space": space}})
-    runs = list(plan_runs(spec, base, tmp_path))
-    assert 1 < len(runs) < 5
-    assert all(run.config.learner.policy.learning_rate > 0 for run in runs)
-    wrong = load_spec(searching(tmp_path) | {"search": {"space": {RATE: {"choice": [-1, -2]}}}})
-    with pytest.raises(ConfigError, match=r"search\.space: learner\.policy\.learning_rate"):
-        list(plan_runs(wrong, base, tmp_path))
-
-
 def test_states(tmp_path: Path) -> None:
     first, *_ = planned(load_spec(tree(tmp_path)), tmp_path / "out")
     assert state_of(first) == "missing"

@@ -223,18 +223,6 @@ def test_a_body_that_does_not_arrive_is_408() -> None:
 
 
 class TestFaults:
-    def test_a_fault_is_told_without_its_traceback(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def broken(*_: object) -> None:
-            raise RuntimeError("a secret")
-
-        monkeypatch.setattr("rss_rl.serving.app.answer_example", broken)
-        with client_of({"run": reader("classes")}, faults=False) as client:
-            answer = client.post("/predict", json={"examples": [{"texts": [TEXT]}]})
-            assert answer.status_code == 500
-            assert "secret" not in answer.text
-            assert answer.headers["x-content-type-options"] == "nosniff"
-            assert client.get("/health").status_code == 200
-
     def test_one_is_answered_at_a_time_and_health_meanwhile(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
