@@ -1,16 +1,26 @@
-"""The roles of a run on the Ray cluster that this process has joined."""
+"""The roles of a run on the Ray cluster that this process has joined.
+
+Scalars also go to Prometheus gauges of Ray's metrics agent: each node of a cluster serves them at
+`http://NODE:METRICS_EXPORT_PORT/metrics`, with or without the dashboard; Ray adds the prefix `ray_`
+to names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from typing import SupportsFloat
+
+from ray.util.metrics import Gauge
 
 from rss_rl.cluster.learner_actors import RayLearners
-from rss_rl.cluster.prometheus import PrometheusSink
 from rss_rl.cluster.sampler_actor import ray_samplers
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.logs.events import EventSink
+from rss_rl.logs.metric_registry import known_metric
 from rss_rl.logs.metrics import ScalarSink
 from rss_rl.rollouts.backend import Backend
 from rss_rl.training.learner import Learner
@@ -36,3 +46,42 @@ class RayRoles:
     def sinks(self, run: str) -> Sequence[ScalarSink]:
         """See `Roles`; the metrics agent of each node of the cluster."""
         return (PrometheusSink(run),)
+
+
+def gauge_name(tag: str) -> str:
+    """The name of a metric's gauge.
+
+    >>> gauge_name("dev/all/loss")
+    'rss_rl_dev_all_loss'
+    """
+    return "rss_rl_" + re.sub(r"[^a-zA-Z0-9]", "_", tag)
+
+
+class PrometheusSink:
+    """The newest value of every scalar of a run, as gauges with the tag `run`.
+
+    Args:
+        run: value of the tag `run`, such as the name of the run directory.
+    """
+
+    def __init__(self, run: str) -> None:
+        self._run = {"run": run}
+        self._gauges: dict[str, Gauge] = {}
+
+    def scalars(self, step: int, values: Mapping[str, SupportsFloat]) -> None:
+        """See `rss_rl.logs.metrics.ScalarSink`."""
+        for tag, value in {**values, "update": step}.items():
+            if tag not in self._gauges:
+                self._gauges[tag] = Gauge(gauge_name(tag), _description(tag), ("run",))
+            self._gauges[tag].set(float(value), self._run)
+
+
+def _description(tag: str) -> str:
+    """The meaning of a metric, in ASCII: Ray accepts nothing else.
+
+    >>> _description("train/loss")
+    'supervised loss of the classifier, without L2 [nats, or score2]'
+    """
+    metric = known_metric(tag)
+    text = "updates done" if metric is None else f"{metric.meaning} [{metric.unit}]"
+    return unicodedata.normalize("NFKD", text).encode("ascii", "replace").decode()

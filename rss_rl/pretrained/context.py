@@ -11,7 +11,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from rss_rl.ops.sentence_ends import sentence_ends, sentence_numbers, stop_ids
+from rss_rl.ops.ragged import sentence_ends, sentence_numbers, stop_ids
 from rss_rl.pretrained.folder import Pretrained, open_pretrained
 from rss_rl.pretrained.reader import WordReader, keep_first_layers
 from rss_rl.types import Window

@@ -13,7 +13,7 @@ import pytest
 import ray
 from ray_nodes import own_ray
 
-from rss_rl.cluster.prometheus import PrometheusSink, gauge_name
+from rss_rl.cluster.roles import PrometheusSink, gauge_name
 from rss_rl.logs.metric_registry import METRICS
 from rss_rl.logs.metrics import MetricsWriter
 

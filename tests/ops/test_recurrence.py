@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rss_rl.ops.recurrence import gated_average
+from rss_rl.models.encoders.recurrent import gated_average
 
 both_ways = pytest.mark.parametrize("forward", [True, False])
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rss_rl.ops.smoothing import REACH, bumps
+from rss_rl.policies.smooth import REACH, bumps
 
 
 def slow(heights: Tensor, widths: Tensor, largest: float, part: Tensor | None = None) -> Tensor:
