@@ -7,13 +7,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import typer
-import typer.main
-from typer.core import TyperGroup
-
 import rss_rl
 from rss_rl.cli.config import describe_keys
-from rss_rl.cli.main import app
+from rss_rl.cli.main import COMMANDS
 from rss_rl.components import KINDS, built_in_names, describe, find_component
 
 CONFIGURATION = """# Configuration
@@ -46,34 +42,15 @@ def reference_pages() -> dict[str, str]:
     }
 
 
-def commands(group: Any, name: str = "rss-rl") -> Iterator[tuple[str, Any]]:
-    """Every command with its full name, groups before what they hold."""
-    yield name, group
-    if isinstance(group, TyperGroup):
-        context = typer.Context(group, info_name=name)
-        for part in group.list_commands(context):
-            inner = group.get_command(context, part)
-            if inner is not None and not inner.hidden:
-                yield from commands(inner, f"{name} {part}")
-
-
 def _cli() -> Iterator[str]:
-    yield "# Command line\n"
-    for name, command in commands(typer.main.get_command(app)):
-        context = typer.Context(command, info_name=name)
-        yield f"## {name}\n"
-        yield f"{_plain(command.help)}\n"
-        yield f"```text\n{command.get_usage(context)}\n```\n"
-        parameters = (p for p in command.get_params(context) if p.name != "help")
-        records = filter(None, (parameter.get_help_record(context) for parameter in parameters))
-        rows = [(f"`{spelling}`", _plain(meaning)) for spelling, meaning in records]
-        yield from _table(("parameter", "meaning"), rows)
-        if command.epilog:
-            yield f"{_plain(command.epilog)}\n"
-
-
-def _plain(text: str | None) -> str:
-    return re.sub(r"\n{3,}", "\n\n", (text or "").replace("\f", "").strip())
+    """Every command, with the examples that end its help."""
+    first, *sections = COMMANDS.generate_docs(max_heading_level=2).split("\n## rss-rl ")
+    yield first
+    for section in sections:
+        command = COMMANDS
+        for name in section.partition("\n")[0].split():
+            command = command[name]
+        yield f"## rss-rl {section}\n{command.help_epilogue or ''}\n"
 
 
 def _configuration() -> Iterator[str]:

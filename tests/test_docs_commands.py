@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
-import typer.main
+from cyclopts import App, CycloptsError
 from fences import fences, inline, pages, typed
-from typer.core import TyperGroup
 
-from rss_rl.cli.main import app
+from rss_rl.cli.main import COMMANDS
 from rss_rl.config import load_config
 from rss_rl.errors import RssError
 from rss_rl.packaged import find_config, packaged_configs
@@ -31,27 +28,24 @@ def complaint(words: Sequence[str], *, whole: bool, keys: bool = True) -> str | 
         whole: it could be typed as it stands, so what is required must be there.
         keys: KEY=VALUE settings are looked at, too, where the configuration is a shipped one.
     """
-    command: Any = typer.main.get_command(app)
-    context = typer.Context(command, info_name="rss-rl")
-    rest = list(words[1:])
-    name = "rss-rl"
-    while isinstance(command, TyperGroup) and rest and not rest[0].startswith("-"):
-        name, group = rest.pop(0), command
-        command = group.get_command(context, name)
-        if command is None:
-            return None if name.isupper() else f"there is no command {name!r}"
-        context = typer.Context(command, info_name=name, parent=context)
+    command, rest = COMMANDS, list(words[1:])
+    while rest and rest[0] in command:
+        command = command[rest.pop(0)]
+    if command.default_command is None:
+        return f"there is no command {rest[0]!r}" if rest and not rest[0].isupper() else None
     if {"-h", "--help"} & set(rest):
         return None
+    known = {name for option in command.assemble_argument_collection() for name in option.names}
+    dashed = (word.partition("=")[0] for word in rest if word.startswith("--") and word != "--")
+    if unknown := [option for option in dashed if option not in known]:
+        return f"there is no option {unknown[0]}"
     try:
-        if whole:
-            given = command.make_context(name, rest).params
-        else:
-            given, _, _ = command.make_parser(context).parse_args(args=rest)
-    except Exception as error:  # typer does not export the class of all that its parser raises
-        return str(error.format_message()) if hasattr(error, "format_message") else repr(error)
+        given = COMMANDS.parse_args(list(words[1:]))[1].arguments
+    except CycloptsError as error:
+        return str(error) if whole else None
     if not keys:
         return None
+    name = command.name[0]
     return _wrong_key(CONFIGURED.get(name, given.get("config")), given.get("overrides") or ())
 
 
@@ -67,14 +61,16 @@ def _wrong_key(config: str | None, overrides: Sequence[str]) -> str | None:
     return None
 
 
-def helped(group: Any, context: Any) -> Iterator[tuple[str, str]]:
-    """Every command's name, and all that its help says."""
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        inner = typer.Context(command, info_name=name, parent=context)
-        yield name, "\n".join(filter(None, [command.help, command.epilog]))
-        if isinstance(command, TyperGroup):
-            yield from helped(command, inner)
+def commands(group: App, path: str = "rss-rl") -> Iterator[tuple[str, str]]:
+    """Every command's path, and all that its help says."""
+    for name in group:
+        if name.startswith("-"):
+            continue
+        command = group[name]
+        if command.default_command is None:
+            yield from commands(command, f"{path} {name}")
+        else:
+            yield f"{path} {name}", f"{command.help}\n\n{command.help_epilogue}"
 
 
 @pytest.mark.parametrize(
@@ -119,26 +115,14 @@ def test_commands_in_console_blocks_exist(repository: Path) -> None:
 
 def test_commands_between_backticks_exist(repository: Path) -> None:
     texts = [(page.name, page.read_text(encoding="utf-8")) for page in pages(repository)]
-    group: Any = typer.main.get_command(app)
-    texts += helped(group, typer.Context(group, info_name="rss-rl"))
-    commands = [(place, words) for place, text in texts for words in inline(text)]
-    assert len(commands) > 60
-    found = [(place, words, complaint(words, whole=False)) for place, words in commands]
+    texts += commands(COMMANDS)
+    typed_inline = [(place, words) for place, text in texts for words in inline(text)]
+    assert len(typed_inline) > 60
+    found = [(place, words, complaint(words, whole=False)) for place, words in typed_inline]
     assert not [entry for entry in found if entry[2]]
 
 
-def epilogs(group: Any, context: Any) -> Iterator[tuple[str, str]]:
-    """Every command's path, and what its help ends with."""
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        inner = typer.Context(command, info_name=name, parent=context)
-        yield inner.command_path, command.epilog or ""
-        if isinstance(command, TyperGroup):
-            yield from epilogs(command, inner)
-
-
 def test_the_help_of_every_command_ends_with_an_example_of_it() -> None:
-    group: Any = typer.main.get_command(app)
-    found = list(epilogs(group, typer.Context(group, info_name="rss-rl")))
+    found = list(commands(COMMANDS))
     assert len(found) > 15
-    assert not [path for path, epilog in found if f"`{path}" not in epilog]
+    assert not [path for path, text in found if f"Examples:\n\n`{path}" not in text]

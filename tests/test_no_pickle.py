@@ -20,7 +20,6 @@ ALLOWED = {
     "rss_rl/testing.py: pickle",
     # A module of ours by a name that is written out there, when it is first asked for.
     "rss_rl/__init__.py: importlib.import_module",
-    "rss_rl/cli/group.py: importlib.import_module",
     # Installed plug-ins, and names that the user gave: see `Trust` there, and tests/test_trust.py.
     "rss_rl/components.py: importlib.import_module",
 }

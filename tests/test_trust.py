@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from invoking import invoke
 from tiny_runs import TinySource, tiny_tree
-from typer.testing import CliRunner
 
 import rss_rl
-from rss_rl.api.training import _trust_in
-from rss_rl.cli.main import app
+from rss_rl.api.planning import _trust_in
 from rss_rl.cli.submit import entrypoint
 from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import parse_config, plugins_named
@@ -80,9 +79,7 @@ def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 
 def run_command(*words: str) -> tuple[int, str]:
-    found = CliRunner().invoke(app, list(words))
-    if found.exception is not None and not isinstance(found.exception, SystemExit):
-        raise found.exception
+    found = invoke(words)
     return found.exit_code, found.output
 
 

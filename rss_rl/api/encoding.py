@@ -5,27 +5,21 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
-import numpy as np
-import torch
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
-from rss_rl.data.locations import LocalFiles, open_files
-from rss_rl.data.staging import Progress
-from rss_rl.data.states import (
-    DType,
-    StatePrecision,
-    StatesInfo,
-    StatesWriter,
-    alone,
-    manifest_digest,
-)
-from rss_rl.data.store import Prepared, Split
-from rss_rl.errors import ConfigError, DataError
-from rss_rl.pretrained.context import ContextReader
-from rss_rl.rollouts.device import find_device
-from rss_rl.rollouts.snapshot import autocast
-from rss_rl.types import Array, Window
+from rss_rl.api.options import Device, PythonOnly, Typed
+
+if TYPE_CHECKING:
+    import torch
+
+    from rss_rl.data.staging import Progress
+    from rss_rl.data.states import StatesInfo
+    from rss_rl.data.store import Split
+    from rss_rl.pretrained.context import ContextReader
+    from rss_rl.types import Array
 
 _BATCH_TOKENS = 1 << 13
 _AHEAD = 256
@@ -33,31 +27,31 @@ _AHEAD = 256
 
 
 def encode(
-    data: str | Path,
-    pretrained: str,
+    data: Annotated[str | Path, Typed(Path)],
+    pretrained: Annotated[str, Parameter(name="--pretrained", metavar="FOLDER_OR_HUB_NAME")],
     *,
-    layers: int | None = None,
-    window: Window = "text",
-    dtype: str = "float16",
-    precision: str = "float32",
-    device: str = "cpu",
+    layers: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    window: Literal["text", "sentence"] = "text",
+    dtype: Literal["float16", "float32"] = "float16",
+    precision: Literal["float32", "bfloat16"] = "float32",
+    device: Device = "cpu",
     force: bool = False,
-    sized: Callable[[int], None] = lambda _: None,
-    progress: Progress = lambda *_: None,
+    sized: PythonOnly[Callable[[int], None]] = lambda _: None,
+    progress: PythonOnly[Progress] = lambda *_: None,
 ) -> StatesInfo:
-    """Store a pretrained encoder's state of each token, in its context, with prepared data.
+    """Store a pretrained encoder's state of each word, in its context, with prepared data.
 
-    An interrupted call resumes where it stopped.
+    A policy with policy.reads=contextual reads these states. If the call is stopped, repeat it to
+    resume.
 
     Args:
-        data: a directory that `prepare` wrote.
-        pretrained: folder of a transformer with its tokenizer, or its name on the hub.
-        layers: of the transformer that are computed, from the first; None = all.
-        window: what it reads at once: a `text`, up to its maximum length, or a `sentence`.
-        dtype: of the numbers that are written, `float16` or `float32`.
-        precision: of matrix products, `float32` or `bfloat16`.
-        device: that computes: cpu, cuda, cuda:1, ...
-        force: replace this encoder's states of other data, or of other numbers.
+        data: A prepared directory.
+        pretrained: Folder of a transformer with its tokenizer, or its name on the hub.
+        layers: Compute the first N layers alone: policy.layers=N.
+        window: What it reads at once, a text up to its maximum length or a sentence: policy.window.
+        dtype: Type of the numbers that are written.
+        precision: Of matrix products; bfloat16 is faster on processors that support it.
+        force: Replace this encoder's states of other data, or of other numbers.
         sized: called with the size in bytes before anything is written.
         progress: called with the current step, the number of rows done, and of how many.
 
@@ -68,7 +62,30 @@ def encode(
         DataError: no prepared directory, it holds other states of it, or a write fails.
         ConfigError: the transformer or the device cannot be used, or there is no such dtype or
             precision.
+
+    Examples:
+        `rss-rl data encode prepared/reviews --pretrained MiniLM_FOLDER`
+
+        `rss-rl train movies data=prepared/reviews policy.reads=contextual
+        policy.pretrained=MiniLM_FOLDER`
     """
+    import numpy as np
+
+    from rss_rl.data.locations import LocalFiles, open_files
+    from rss_rl.data.states import (
+        DType,
+        StatePrecision,
+        StatesInfo,
+        StatesWriter,
+        alone,
+        manifest_digest,
+    )
+    from rss_rl.data.store import Prepared
+    from rss_rl.errors import ConfigError, DataError
+    from rss_rl.pretrained.context import ContextReader
+    from rss_rl.rollouts.device import find_device
+    from rss_rl.rollouts.snapshot import autocast
+
     for key, value, known in (("dtype", dtype, DType), ("precision", precision, StatePrecision)):
         if value not in (accepted := get_args(known)):
             raise ConfigError(f"is {value!r}, not {' or '.join(accepted)}", where=key)
@@ -119,6 +136,9 @@ def _states(
     split: Split, rows: Array, reader: ContextReader, device: torch.device
 ) -> list[tuple[Array, ...]]:
     """The states of each row, S x [N_s, H]."""
+    import numpy as np
+    import torch
+
     lengths = split.lengths(rows)
     longest = lengths.max(1)
     order = np.argsort(longest, kind="stable")

@@ -2,491 +2,102 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from importlib.util import find_spec
-from itertools import islice
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Unpack
 
-import pyarrow as pa
-from rich.console import Console
+from cyclopts import Parameter
 
-from rss_rl.api.encoding import encode
-from rss_rl.api.preparing import Rows, prepare, split_files
-from rss_rl.api.terminal import SafeConsole, busy, counted, say
-from rss_rl.api.training import settings, train
-from rss_rl.config.loading import load_config
-from rss_rl.data.checks import is_missing
-from rss_rl.data.encoder_vectors import PREFIX as ENCODER
-from rss_rl.data.manifest import MANIFEST_FILE, SCHEMA_VERSION, Manifest
-from rss_rl.data.records import (
-    Record,
-    column_names,
-    column_types,
-    file_kind,
-    read_records,
-    require_columns,
+from rss_rl.api.options import (
+    Directory,
+    Duration,
+    FitOptions,
+    NeededColumn,
+    Overrides,
+    PythonOnly,
+    Rows,
+    Typed,
 )
-from rss_rl.data.static_vectors import PACKAGES, find_static
-from rss_rl.data.store import open_prepared
-from rss_rl.data.vector_files import check_vectors
-from rss_rl.data.vectors import source_file
-from rss_rl.durable import as_text
-from rss_rl.errors import ConfigError, DataError
-from rss_rl.models.build import check_defaults
-from rss_rl.packaged import find_config
-from rss_rl.runs.run_directory import CONFIG_FILE
-from rss_rl.training.time_budget import seconds
+from rss_rl.api.terminal import shell
+from rss_rl.errors import ConfigError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from rss_rl.api.run import Run
     from rss_rl.training.run import RunEvent
 
-_EPOCHS = {
-    "own": {"warm-up": 4.0, "parts": 3.0, "frozen": 2.0, "co-train": 6.0},
-    "own_pairs": {"warm-up": 5.0, "co-train": 9.0},
-    "own_long": {"warm-up": 2.0, "parts": 3.0, "frozen": 1.5, "co-train": 2.5, "settle": 1.25},
-    "own_phrases": {"warm-up": 2.0, "parts": 3.0, "frozen": 1.5, "co-train": 2.5},
-}
-"""Epochs of each phase, for configurations whose batch size and phases follow from the data."""
-_LENGTHS = {
-    "own": "short texts",
-    "own_pairs": "pairs of short texts",
-    "own_long": "long texts",
-    "own_phrases": "long texts",
-}
-_WIDEST = 38
-"""Width limit of the KEY=VALUE column; longer entries do not widen it."""
-_LONG_TEXT = 100
-"""Mean words per text from which attention between all pairs of words is not used."""
-_LOOKED_AT = 10_000
-"""Rows inspected to tell classes from scores."""
-_MOST_CLASSES = 20
-"""Integer labels are classes if there are at most this many."""
-_FEWEST, _MOST = 500, 6000
-"""Bounds of the total updates: a small table needs dozens of epochs, a large one few."""
-
-
-class Choice(NamedTuple):
-    """A setting or argument of `fit` that was chosen from the data, and the reason."""
-
-    key: str
-    value: Any
-    why: str
-
 
 def fit(
-    data: Rows,
+    data: Annotated[Rows, Typed(str), Parameter(name="FILE")],
+    overrides: Overrides = (),
     *,
-    text: str | int,
-    label: str | int,
-    text_b: str | int | None = None,
-    keep: float | None = None,
-    config: str | Path | None = None,
-    pretrained: str | None = None,
-    phrases: bool = False,
-    dev: Rows | None = None,
-    test: Rows | None = None,
-    time: str | float | None = None,
-    out: str | Path | None = None,
-    overrides: Mapping[str, Any] | Sequence[str] = (),
-    prepared: Mapping[str, Any] | None = None,
+    text: NeededColumn,
+    label: NeededColumn,
+    time: Duration = None,
+    out: Directory = None,
     overwrite: bool = False,
-    callbacks: Sequence[Callable[[RunEvent], None]] = (),
-    console: Console | None = None,
+    callbacks: PythonOnly[Sequence[Callable[[RunEvent], None]]] = (),
+    console: PythonOnly[Console | None] = None,
+    **how: Unpack[FitOptions],
 ) -> Run:
-    """Prepare a table and train on it with `configs/own.yaml`, `own_pairs.yaml` or `own_long.yaml`,
-    adapted to the data.
+    """Prepare a table and train on it: a classifier, and a policy that picks the words it reads.
+
+    The configuration is `configs/own.yaml` (pairs: `own_pairs`, long texts: `own_long`), adapted to
+    the number of rows, the labels and the length of the texts. Each choice is printed. The prepared
+    data are put next to the run, in `NAME-data-KEY`, where KEY is a hash of rows and settings: the
+    same table is prepared only once.
 
     Args:
-        data, text, label, text_b, dev, test: see `rss_rl.prepare`.
-        keep: share of words to keep, `reward.target_share`; default 0.4, for long texts 0.2.
-        config: another configuration, changed only by `keep` and `overrides`.
-        pretrained: folder or Hugging Face name of a transformer. Without a GPU it reads each word
-            alone, which gives the word vectors, and each text once, as the policy's context; with
-            a GPU it is the classifier; see `choose_encoder`.
-        phrases: of long texts, keep phrases like those that people mark, not single words, which
-            predict a little better.
-        time: limit of the training time, see `rss_rl.train`.
-        out: directory of the run; default `runs/NAME` after the file. The prepared data are next to
-            it in `NAME-data-KEY`, where KEY is a hash of rows and preparation settings, so that the
-            same table is prepared once.
-        overrides: settings that override those chosen here.
-        prepared: further arguments of `rss_rl.prepare`, such as `{"task": "score"}`; by default,
-            the task is guessed from the labels.
-        overwrite: replace an existing run.
-        callbacks, console: see `rss_rl.train`.
+        data: Training rows: .csv, .tsv, .jsonl or .parquet. In Python also other tables, see
+            `rss_rl.prepare`.
+        overrides: Settings that override those chosen from the data.
+        text: Column of the text.
+        label: Column with the label.
+        out: Directory of the run. Default: runs/NAME for NAME.csv.
+        overwrite: Replace an existing run in the directory.
+        callbacks: called with each event of the training, see `rss_rl.train`.
+        console: for progress; default: standard output.
+        how: how the table is read, and what is made of it.
 
     Raises:
         RssError: any expected failure.
+
+    Examples:
+        `rss-rl fit reviews.csv --text review --label stars --keep 0.2`
+
+        `rss-rl fit pairs.tsv --text a --text-b b --label score --task score --out runs/pairs`
+
+        `rss-rl fit reviews.csv --text review --label stars --time 5m learner.policy.l2=1e-4`
     """
+    from rss_rl.api.adapting import adapt, check_fit, run_name
+    from rss_rl.api.terminal import SafeConsole
+    from rss_rl.api.training import train
+    from rss_rl.models.build import check_defaults
+    from rss_rl.runs.run_directory import CONFIG_FILE
+    from rss_rl.training.time_budget import seconds
+
     check_defaults()
     if time is not None:
         seconds(time)  # refused before the data are prepared
-    if config is not None and pretrained is not None:
-        raise ConfigError(
-            "a transformer determines the configuration",
-            where="pretrained (--pretrained)",
-            remedy="Leave config (--config) out, or set the transformer there: policy.pretrained or"
-            " model.encoder.options.pretrained",
-        )
-    if phrases and (config is not None or (pretrained is not None and _gpu() is not None)):
-        raise ConfigError(
-            "another configuration decides what is kept",
-            where="phrases (--phrases)",
-            remedy="Leave it out, or else config (--config) or pretrained (--pretrained)",
-        )
+    check_fit(how)
     shown = console or SafeConsole(highlight=False)
-    path = Path(out) if out is not None else Path("runs") / _name(data)
+    path = Path(out) if out is not None else Path("runs") / run_name(data)
     if os.path.isfile(path / CONFIG_FILE) and not overwrite:
         raise ConfigError(
             "there is already a run",
             where=str(path),
-            remedy=f"Resume it (rss-rl train --resume {path}), give another directory, or"
-            " overwrite=True (--overwrite)",
+            remedy=f"Resume it ({shell('rss-rl', 'train', '--resume', path)}), give another"
+            " directory, or overwrite=True (--overwrite)",
         )
-    base, asked = adapt(
-        data,
-        text=text,
-        label=label,
-        text_b=text_b,
-        keep=keep,
-        config=config,
-        pretrained=pretrained,
-        phrases=phrases,
-        dev=dev,
-        test=test,
-        prepared=prepared,
-        overrides=overrides,
-        folder=path.parent,
-        console=shown,
-    )
+    config, settings = adapt(data, text, label, overrides, how, path.parent, shown)
     return train(
-        base,
-        asked,
+        config,
+        settings,
         out=path,
         time=time,
         overwrite=overwrite,
         callbacks=callbacks,
         console=shown,
     )
-
-
-def adapt(
-    data: Rows,
-    *,
-    text: str | int,
-    label: str | int,
-    text_b: str | int | None = None,
-    keep: float | None = None,
-    config: str | Path | None = None,
-    pretrained: str | None = None,
-    phrases: bool = False,
-    dev: Rows | None = None,
-    test: Rows | None = None,
-    prepared: Mapping[str, Any] | None = None,
-    overrides: Mapping[str, Any] | Sequence[str] = (),
-    folder: Path,
-    console: Console,
-) -> tuple[str | Path, list[str]]:
-    """Prepare a table, and choose a configuration and settings for it.
-
-    Args:
-        folder: where the prepared data are put. console: for what was chosen, and why.
-            The others: see `fit`.
-
-    Returns:
-        The configuration, and settings as KEY=VALUE, `overrides` last.
-
-    Raises:
-        RssError: any expected failure.
-    """
-    check_share(keep)
-    shown = console
-    with tempfile.TemporaryDirectory(prefix="rss-rl-rows-") as scratch:
-        columns = {"text": text, "label": label, "text_b": text_b}
-        how: dict[str, Any] = {
-            key: None if name is None else str(name) for key, name in columns.items()
-        }
-        how |= dict(prepared or {})
-        splits = {"rows": data, "dev": how.pop("dev", dev), "test": how.pop("test", test)}
-        files = split_files(splits, Path(scratch))
-        reads_alone = pretrained if _gpu() is None else None
-        how["vectors"], vectors = _vectors(how.get("vectors"), how.get("dim"), reads_alone)
-        key = _key(files, how)
-        task = Choice("task", how.get("task"), "as asked")
-        if task.value is None:
-            task = Choice(
-                "task",
-                guess_task(files["rows"], how["label"]),
-                "from the labels; --task says otherwise",
-            )
-        how["task"] = task.value
-        out = folder / f"{_name(data)}-data-{key}"
-        there = _is_of(out, files)
-        if not there:
-            with busy(shown, "preparing the data"):
-                how["force"] = how.get("force") or out.exists()
-                prepare(files["rows"], out=out, dev=files.get("dev"), test=files.get("test"), **how)
-    manifest = open_prepared(out).manifest
-    given = settings(overrides)
-    if config is None:
-        base, chosen = choose_encoder(manifest, pretrained, _gpu(), phrases=phrases)
-        own = choices(manifest, keep, phrases=phrases)
-        chosen = _not_overridden(chosen + (own if base.value in _EPOCHS else own[:1]), given)
-        chosen += _decays(base.value, chosen, given) if base.value in _EPOCHS else []
-    else:
-        base = Choice("config", config, "as asked")
-        asked_share = [] if keep is None else [Choice("reward.target_share", keep, "as asked")]
-        chosen = _not_overridden(asked_share, given)
-    left_out = sum(info.bad_rows for info in manifest.splits.values())
-    more = f", bad rows left out: {left_out:,}, see rejects.jsonl there" if left_out else ""
-    say(shown, f"Data: {out}{', already prepared' if there else ''}{more}")
-    _say_choices(shown, [task, vectors, base, *chosen])
-    asked = [*settings({"data": str(out)}), *_as_settings(chosen), *given]
-    policy = load_config(find_config(base.value), asked).policy
-    if (encoder := policy.pretrained) is not None:
-        what = f"encoding the data with {encoder}, for the policy to read"
-        with counted(shown, what) as progress:
-            encode(
-                out,
-                encoder,
-                layers=policy.layers,
-                window=policy.window,
-                progress=lambda _, done, end: progress(done, end),
-            )
-    return base.value, asked
-
-
-def check_share(keep: float | None) -> None:
-    """Check `keep`, in terms of the user's option.
-
-    Raises:
-        ConfigError: it is not between 0 and 1.
-    """
-    number = isinstance(keep, int | float) and not isinstance(keep, bool)
-    if keep is not None and not (number and 0 < keep < 1):
-        raise ConfigError(
-            f"{keep!r:.40} is not a share of the words between 0 and 1",
-            where="keep (--keep)",
-            remedy="Give one, such as 0.3",
-        )
-
-
-def choose_encoder(
-    manifest: Manifest, pretrained: str | None, gpu: str | None, *, phrases: bool = False
-) -> tuple[Choice, list[Choice]]:
-    """The configuration for text length and hardware, and settings that belong to it.
-
-    A transformer that runs in every update needs a GPU. Without one, it encodes each text once
-    before training: its states are the policy's context, and the classifier reads word vectors.
-    Models without a transformer stay on the CPU, where their kernels and samplers run.
-
-    Args:
-        pretrained: the requested transformer. gpu: name of the available GPU, or None.
-        phrases: whether phrases are to be kept, not single words.
-
-    Raises:
-        ConfigError: `phrases` of short texts.
-    """
-    if pretrained is not None and gpu is not None:
-        return Choice("config", "transformer/sentences", f"there is a GPU: {gpu}"), [
-            Choice("model.encoder.options.pretrained", pretrained, "reads the kept words"),
-            Choice("learner.device", "cuda", "learns and samples there"),
-        ]
-    kind = fitted(manifest, phrases=phrases)
-    base = Choice("config", kind, f"{_LENGTHS[kind]}, of {_words(manifest):,.0f} words")
-    if pretrained is not None:
-        return base, [
-            Choice("policy.reads", "contextual", "no GPU: the transformer reads each text once"),
-            Choice("policy.pretrained", pretrained, "as asked"),
-        ]
-    idle = [] if gpu is None else [Choice("learner.device", "cpu", f"{gpu} is for --pretrained")]
-    return base, idle
-
-
-def _gpu() -> str | None:
-    import torch
-
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else None
-
-
-def _say_choices(shown: Console, chosen: Sequence[Choice]) -> None:
-    written = [f"{choice.key}={choice.value}" for choice in chosen]
-    width = max(len(text) for text in written if len(text) <= _WIDEST)
-    for text, choice in zip(written, chosen, strict=True):
-        say(shown, f"  {text:<{width}}  {choice.why}")
-
-
-def choices(manifest: Manifest, keep: float | None, *, phrases: bool = False) -> list[Choice]:
-    """Settings for the configuration `fitted` that follow from the number and length of the texts.
-
-    Batches are larger for many short texts. Each phase gets its number of epochs, scaled so that
-    the total number of updates stays within bounds.
-    """
-    rows, words = manifest.splits["train"].rows, _words(manifest)
-    dev = manifest.splits["dev"].rows
-    base = fitted(manifest, phrases=phrases)
-    long = base in ("own_long", "own_phrases")
-    batch = 16 if long else 32 if rows < 5000 else 64
-    epochs, length = _EPOCHS[base], _LENGTHS[base]
-    updates = sum(epochs.values()) * rows / batch
-    bounded = min(max(updates, _FEWEST), _MOST)
-    steps = [max(round(count * rows / batch * bounded / updates), 1) for count in epochs.values()]
-    share = (keep, "as asked") if keep is not None else (0.2 if long else 0.4, length)
-    epochs_of_all = f"all phases: {sum(steps) * batch / rows:.3g} epochs of {rows:,} rows"
-    return [
-        Choice("reward.target_share", *share),
-        Choice("batch_size", batch, f"{rows:,} {length}, of {words:,.0f} words"),
-        *(
-            Choice(
-                f"phases.{number}.steps", count, f"{name}; {epochs_of_all}" if not number else name
-            )
-            for number, (name, count) in enumerate(zip(epochs, steps, strict=True))
-        ),
-        Choice("evaluation.every", max(50, round(dev / batch)), "the best of these is kept"),
-    ]
-
-
-def fitted(manifest: Manifest, *, phrases: bool = False) -> str:
-    """The configuration for texts of this length, or for pairs.
-
-    Raises:
-        ConfigError: `phrases` of short texts.
-    """
-    if _words(manifest) >= _LONG_TEXT:
-        return "own_phrases" if phrases else "own_long"
-    if phrases:
-        raise ConfigError(
-            f"phrases are kept in texts of {_LONG_TEXT} words or more on average; these have"
-            f" {_words(manifest):,.0f}",
-            where="phrases (--phrases)",
-            remedy="Leave it out",
-        )
-    return "own_pairs" if len(manifest.splits["train"].tokens) == 2 else "own"
-
-
-def _decays(base: str | Path, chosen: Sequence[Choice], overrides: Sequence[str]) -> list[Choice]:
-    """Decay lengths of the learning rates: the configuration's whole multiple of all updates."""
-    keys = ("learner.supervised.decay_updates", "learner.policy.decay_updates")
-    shipped = load_config(find_config(base), [])
-    without = settings(dict.fromkeys(keys))
-    config = load_config(find_config(base), [*_as_settings(chosen), *without, *overrides])
-    if config.updates is None or shipped.updates is None:
-        return []
-    falls = (shipped.learner.supervised.decay_updates, shipped.learner.policy.decay_updates)
-    decays = []
-    for key, of_shipped in zip(keys, falls, strict=True):
-        times = max(1, round((of_shipped or 0) / shipped.updates))
-        until = "the last update" if times == 1 else f"{times} times the updates of the run"
-        decays.append(Choice(key, times * config.updates, f"until {until}"))
-    return decays
-
-
-def _not_overridden(chosen: Sequence[Choice], overrides: Sequence[str]) -> list[Choice]:
-    """The choices whose key, or a section of it, no override sets."""
-    keys = [f"{setting.partition('=')[0]}." for setting in overrides]
-    return [choice for choice in chosen if not f"{choice.key}.".startswith(tuple(keys))]
-
-
-def _as_settings(chosen: Sequence[Choice]) -> list[str]:
-    return settings({choice.key: choice.value for choice in chosen})
-
-
-def _words(manifest: Manifest) -> float:
-    """Mean words per text; for pairs, of the longer side."""
-    train = manifest.splits["train"]
-    return max(tokens / train.rows for tokens in train.tokens)
-
-
-def guess_task(files: Sequence[Path], label: str) -> str:
-    """`score` if the labels are non-integer numbers, or too many different ones for classes.
-
-    A column of categories or of yes and no holds classes, whatever they look like. Up to
-    _MOST_CLASSES whole numbers are classes, and up to five times as many where each is the
-    label of as many rows on average.
-    """
-    tables = [column_types(path) for path in files if file_kind(path) == "parquet"]
-    if any(_names_classes(types.get(label)) for types in tables):
-        return "classes"
-    records = (record for path in files for record in read_records(path))
-    labels = (record.values.get(label) for record in records if isinstance(record, Record))
-    seen = [str(v) for v in islice(labels, _LOOKED_AT) if v is not None and not is_missing(str(v))]
-    try:
-        numbers = {float(value) for value in seen}
-    except ValueError:
-        return "classes"
-    each = len(seen) / max(1, len(numbers))
-    most = _MOST_CLASSES * (5 if each >= _MOST_CLASSES else 1)
-    whole = all(number.is_integer() for number in numbers)
-    return "classes" if whole and len(numbers) <= most else "score"
-
-
-def _names_classes(kind: pa.DataType | None) -> bool:
-    return kind is not None and (pa.types.is_dictionary(kind) or pa.types.is_boolean(kind))
-
-
-def _key(files: Mapping[str, Sequence[Path]], how: Mapping[str, Any]) -> str:
-    """A hash of everything that determines the prepared data: files, columns, settings.
-
-    Raises:
-        DataError: a file cannot be read or lacks a named column.
-    """
-    wanted = [name for name in (how["text"], how["text_b"], how["label"]) if name]
-    for path in (path for paths in files.values() for path in paths):
-        require_columns(path, column_names(path), wanted)
-    for path in how["vectors"]:
-        check_vectors(Path(path))
-    read = {**files, "vectors": [Path(path) for path in how["vectors"]]}
-    sums = {name: [source_file(path).sha256 for path in paths] for name, paths in read.items()}
-    named = [path.name for path in files["rows"]]  # the ids of examples
-    others = {key: value for key, value in how.items() if key != "vectors"}
-    content = json.dumps([SCHEMA_VERSION, sums, named, others], sort_keys=True, default=str)
-    return hashlib.sha256(content.encode()).hexdigest()[:8]
-
-
-def _is_of(folder: Path, files: Mapping[str, Sequence[Path]]) -> bool:
-    """Whether a folder holds data that were prepared from these files as they are now.
-
-    The files may have changed between the hash that names the folder and their reading.
-    """
-    if not (folder / MANIFEST_FILE).is_file():
-        return False
-    now = {source_file(path) for paths in files.values() for path in paths}
-    return set(Manifest.load(folder).sources) == now
-
-
-def _vectors(
-    given: str | Path | Sequence[str | Path] | None, dim: int | None, pretrained: str | None
-) -> tuple[Sequence[str | Path], Choice]:
-    """The given vectors, else a transformer's of each word, else those of an installed package,
-    else none; and the reason."""
-    if given is not None or dim is not None:
-        given = [given] if isinstance(given, str | Path) else given or ()
-        named = ",".join(map(str, given))
-        why = "as asked" if named else "learnt from these texts alone, as asked"
-        return given, Choice("vectors", named or "none", why)
-    if pretrained is not None:
-        name = f"{ENCODER}{pretrained}"
-        return [name], Choice("vectors", name, "the transformer reads each word alone")
-    for package in filter(find_spec, PACKAGES):
-        with suppress(DataError):  # this version has none, or a dependency is missing
-            name = f"static:{package}"
-            find_static(Path(name))
-            return [name], Choice("vectors", name, "subword vectors of an installed package")
-    return (), Choice(
-        "vectors",
-        "none",
-        f"learnt from these texts alone; others: --vectors FILE, or pip install {PACKAGES[0]}",
-    )
-
-
-def _name(data: Rows) -> str:
-    """The name of the run: that of the file, if there is one."""
-    first = data[0] if isinstance(data, list | tuple) and data else data
-    return as_text(Path(first).stem) if isinstance(first, str | Path) else "own"

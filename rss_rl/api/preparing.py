@@ -2,281 +2,116 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+from cyclopts import Parameter
 
-from rss_rl.data.checks import LARGEST_SCORE
-from rss_rl.data.column_files import Columns, column_files
-from rss_rl.data.prepare import SHARD_MB
-from rss_rl.data.prepare import prepare as prepare_source
-from rss_rl.data.sources import Source, SourceRequest, known_sources, named_source
-from rss_rl.data.staging import Progress
-from rss_rl.data.store import Prepared, open_prepared
-from rss_rl.data.upload import local_target, upload
-from rss_rl.errors import DataError
-from rss_rl.storage import is_uri
-from rss_rl.types import LabelSpec
+from rss_rl.api.options import Column, PythonOnly, Rows, TableOptions, Typed
 
-Rows = str | Path | Sequence[str | Path] | Iterable[Mapping[str, Any]] | Any
-"""A .csv, .tsv, .jsonl or .parquet file or several, rows as mappings, a pandas, Arrow or Hugging
-Face table, or the name of a source."""
+if TYPE_CHECKING:
+    from rss_rl.data.staging import Progress
+    from rss_rl.data.store import Prepared
 
 
 def prepare(
-    data: Rows,
+    data: Annotated[Rows, Typed(list[str]), Parameter(name="NAME|FILE")],
     *,
-    out: str | Path,
-    text: str | int | None = None,
-    label: str | int | None = None,
-    text_b: str | int | None = None,
-    task: str = "classes",
-    low: float | None = None,
-    high: float | None = None,
-    id: str | None = None,
-    rationale: str | None = None,
-    rationale_b: str | None = None,
-    dev: Rows | None = None,
-    test: Rows | None = None,
-    split: str | Sequence[float] = (0.8, 0.1, 0.1),
-    split_seed: int = 0,
-    folder: str | Path | None = None,
-    options: Mapping[str, Any] | Sequence[str] = (),
+    out: Annotated[str | Path, Typed(str), Parameter(metavar="DIR|URI")],
+    text: Column = None,
+    label: Column = None,
+    folder: Annotated[
+        str | Path | None, Typed(Path | None), Parameter(name="--from", metavar="FOLDER")
+    ] = None,
+    options: Annotated[
+        Mapping[str, Any] | Sequence[str],
+        Typed(list[str]),
+        Parameter(name="--option", metavar="NAME=VALUE"),
+    ] = (),
+    lower: Annotated[bool, Parameter(negative="--no-lower")] = True,
     seed: int = 0,
-    progress: Progress | None = None,
-    seen: Callable[[Prepared], None] = lambda prepared: None,
-    **settings: Any,
+    shard_mb: float = 64,
+    force: bool = False,
+    progress: PythonOnly[Progress] = lambda *_: None,
+    seen: PythonOnly[Callable[[Prepared], None]] = lambda prepared: None,
+    **table: Unpack[TableOptions],
 ) -> Prepared:
-    """Turn texts and labels into files that training reads: tokens, vocabulary, vectors, counts.
+    """Turn a dataset into the files that training reads: tokens, vocabulary, vectors, counts.
+
+    Give a name that `rss-rl data list` shows, or rows of your own, for which `text` and `label`
+    name the columns. Data read from a URI are cached in the directory RSS_RL_CACHE
+    (~/.cache/rss-rl).
 
     Args:
-        data: training rows; or the name of a source, see `rss-rl components sources`.
-        out: directory to make, or a URI to upload to.
-        text, text_b: columns of the text and, for pairs, of the second one; a text may be a list
-            of words. label: column of the label.
-        task: `classes` or `score`. low, high: range of a score; default that of the training rows.
-        id: column that identifies a row. rationale, rationale_b: columns with a list of 0 and 1,
-            one per word of a text that is a list of words.
-        dev, test: rows of these splits; default: split off `data` by `split` and `split_seed`.
-        folder, options: of a source: the folder of its files, and its options, as a mapping or as
-            NAME=VALUE strings.
-        seed: of random vectors, generated examples and random splits.
+        data: A known dataset, or training rows: one or more .csv, .tsv, .jsonl or .parquet files.
+            In Python also mappings, a pandas, polars, Arrow or Hugging Face table, or a mapping
+            of its splits.
+        out: Directory to make, or a URI such as s3://bucket/name: the data are prepared here and
+            then uploaded.
+        text: Column with the text, or with a list of words (JSON lines, Parquet).
+        label: Column with the label.
+        folder: Folder with the files of a known dataset.
+        options: A setting of a known dataset; repeatable.
+        lower: Convert text to lower case. Lists of words are always kept as they are.
+        seed: Seed of random vectors, generated datasets and random splits of known ones.
+        shard_mb: Largest size of a file of the prepared data, in megabytes.
+        force: Replace existing prepared data.
         progress: called with the current step, the amount done, and the total if known.
         seen: called with the local data, before those for a URI are removed.
-        settings: `vectors, dim, lower, skip_bad_rows, force, shard_mb, max_words, too_long` of
-            `rss_rl.data.prepare.prepare`.
+        table: how rows are read.
 
     Raises:
         DataError: a column, row, file or option that cannot be used, or `out` exists.
+
+    Examples:
+        `rss-rl data prepare sick-relatedness --from SICK --vectors glove.6B.100d.txt --out sick`
+
+        `rss-rl data prepare snli --from snli_1.0 --vectors glove.6B.zip:glove.6B.300d.txt
+        --out data/snli`
+
+        `rss-rl data prepare reviews.csv --text review --label stars --out data/reviews`
+
+        `rss-rl data prepare pairs.tsv --text a --text-b b --label score --task score --out pairs`
+
+        `rss-rl data prepare reviews.csv --text review --label stars --out s3://bucket/reviews`
     """
-    named = {
-        "--text": text, "--text-b": text_b, "--label": label, "--id": id, "--rationale": rationale,
-        "--rationale-b": rationale_b, "--dev": dev, "--test": test, "--low": low, "--high": high,
-        "--task": None if task == "classes" else task,
-    }  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="rss-rl-rows-") as scratch:
-        if name := _source_name(data):
-            _refuse(named, "files of your own")
-            request = SourceRequest(Path(folder) if folder else None, seed, _mapping(options))
-            source = named_source(name, request)
-        else:
-            _refuse({"--from": folder, "--option": options or None}, "known datasets")
-            files = split_files({"rows": data, "dev": dev, "test": test}, Path(scratch))
-            columns = _columns((text, text_b), label, id, (rationale, rationale_b))
-            source = column_files(
-                files["rows"],
-                columns,
-                _label_spec(task, low, high),
-                dev=_only(files.get("dev")),
-                test=_only(files.get("test")),
-                shares=_shares(split),
-                seed=split_seed,
-            )
-        return _prepare_into(source, str(out), progress, seen, {**settings, "seed": seed})
+    from rss_rl.api.rows import make_source, named_values
+    from rss_rl.data.prepare import prepare as prepare_source
+    from rss_rl.data.sources import SourceRequest
+    from rss_rl.data.store import open_prepared
+    from rss_rl.data.upload import local_target, upload
+    from rss_rl.errors import DataError
+    from rss_rl.storage import is_uri
 
-
-def _prepare_into(
-    source: Source,
-    out: str,
-    progress: Progress | None,
-    seen: Callable[[Prepared], None],
-    settings: Mapping[str, Any],
-) -> Prepared:
-    given = {"shard_mb": SHARD_MB, "force": False, **settings}
-    named = given.get("vectors") or ()
-    given["vectors"] = [Path(v) for v in ([named] if isinstance(named, str | Path) else named)]
-    report: Callable[..., None] = progress or (lambda what, done, end: None)
-    with local_target(out, given["force"]) as folder:
-        prepare_source(source, folder, progress=report, **given)
-        if is_uri(out):
-            upload(folder, out, report)
-        prepared = open_prepared(folder)
-        seen(prepared)
-        return open_prepared(out) if is_uri(out) else prepared
-
-
-def _source_name(data: Rows) -> str | None:
-    """The name of a source, if `data` is one."""
-    names = [data] if isinstance(data, str) else data
-    if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
-        return None
-    known = known_sources()
-    of_sources = [n for n in names if n in known or (":" in n and not Path(n).exists())]
-    if not of_sources:
-        # A name that is not a file and has no suffix is taken for a source.
-        of_sources = [n for n in names if not Path(n).suffix and not Path(n).exists()]
-    if of_sources and len(names) > 1:
-        other = next((n for n in names if n != of_sources[0]), names[1])
-        raise DataError(f"'{other}' is one name too many", remedy="Prepare one dataset at a time")
-    return of_sources[0] if of_sources else None
-
-
-def _refuse(given: Mapping[str, Any], what: str) -> None:
-    """Refuse options that would be ignored."""
-    for name, value in given.items():
-        if value is not None and value is not False and not (isinstance(value, list) and not value):
-            raise DataError(f"{name} is for {what}", remedy="Leave it out")
-
-
-def _mapping(options: Mapping[str, Any] | Sequence[str]) -> Mapping[str, Any]:
-    if isinstance(options, Mapping):
-        return options
-    settings = {}
-    for item in options:
-        name, sign, value = item.partition("=")
-        if not sign:
-            raise DataError(f"--option {item} has no value", remedy="Write it as NAME=VALUE")
-        settings[name] = value
-    return settings
-
-
-def _columns(
-    texts: tuple[str | int | None, ...],
-    label: str | int | None,
-    id: str | None,
-    rationale: tuple[str | None, ...],
-) -> Columns:
-    named = tuple(str(name) for name in texts if name is not None)
-    if not all(named) or not named or label is None or label == "":
-        raise DataError(
-            "the columns of the text and the label are not named",
-            remedy="Name them: --text COLUMN --label COLUMN, and --text-b COLUMN for pairs",
-        )
-    return Columns(named, str(label), id, tuple(name for name in rationale if name))
-
-
-def _label_spec(task: str, low: float | None, high: float | None) -> LabelSpec | None:
-    """The specification of a label column; None: classes, taken from the training rows.
-
-    Raises:
-        DataError: contradictory settings.
-    """
-    if task not in ("classes", "score"):
-        raise DataError(f"task '{task}' is neither classes nor score")
-    if task == "classes":
-        if low is not None or high is not None:
-            raise DataError("--low and --high are for scores", remedy="Add --task score")
-        return None
-    if low is None and high is None:
-        return LabelSpec("score", low=-math.inf, high=math.inf)
-    if low is None or high is None or not -math.inf < low < high < math.inf:
-        raise DataError("a score needs finite bounds, low < high", remedy="Give --low and --high")
-    if max(abs(low), abs(high)) > LARGEST_SCORE:
-        raise DataError("--low or --high does not fit 32 bits", remedy="Divide the scores")
-    return LabelSpec("score", low=low, high=high)
-
-
-def _shares(split: str | Sequence[float]) -> list[float]:
-    try:
-        parts = split.split("/") if isinstance(split, str) else split
-        return [float(share) for share in parts]
-    except ValueError as error:
-        raise DataError(
-            f"--split {split} is no list of shares", remedy="Write it as 0.8/0.1/0.1"
-        ) from error
-
-
-def _only(files: Sequence[Path] | None) -> Path | None:
-    if files is not None and len(files) != 1:
-        raise DataError(f"{len(files)} files for one split", remedy="Join them into one")
-    return None if files is None else files[0]
-
-
-def split_files(splits: Mapping[str, Rows | None], folder: Path) -> dict[str, list[Path]]:
-    """The named files of each split that is given; other rows are written to a file in `folder`.
-
-    The first may be a mapping of splits, such as a Hugging Face DatasetDict: its `train`, and its
-    `validation` (or `dev`) and `test` unless these are given.
-
-    Raises:
-        DataError: rows of an unknown kind, or none.
-    """
-    rows = splits["rows"]
-    if isinstance(rows, Mapping) and "train" in rows:
-        dev = rows.get("validation", rows.get("dev"))
-        own = {"rows": rows["train"], "dev": dev, "test": rows.get("test")}
-        asked = {name: given for name, given in splits.items() if given is not None}
-        splits = own | {name: given for name, given in asked.items() if name != "rows"}
-    return {
-        name: _row_files(rows, folder / f"{name}.parquet")
-        for name, rows in splits.items()
-        if rows is not None
+    out = str(out)
+    if table.get("too_long") is not None and table.get("max_words") is None:
+        raise DataError("--too-long needs --max-words", remedy="Give --max-words N too")
+    named = table.pop("vectors", None) or ()
+    written: dict[str, Any] = {
+        "vectors": [Path(v) for v in ([named] if isinstance(named, str | Path) else named)],
+        "dim": table.pop("dim", 100),
+        "max_words": table.pop("max_words", None),
+        "too_long": table.pop("too_long", None) or "cut",
+        "skip_bad_rows": table.pop("skip_bad_rows", False),
     }
-
-
-def _row_files(rows: Rows, path: Path) -> list[Path]:
-    files = [rows] if isinstance(rows, str | Path) else rows
-    if isinstance(files, list | tuple) and files and all(isinstance(f, str | Path) for f in files):
-        return [Path(file) for file in files]
-    pq.write_table(_table(rows), path)
-    return [path]
-
-
-def _table(rows: Any) -> pa.Table:
-    """Rows of any kind as an Arrow table.
-
-    Raises:
-        DataError: rows of an unknown kind, or none.
-    """
-    try:
-        if isinstance(rows, pa.Table):
-            found = rows
-        elif hasattr(rows, "to_arrow") or (  # polars; Hugging Face, whose streams have no length
-            hasattr(rows, "with_format") and hasattr(rows, "__len__")
-        ):
-            made = rows.to_arrow() if hasattr(rows, "to_arrow") else rows.with_format("arrow")[:]
-            found = made if isinstance(made, pa.Table) else pa.Table.from_batches(made)
-        elif hasattr(rows, "iloc"):
-            found = pa.Table.from_pandas(rows, preserve_index=False)
-        else:
-            found = pa.Table.from_pylist([dict(row) for row in rows])
-    except (AttributeError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
-        raise DataError(
-            f"the {type(rows).__name__} cannot be read as a table: {str(error)[:200]}",
-            remedy="Give a file, mappings with the same keys, or a pandas, Arrow or Hugging Face"
-            " table",
-        ) from error
-    if not found.num_rows:
-        raise DataError("there are no rows", remedy="Give at least a few dozen")
-    return _with_names(found, getattr(rows, "features", None) or {})
-
-
-def _with_names(table: pa.Table, features: Mapping[str, Any]) -> pa.Table:
-    """The table with names of classes: text for categories, and for Hugging Face's ClassLabel."""
-    for place, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type):  # as text: Parquet forgets categories that are not
-            values = table[place].cast(field.type.value_type).cast(pa.string())
-            table = table.set_column(place, field.name, values.dictionary_encode())
-    for name, feature in features.items():
-        if names := getattr(feature, "names", None):
-            numbers = table[name].combine_chunks()
-            known = pc.if_else(pc.greater_equal(numbers, 0), numbers, None)  # -1: not labelled
-            column = pa.DictionaryArray.from_arrays(known.cast(pa.int32()), list(names))
-            table = table.set_column(table.column_names.index(name), name, column)
-    return table
+    request = SourceRequest(Path(folder) if folder else None, seed, named_values(options))
+    with tempfile.TemporaryDirectory(prefix="rss-rl-rows-") as scratch:
+        source = make_source(data, text, label, table, request, Path(scratch))
+        with local_target(out, force) as target:
+            prepare_source(
+                source,
+                target,
+                lower=lower,
+                seed=seed,
+                shard_mb=shard_mb,
+                force=force,
+                progress=progress,
+                **written,
+            )
+            if is_uri(out):
+                upload(target, out, progress)
+            prepared = open_prepared(target)
+            seen(prepared)
+            return open_prepared(out) if is_uri(out) else prepared

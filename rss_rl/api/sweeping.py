@@ -2,52 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
-from functools import partial
-from inspect import signature
-from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
-from rss_rl.api.fitting import adapt
-from rss_rl.api.interruption import Interruption
-from rss_rl.api.preparing import prepare
+from rss_rl.api.options import Address, Config, Directory, Insecure, Overrides, PythonOnly, Typed
 from rss_rl.api.terminal import SafeConsole, say
-from rss_rl.api.training import Joining, settings
-from rss_rl.config import parse_value
-from rss_rl.data.manifest import MANIFEST_FILE
-from rss_rl.data.store import open_prepared
-from rss_rl.durable import file_lock
-from rss_rl.errors import CheckpointError, ConfigError, DataError, RssError
-from rss_rl.packaged import find_config, find_sweep
-from rss_rl.results.output import check_folder
-from rss_rl.results.sweeps.data import DATA_FOLDER, Fold
-from rss_rl.results.sweeps.plan import (
-    ENDED,
-    Base,
-    PlannedRun,
-    find_base,
-    plan_runs,
-    state_of,
-)
-from rss_rl.results.sweeps.report import write_sweep
-from rss_rl.results.sweeps.search import core_seconds, rungs
-from rss_rl.results.sweeps.spec import Spec, load_spec
-from rss_rl.training.trainer import find_best_metric
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_HOPELESS = 5
-"""Failed runs of a search, without any that ended, after which no more are begun."""
-_HERE = Joining()
-_STOPPING = b"stopping: each run saves a checkpoint first; Ctrl-C again quits at once\n"
+    from rich.console import Console
 
 
 @dataclass(frozen=True)
@@ -69,36 +37,57 @@ class SweepResult:
 
 
 def sweep(
-    spec: str | Path | Mapping[str, Any],
-    overrides: Sequence[str] | Mapping[str, Any] = (),
+    spec: Annotated[Config, Typed(str)],
+    overrides: Overrides = (),
     *,
-    out: str | Path | None = None,
-    jobs: int = 1,
+    out: Directory = None,
+    jobs: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
     again: bool = False,
     only_read: bool = False,
-    joining: Joining = _HERE,
-    console: Console | None = None,
+    address: Address = None,
+    insecure: Insecure = False,
+    console: PythonOnly[Console | None] = None,
 ) -> SweepResult:
-    """Train the runs of a specification that are missing, several at a time, and compare all.
+    """Train many runs, several at a time, and compare them: tables, frontiers, searches.
 
-    The same call goes on after Ctrl-C or any kill: finished runs are kept, others resume from their
-    checkpoints. A run that fails ends no other.
+    Press Ctrl-C once to stop with a checkpoint of each run. The same call goes on, also after any
+    kill: finished runs are kept, others resume. A run that fails ends no other.
 
     Args:
-        spec: a YAML file, the name of a shipped one, or a mapping of the same form; see
-            `rss_rl.results.sweeps.spec`.
-        overrides: keys of the specification, and settings of all runs.
-        out: folder of runs and results; default `runs/sweeps/NAME`.
-        jobs: runs at a time, a core each.
-        again: replace runs that were made with other settings or data.
-        only_read: train nothing; show what is finished.
-        joining: how a Ray cluster is joined that shares the disk of `out`; default: one on this
-            machine.
+        spec: A YAML file, or the name of a shipped one in configs/sweeps. In Python also a mapping
+            of the same form, see `rss_rl.results.sweeps.spec`.
+        overrides: Keys of the specification (`seeds=2 axes.reward.target_share=[0.1,0.2]`), and
+            settings of all runs (`batch_size=16`).
+        out: Folder of runs and results. Default: runs/sweeps/NAME.
+        jobs: Runs at a time, a core each.
+        again: Replace runs that were made with other settings or data.
+        only_read: Train nothing; show what is finished.
+        address: Ray cluster to use, which shares the disk of --out. Default: RAY_ADDRESS, or a new
+            cluster on this machine.
         console: for progress and the table; default: standard output.
 
     Raises:
         RssError: the specification is not valid, or the folder cannot be used.
+
+    Examples:
+        `rss-rl sweep sick root=DATA rows=resan,mean --jobs 2` makes a part of SICK's table.
+
+        `rss-rl sweep shares base=demo_real` draws accuracy against the share of words kept.
+
+        `rss-rl sweep search data=data/reviews search.minutes=60` searches for better settings.
     """
+    from rss_rl.api.sweep_runs import Sweep, train_missing
+    from rss_rl.config import settings
+    from rss_rl.data.store import open_prepared
+    from rss_rl.durable import file_lock
+    from rss_rl.errors import CheckpointError
+    from rss_rl.packaged import find_sweep
+    from rss_rl.results.output import check_folder
+    from rss_rl.results.sweeps.plan import state_of
+    from rss_rl.results.sweeps.report import write_sweep
+    from rss_rl.results.sweeps.spec import load_spec
+    from rss_rl.training.trainer import find_best_metric
+
     shown = console or SafeConsole(highlight=False)
     file = spec if isinstance(spec, Mapping) else find_sweep(spec)
     found = load_spec(file, settings(overrides))
@@ -110,161 +99,19 @@ def sweep(
         remedy="Wait for it, stop it, or give another --out",
     )
     check_folder(folder, "sweep")
-    signal = None
+    signal = best = None
     with file_lock(folder / ".lock", busy):
-        one = _Sweep(found, _base(found, folder, shown), folder, shown)
+        one = Sweep(found, folder, shown)
         if not only_read:
-            signal = _train(one, folder, jobs, again, joining, shown)
+            signal = train_missing(one, jobs, again, address, insecure)
         states = [state_of(run) for run in one.runs]
-        best = None
         if found.search is not None:
             config = one.runs[0].config
             best = find_best_metric(config, open_prepared(config.data))
         frame, markdown, files = write_sweep(found, one.runs, states, folder, best)
-    shown.print(markdown, markup=False, highlight=False, soft_wrap=True)
+    say(shown, markdown)
     for line in [*map(str, files), *(f"failed: {run}: {why}" for run, why in one.failed.items())]:
         say(shown, line)
     if signal is not None:
         say(shown, "Stopped; the same command goes on.")
     return SweepResult(folder, frame, markdown, one.failed, signal)
-
-
-def _train(
-    one: _Sweep, folder: Path, jobs: int, again: bool, joining: Joining, out: Console
-) -> int | None:
-    """Train what is missing; the signal that stopped it, or None."""
-    runs = one.missing(again)
-    first = next(runs, None)  # before a cluster is started, as there may be nothing to do
-    if first is None:
-        return None
-    from rss_rl.cluster.connection import connected
-    from rss_rl.cluster.sweeping import run_sweep
-
-    tell = partial(say, out)
-    searches = one.spec.search is not None
-    with (
-        Interruption(_say_stopping) as interruption,
-        connected(tell, joining.address, cores=jobs, insecure=joining.insecure),
-    ):
-        run_sweep(
-            folder,
-            chain([first], runs),
-            jobs=jobs,
-            rungs=rungs(first.config) if searches else None,
-            again=again,
-            stop=interruption.asked,
-            show=one.show,
-        )
-    return interruption.signal
-
-
-def _say_stopping() -> None:
-    os.write(2, _STOPPING)  # safe in a signal handler
-
-
-def _base(spec: Spec, folder: Path, out: Console) -> Base:
-    if isinstance(spec.base, str):
-        return find_base(spec.base)
-    known = [name for name in signature(adapt).parameters if name not in ("folder", "console")]
-    wrong = [name for name in spec.base if name not in known]
-    wrong += [name for name in ("data", "text", "label") if name not in spec.base]
-    if wrong:
-        remedy = f"A table has data, text and label, and may have {', '.join(known[3:])}"
-        raise ConfigError(f"'{wrong[0]}' is unknown or missing", where="base", remedy=remedy)
-    config, chosen = adapt(folder=folder / DATA_FOLDER, console=out, **spec.base)
-    pairs = (setting.partition("=") for setting in chosen)
-    own = {key: parse_value(value, where=key) for key, _, value in pairs}
-    return Base(find_config(config).stem, find_config(config), own)
-
-
-class _Sweep:
-    """One call of `sweep`.
-
-    Args:
-        folder: of runs and results. out: for progress and the table.
-    """
-
-    def __init__(self, spec: Spec, base: Base, folder: Path, out: Console) -> None:
-        self.spec, self._folder, self._out = spec, folder, out
-        self.failed: dict[str, str] = {}
-        self._planned = plan_runs(spec, base, folder)
-        begun = None
-        if spec.search is not None:  # the last trial that was begun, or the first
-            begun = max([1, *(1 + int(path.name[6:]) for path in folder.glob("*/trial-[0-9]*"))])
-        self.runs = list(islice(self._planned, begun))
-        self._all, self._ended = len(self.runs), 0
-        self._began = time.monotonic()
-
-    def missing(self, again: bool) -> Iterator[PlannedRun]:
-        """Runs that are not finished, of those whose data can be had; of a search all that were
-        begun, and then others while something is left of the budget."""
-        states = {run.name: state_of(run) for run in self.runs}
-        changed = [run for run in self.runs if states[run.name] == "changed"]
-        if changed and not again:
-            raise CheckpointError(
-                f"{len(changed)} runs were made with other settings or data than now",
-                where=str(changed[0].path),
-                remedy="Replace such runs with --again, or give another --out",
-            )
-        folds = {run.fold.name: run.fold for run in self.runs if states[run.name] not in ENDED}
-        lost = {}
-        for name, fold in folds.items():
-            try:
-                self._prepare(fold)
-            except RssError as error:
-                lost[name] = str(error)
-        wanted = [run for run in self.runs if states[run.name] != "finished"]
-        if self.spec.search is not None:
-            wanted = self.runs if not {*states.values()} <= {*ENDED} or self._left() > 0 else []
-        self.failed |= {run.name: lost[run.fold.name] for run in wanted if run.fold.name in lost}
-        wanted = [run for run in wanted if run.name not in self.failed]
-        self._all = len(wanted)
-        yield from wanted
-        while self.spec.search is not None and not lost and self._left() > 0:
-            hopeless = len(self.failed) >= _HOPELESS and not self._ended
-            run = None if hopeless else next(self._planned, None)
-            if run is None:
-                return
-            self.runs.append(run)
-            self._all += 1
-            yield run
-
-    def _prepare(self, fold: Fold) -> None:
-        """Prepare the data of a fold, if they are missing."""
-        if fold.spec.source is None or Path(fold.data, MANIFEST_FILE).is_file():
-            open_prepared(fold.data)
-            return
-        self._tell(f"preparing {fold.name}")
-        folder = None if fold.spec.folder is None else Path(self.spec.root, fold.spec.folder)
-        if folder is not None and not folder.is_dir():
-            remedy = "Give root=DIR, with a folder for each dataset and the files of vectors"
-            raise DataError("the folder is missing", where=str(folder), remedy=remedy)
-        how: dict[str, Any] = {"folder": folder, "options": fold.options, "dim": fold.spec.dim}
-        prepare(fold.spec.source, out=fold.data, vectors=list(fold.vectors), **how)
-
-    def _left(self) -> float:
-        """Seconds of a core that a search may still take."""
-        assert self.spec.search is not None
-        return 60 * self.spec.search.minutes - sum(core_seconds(run.path) for run in self.runs)
-
-    def show(self, run: PlannedRun, news: Mapping[str, Any]) -> None:
-        """A line where a run begins or ends, with how many are over, and the time that is left."""
-        outcome = news.get("outcome")
-        if not news:
-            self._tell(f"{run.name}: begins")
-        if outcome is None:
-            return
-        self._ended += outcome in ENDED
-        if outcome == "failed":
-            self.failed[run.name] = news["reason"]
-        reason = f": {news['reason']}" if "reason" in news else ""
-        over = self._ended + len(self.failed)
-        left = (time.monotonic() - self._began) / max(over, 1) * (self._all - over)
-        of = f"{over} of {self._all} runs over, about {timedelta(seconds=int(left))} left"
-        if self.spec.search is not None:
-            of = f"{over} trials over, {max(0.0, self._left()) / 60:.1f} minutes of a core left"
-        self._tell(f"{run.name}: {outcome}{reason}  [{of}]")
-
-    def _tell(self, line: str) -> None:
-        say(self._out, line)
-        self._out.file.flush()

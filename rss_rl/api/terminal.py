@@ -9,6 +9,7 @@ input.
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import (
@@ -94,6 +95,15 @@ class SafeConsole(Console):
                 yield segment
             else:
                 yield Segment(printable(segment.text), segment.style)
+
+
+def shell(*words: object) -> str:
+    """Words as one would type them.
+
+    >>> shell("rss-rl", "train", "--resume", "runs/my film")
+    "rss-rl train --resume 'runs/my film'"
+    """
+    return shlex.join(map(str, words))
 
 
 def say(out: Console, text: str, style: str | None = None) -> None:

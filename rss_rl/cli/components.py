@@ -5,41 +5,33 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 import yaml
 
 from rss_rl.api.terminal import plain_table, say
-from rss_rl.cli import options
-from rss_rl.cli.options import argument, console
-
-EPILOG = """
-Examples:
-
-`rss-rl components` shows the kinds.
-
-`rss-rl components policies` shows all installed policies, plug-ins included.
-
-`rss-rl components policies rss` shows one policy with its options.
-
-`rss-rl components encoders my_package.my_module:ENCODER` shows one that is not installed.
-"""
+from rss_rl.cli.show import Json, console, echo_json
 
 
-def components(
-    kind: Annotated[
-        str | None, argument("[KIND]", "policies, estimators, encoders, classifiers, ...")
-    ] = None,
-    name: Annotated[
-        str | None, argument("[NAME]", "A component, or package.module:OBJECT.")
-    ] = None,
-    json_: options.Json = False,
-) -> None:
-    """Show the components that a run can use, built in or from an installed package."""
+def components(kind: str | None = None, name: str | None = None, *, json_: Json = False) -> None:
+    """Show the components that a run can use, built in or from an installed package.
+
+    Args:
+        kind: policies, estimators, encoders, sources, ...
+        name: A component, or package.module:OBJECT.
+
+    Examples:
+        `rss-rl components` shows the kinds.
+
+        `rss-rl components policies` shows all installed policies, plug-ins included.
+
+        `rss-rl components policies rss` shows one policy with its options.
+
+        `rss-rl components encoders my_package.my_module:ENCODER` shows one that is not installed.
+    """
     tree = _kinds() if kind is None else _all(kind) if name is None else _one(kind, name)
     if json_:
-        typer.echo(json.dumps(tree, indent=2, default=str))
+        echo_json(tree)
     elif isinstance(tree, list):
         _print_rows(tree)
     else:

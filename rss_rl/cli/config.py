@@ -4,77 +4,74 @@ from __future__ import annotations
 
 __all__ = ["app", "describe_keys", "documented_yaml"]
 
-import json
 import textwrap
 from collections.abc import Iterator
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
-import typer
 import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from rss_rl.api.terminal import say
-from rss_rl.cli import options
-from rss_rl.cli.options import argument, console
+from rss_rl.api.options import Overrides
+from rss_rl.cli.commands import add, group
+from rss_rl.cli.show import Json, echo, echo_json
 from rss_rl.components import DEFAULTS, find_component
-from rss_rl.config import Choice, PhaseConfig, RunConfig, flow_text, load_config
+from rss_rl.config import Choice, PhaseConfig, RunConfig, flow_text, load_config, settings
 from rss_rl.packaged import configs_root, find_config, packaged_configs
 
-app = typer.Typer(name="config", rich_markup_mode="markdown")
+app = group("config", "Show configurations, with what each key means; list the shipped ones.")
 _WIDTH = 96
 
-_SHOW_EPILOG = """
-Examples:
 
-`rss-rl config show` documents every key with its default.
-
-`rss-rl config show sick reward.sparsity_cost=0.05` shows what `rss-rl train` would run.
-
-`rss-rl config show sick > mine.yaml` starts a configuration of your own.
-"""
-
-
-@app.command(epilog=_SHOW_EPILOG)
 def show(
-    config: Annotated[
-        str | None,
-        argument(
-            "[CONFIG]", "A YAML file, or a name that `rss-rl config list` shows. Default: all keys."
-        ),
-    ] = None,
-    overrides: options.Overrides = None,
-    json_: options.Json = False,
+    config: str | None = None,
+    overrides: Overrides = (),
+    *,
+    json_: Json = False,
 ) -> None:
-    """Show a configuration as it would run: the file, the overrides and all defaults, as YAML."""
+    """Show a configuration as it would run: the file, the overrides and all defaults, as YAML.
+
+    Args:
+        config: A YAML file, or a name that `rss-rl config list` shows. Default: all keys.
+        overrides: Settings that differ from the file: `learner.policy.l2=1e-4`.
+
+    Examples:
+        `rss-rl config show` documents every key with its default.
+
+        `rss-rl config show sick reward.sparsity_cost=0.05` shows what `rss-rl train` would run.
+
+        `rss-rl config show sick > mine.yaml` starts a configuration of your own.
+    """
     if config is None:
-        typer.echo(json.dumps(describe_keys(), indent=2) if json_ else _template(), nl=json_)
-        return
-    resolved = load_config(find_config(config), overrides or [])
-    if json_:
-        typer.echo(json.dumps(resolved.model_dump(mode="json"), indent=2))
+        phase = PhaseConfig(name="warm-up", supervised=True, selection="all", steps=1000)
+        shown = RunConfig(data="DIRECTORY", phases=(phase,))
     else:
-        typer.echo(documented_yaml(resolved), nl=False)
+        shown = load_config(find_config(config), settings(overrides))
+    if json_:
+        echo_json(describe_keys() if config is None else shown.model_dump(mode="json"))
+    else:
+        echo(documented_yaml(shown).rstrip("\n"))
 
 
-def _template() -> str:
-    """All keys with their defaults; the two without one get an example value."""
-    phase = PhaseConfig(name="warm-up", supervised=True, selection="all", steps=1000)
-    return documented_yaml(RunConfig(data="DIRECTORY", phases=(phase,)))
+def list_(*, json_: Json = False) -> None:
+    """List the configurations that come with the package.
 
-
-@app.command("list", epilog="Example: `rss-rl config list --json`")
-def list_(json_: options.Json = False) -> None:
-    """List the configurations that come with the package."""
+    Examples:
+        `rss-rl config list --json`
+    """
     root = configs_root()
     if json_:
-        known = [{"name": name, "path": str(root / f"{name}.yaml")} for name in packaged_configs()]
-        typer.echo(json.dumps(known, indent=2))
+        echo_json(
+            [{"name": name, "path": str(root / f"{name}.yaml")} for name in packaged_configs()]
+        )
         return
-    out = console()
     for name in packaged_configs():
-        say(out, f"{name:24} {_summary(name)}")
+        echo(f"{name:24} {_summary(name)}")
+
+
+add(app, show)
+add(app, list_)
 
 
 def _summary(name: str) -> str:

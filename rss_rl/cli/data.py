@@ -1,301 +1,260 @@
-"""`rss-rl data prepare` and `rss-rl data show`; see `data_catalogue` for `list` and `fetch`."""
+"""`rss-rl data`: datasets that are known, and prepared ones."""
 
 from __future__ import annotations
 
 __all__ = ["app", "example_line", "gold", "predicted"]
 
-import json
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
-from enum import StrEnum
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.console import Console
-from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.markup import escape
+from rich.progress import DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from rss_rl.api.terminal import SafeConsole, say
-from rss_rl.cli import data_catalogue, options
-from rss_rl.cli.options import argument, option, table_option
+from rss_rl.api.encoding import encode
+from rss_rl.api.options import Directory
+from rss_rl.api.preparing import prepare
+from rss_rl.api.terminal import SafeConsole, plain_table, say
+from rss_rl.cli.commands import add, group
+from rss_rl.cli.show import Json, echo, echo_json
+from rss_rl.data.catalogue import catalogue, entry
 from rss_rl.data.length_buckets import padding_share, plain_batches
 from rss_rl.data.manifest import Manifest
-from rss_rl.data.prepare import SHARD_MB
-from rss_rl.data.states import stored_states
+from rss_rl.data.sources import known_sources
+from rss_rl.data.staging import Progress as Report
+from rss_rl.data.states import StatesInfo, stored_states
 from rss_rl.data.store import Prepared, Split, open_prepared
-from rss_rl.errors import DataError
+from rss_rl.errors import DataError, nearest
 from rss_rl.types import LabelSpec
 
-app = typer.Typer(name="data", rich_markup_mode="markdown")
+app = group("data", "List datasets, fetch them, prepare them for training, show what was prepared.")
 _REPORT_BATCH = 64
 _MANY_WORDS, _TIMES_THE_MEAN = 500, 10
 """A text is reported as long if it reaches both this many words and this multiple of the mean."""
 _MEASURED_ROWS = 1 << 16
 """Padding is measured on this many rows at most, since all would cost a pass over the data."""
-_COUNTS = (
-    SpinnerColumn(),
-    TextColumn("{task.description}"),
-    TextColumn("{task.completed:,.0f}"),
-    TimeElapsedColumn(),
-)
-
-PREPARE_EPILOG = """
-Examples:
-
-`rss-rl data prepare sick-relatedness --from SICK --vectors glove.6B.100d.txt.gz --out data/sick`
-
-`rss-rl data prepare snli --from snli_1.0 --vectors glove.6B.zip:glove.6B.300d.txt --out data/snli`
-
-`rss-rl data prepare reviews.csv --text review --label stars --out data/reviews`
-
-`rss-rl data prepare pairs.tsv --text a --text-b b --label score --task score --out data/pairs`
-
-`rss-rl data prepare reviews.csv --text review --label stars --out s3://bucket/reviews`
-
-Data read from a URI are cached in the directory RSS_RL_CACHE (~/.cache/rss-rl).
-"""
+_WITHOUT_FILES = {"made": "made sentences", "included": "real sentences"}
+"""Task of sources that need no files, by capability."""
 
 
-ENCODE_EPILOG = """
-Example:
+@contextmanager
+def _progress_lines(*, quiet: bool, bytes_: bool = False) -> Iterator[Report]:
+    """A live line for each step, on standard error; a step ends where another begins."""
+    done_of = DownloadColumn() if bytes_ else TextColumn("{task.completed:,.0f}")
+    columns = SpinnerColumn(), TextColumn("{task.description}"), done_of, TimeElapsedColumn()
+    with Progress(*columns, console=SafeConsole(stderr=True), disable=quiet) as shown:
+        tasks: dict[str, Any] = {}
 
-`rss-rl data encode prepared/reviews --pretrained MiniLM_FOLDER`
+        def report(what: str, done: int, end: int | None) -> None:
+            if what not in tasks:
+                for task in shown.tasks:
+                    shown.update(task.id, total=task.completed)
+                tasks[what] = shown.add_task(escape(what), total=end, completed=done)
+            shown.update(tasks[what], completed=done, total=end)
 
-`rss-rl train movies data=prepared/reviews policy.reads=contextual policy.pretrained=MiniLM_FOLDER`
-"""
-
-
-class StateType(StrEnum):
-    """Number type of encoder states."""
-
-    float16 = "float16"
-    float32 = "float32"
-
-
-class StatePrecision(StrEnum):
-    """Precision of an encoder's matrix products."""
-
-    float32 = "float32"
-    bfloat16 = "bfloat16"
+        yield report
 
 
-class StateWindow(StrEnum):
-    """What an encoder reads at once."""
-
-    text = "text"
-    sentence = "sentence"
-
-
-class TooLong(StrEnum):
-    """What to do with rows whose text is too long."""
-
-    cut = "cut"
-    leave_out = "leave-out"
-
-
-@app.command(epilog=PREPARE_EPILOG)
-def prepare(
-    what: Annotated[list[str], argument("NAME|FILE...", "A known dataset, or training file(s).")],
-    out: Annotated[
-        str,
-        option(
-            "--out DIR|URI",
-            "Directory to make, or a URI such as s3://bucket/name: the data are prepared here "
-            "and then uploaded.",
-        ),
-    ],
-    from_: Annotated[
-        Path | None, option("--from FOLDER", "Folder with the files of a known dataset.")
-    ] = None,
-    vectors: options.Vectors = None,
-    dim: Annotated[
-        int, option("--dim", "Width of random vectors.", min=1, rich_help_panel=options.VECTORS)
-    ] = 100,
-    text: Annotated[
-        str | None,
-        table_option(
-            "--text COLUMN", "Column with the text, or with a list of words (JSON lines, Parquet)."
-        ),
-    ] = None,
-    text_b: Annotated[str | None, table_option("--text-b COLUMN", "Second text of a pair.")] = None,
-    label: options.LabelColumn = None,
-    id_: Annotated[
-        str | None,
-        table_option("--id COLUMN", "Column that identifies a row. Default: file name and row."),
-    ] = None,
-    rationale: Annotated[
-        str | None,
-        table_option(
-            "--rationale COLUMN",
-            "Column with a list of 0 and 1, one for each word of --text: 1 for the words that "
-            "matter.",
-        ),
-    ] = None,
-    rationale_b: Annotated[
-        str | None, table_option("--rationale-b COLUMN", "The same for --text-b.")
-    ] = None,
-    task: options.Task = options.TaskKind.classes,
-    low: options.Low = None,
-    high: options.High = None,
-    dev: options.DevRows = None,
-    test: options.TestRows = None,
-    split: Annotated[
-        str, table_option("--split A/B/C", "Shares of train, dev and test in a random split.")
-    ] = "0.8/0.1/0.1",
-    split_seed: Annotated[int, table_option("--split-seed", "Seed of the random split.")] = 0,
-    option: Annotated[
-        list[str] | None, option("--option NAME=VALUE", "A setting of a known dataset; repeatable.")
-    ] = None,
-    lower: Annotated[
-        bool,
-        option(
-            "--lower/--no-lower",
-            "Convert text to lower case. Lists of words are always kept as they are.",
-            rich_help_panel=options.VECTORS,
-        ),
-    ] = True,
-    seed: Annotated[
-        int,
-        option(
-            "--seed", "Seed of random vectors, generated datasets and random splits of known ones."
-        ),
-    ] = 0,
-    shard_mb: Annotated[
-        int,
-        option("--shard-mb", "Largest size of a file of the prepared data, in megabytes.", min=1),
-    ] = SHARD_MB,
-    max_words: Annotated[
-        int | None,
-        option(
-            "--max-words",
-            "Longest text, in words. Preparing reports what long texts cost.",
-            min=1,
-            rich_help_panel=options.BAD_ROWS,
-        ),
-    ] = None,
-    too_long: Annotated[
-        TooLong | None,
-        option(
-            "--too-long",
-            "Whether texts over --max-words are cut (the default) or their rows left out. "
-            "Both are counted.",
-            rich_help_panel=options.BAD_ROWS,
-        ),
-    ] = None,
-    skip_bad_rows: options.SkipBadRows = False,
-    force: Annotated[
-        bool, option("--force", "Replace existing prepared data.", rich_help_panel=options.BAD_ROWS)
-    ] = False,
-    json_: options.Json = False,
-) -> None:
-    """Turn a dataset into the files that training reads: tokens, vocabulary, vectors, counts.
-
-    Give a name that `rss-rl data list` shows, or one or more .csv, .tsv, .jsonl or .parquet
-    files of your own, for which --text and --label name the columns.
-    """
-    from rss_rl.api.preparing import prepare as prepare_data
-
-    if too_long is not None and max_words is None:
-        raise DataError("--too-long needs --max-words", remedy="Give --max-words N too")
+def _prepared(call: Callable[..., Prepared], *, json_: Json = False) -> None:
     start = time.monotonic()
-    columns = {"text": text, "text_b": text_b, "label": label, "id": id_, "rationale": rationale}
-    labels = {"task": task.value, "low": low, "high": high, "rationale_b": rationale_b}
-    splits = {"dev": dev, "test": test, "split": split, "split_seed": split_seed}
-    source = {"folder": from_, "options": option or [], "seed": seed}
-    words = {"vectors": vectors or [], "dim": dim, "lower": lower}
-    long = {"max_words": max_words, "too_long": (too_long or TooLong.cut).value}
-    rows = {"skip_bad_rows": skip_bad_rows, "shard_mb": shard_mb, "force": force}
-    given: dict[str, Any] = {**columns, **labels, **splits, **source, **words, **long, **rows}
     with ExitStack() as progress:
-        report = progress.enter_context(data_catalogue.progress_lines(_COUNTS, quiet=json_))
+        report = progress.enter_context(_progress_lines(quiet=json_))
 
         def summarise(found: Prepared) -> None:
             progress.close()  # the live lines end before the summary is printed
-            _print_summary(found, out, json_, seconds=time.monotonic() - start)
+            _print_summary(found, call.keywords["out"], json_, seconds=time.monotonic() - start)  # type: ignore[attr-defined]
 
-        prepare_data(what, out=out, **given, progress=report, seen=summarise)
-
-
-app.command("list", epilog=data_catalogue.LIST_EPILOG)(data_catalogue.list_)
-app.command(epilog=data_catalogue.FETCH_EPILOG)(data_catalogue.fetch)
+        call(progress=report, seen=summarise)
 
 
-@app.command(epilog=ENCODE_EPILOG)
-def encode(
-    data: Annotated[Path, argument("DATA", "A prepared directory.")],
-    pretrained: Annotated[
-        str,
-        option(
-            "--pretrained FOLDER|NAME",
-            "Folder of a transformer with its tokenizer, or its name on the Hugging Face hub.",
-        ),
-    ],
-    layers: Annotated[
-        int | None,
-        option("--layers N", "Compute the first N layers alone: policy.layers=N.", min=1),
-    ] = None,
-    window: Annotated[
-        StateWindow, option("--window", "What it reads at once: policy.window.")
-    ] = StateWindow.text,
-    dtype: Annotated[
-        StateType, option("--dtype", "Type of the numbers that are written.")
-    ] = StateType.float16,
-    precision: Annotated[
-        StatePrecision,
-        option(
-            "--precision", "Of matrix products; bfloat16 is faster on processors that support it."
-        ),
-    ] = StatePrecision.float32,
-    device: options.ComputeOn = "cpu",
-    force: Annotated[bool, option("--force", "Replace states of the same encoder.")] = False,
-    json_: options.Json = False,
-) -> None:
-    """Store a pretrained encoder's state of each word, in its context, with prepared data.
-
-    A policy with policy.reads=contextual reads these states. If the command is stopped, repeat it
-    to resume.
-    """
-    from rss_rl.api.encoding import encode as encode_data
-
+def _encoded(call: Callable[..., StatesInfo], *, json_: Json = False) -> None:
     start = time.monotonic()
-    with data_catalogue.progress_lines(_COUNTS, quiet=json_) as report:
+    with _progress_lines(quiet=json_) as report:
 
         def sized(size: int) -> None:
             if not json_:
-                say(SafeConsole(stderr=True), f"The states take {size / 1e9:,.2f} GB in {data}.")
+                say(SafeConsole(stderr=True), f"The states take {size / 1e9:,.2f} GB.")
 
-        info = encode_data(
-            data,
-            pretrained,
-            layers=layers,
-            window=window.value,
-            dtype=dtype.value,
-            precision=precision.value,
-            device=device,
-            force=force,
-            sized=sized,
-            progress=report,
-        )
+        info = call(sized=sized, progress=report)
     if json_:
-        typer.echo(info.model_dump_json(indent=2))
+        echo(info.model_dump_json(indent=2))
     else:
-        seconds = time.monotonic() - start
-        say(SafeConsole(), f"Written to {data} in {seconds:.1f} s: {info.size} numbers per word.")
+        echo(f"Written in {time.monotonic() - start:.1f} s: {info.size} numbers per word.")
 
 
-@app.command(epilog="Example: `rss-rl data show data/reviews --examples 3`")
-def show(
-    prepared: Annotated[str, argument("PREPARED", "A prepared directory, or its URI.")],
-    examples: Annotated[int, option("--examples", "Also show this many training rows.", min=0)] = 0,
-    json_: options.Json = False,
+def list_(name: str | None = None, *, json_: Json = False) -> None:
+    """List the datasets known by name: task, rows, size, licence, and how to get each.
+
+    Args:
+        name: Show all details of this dataset.
+
+    Examples:
+        `rss-rl data list`
+
+        `rss-rl data list snli` (licence, addresses, checksums, how to get it by hand)
+    """
+    known = list({**known_sources(), **catalogue()})
+    if name is not None and name not in known:
+        what = f"nothing is called '{name}'{nearest(name, known)}"
+        raise DataError(what, remedy="See `rss-rl data list`")
+    described = [_described(item) for item in known if name in (None, item)]
+    if json_:
+        echo_json(described if name is None else described[0])
+    elif name is None:
+        _print_all(known)
+    else:
+        _print_one(described[0])
+
+
+def fetch(
+    name: str,
+    *,
+    to: Directory = None,
+    mirror: Annotated[str | None, Parameter(metavar="URL-PREFIX")] = None,
+    force: bool = False,
+    json_: Json = False,
 ) -> None:
-    """Show what a prepared directory or URI holds."""
+    """Download a dataset, check it, and unpack it to where `rss-rl data prepare` reads it.
+
+    Files that are there already are checked and used. Without access to the internet, put the files
+    named by `rss-rl data list NAME` into the folder by hand; the command then checks and unpacks
+    them. HTTPS_PROXY sets a proxy.
+
+    Args:
+        name: A dataset of `rss-rl data list`.
+        to: Folder to put it in. Default: a folder of its own below downloads.
+        mirror: Take the files from URL-PREFIX/FILE, a copy that you trust; http is allowed here.
+            Known sizes and checksums are compared.
+        force: Download again even if the files exist.
+
+    Examples:
+        `rss-rl data fetch sick-relatedness`
+
+        `rss-rl data fetch glove-6b --to vectors`
+
+        `rss-rl data fetch lambada --mirror https://mirror.example.org/lambada`
+    """
+    from rss_rl.data.fetch import fetch as fetch_entry
+
+    if way := _without_files(name):
+        raise DataError(
+            f"{name} is {way} and not fetched", remedy=f"rss-rl data prepare {name} --out DIR"
+        )
+    found = entry(name)
+    folder = Path(to or found.default_folder)
+    with _progress_lines(quiet=json_, bytes_=True) as report:
+        files = fetch_entry(found, folder, mirror=mirror, force=force, progress=report)
+    command = found.command(folder)
+    if json_:
+        listed = [asdict(file) for file in files]
+        echo_json({"name": name, "folder": str(folder), "files": listed, "next": command})
+        return
+    for file in files:
+        echo(f"{file.name}: {file.size:,} bytes, {file.source or 'there already'}")
+        published = "as published" if file.checked else "with no published one to compare"
+        echo(f"  SHA-256 {file.sha256}, {published}")
+    echo(f"licence: {found.licence}; {found.home}\nnext:\n{command}")
+
+
+def show(
+    prepared: str,
+    *,
+    examples: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
+    json_: Json = False,
+) -> None:
+    """Show what a prepared directory or URI holds.
+
+    Args:
+        prepared: A prepared directory, or its URI.
+        examples: Also show this many training rows.
+
+    Examples:
+        `rss-rl data show data/reviews --examples 3`
+    """
     opened = open_prepared(prepared)
     opened.check()
     _print_summary(opened, prepared, json_, examples)
+
+
+add(app, prepare, _prepared)
+add(app, list_)
+add(app, fetch)
+add(app, encode, _encoded)
+add(app, show)
+
+
+def _described(name: str) -> dict[str, Any]:
+    """Everything that is known about a dataset, for a person as well as for a program."""
+    source, known = known_sources().get(name), catalogue().get(name)
+    way = _without_files(name)
+    shown: dict[str, Any] = {"name": name, "get": way or "by hand"}
+    if source is not None:
+        shown |= {"summary": source.help, "needs": source.needs or f"nothing: it is {way}"}
+        files = "" if way else " --from FOLDER"
+        shown["prepare"] = f"rss-rl data prepare {name}{files} --out prepared/{name}"
+    if known is not None:
+        shown |= known.model_dump(exclude={"folder", "prepares", "vectors", "about_mb"})
+        shown["get"] = f"rss-rl data fetch {name}" if known.direct else "by hand"
+        shown["megabytes"] = known.megabytes and round(known.megabytes, 1)
+        shown["folder"] = str(known.default_folder)
+        shown["prepare"] = known.command(known.default_folder)
+    return shown
+
+
+def _without_files(name: str) -> str:
+    """The capability by which a source needs no files, `made` or `included`; empty if it does."""
+    source = known_sources().get(name)
+    return next((way for way in _WITHOUT_FILES if source is not None and source.can(way)), "")
+
+
+def _print_all(names: list[str]) -> None:
+    rows = []
+    for name in names:
+        known = catalogue().get(name)
+        if known is None:
+            way = _without_files(name)
+            rows.append([name, _WITHOUT_FILES.get(way, "?"), "-", "-", "-", way or "by hand"])
+            continue
+        counts = "-" if known.vectors else " / ".join(f"{n:,}" for n in known.rows.values()) or "?"
+        size = "?" if known.megabytes is None else f"{known.megabytes:,.1f}"
+        licence = known.licence.partition(";")[0].partition(" (")[0].partition(":")[0]
+        rows.append(
+            [name, known.task, counts, size, licence, "fetch" if known.direct else "by hand"]
+        )
+    table = plain_table(["name", "task", "rows", "MB", "licence", "get it"], rows)
+    table.padding = (0, 1, 0, 0)
+    for column, width in zip(table.columns, (None, 15, 15, None, 14, None), strict=True):
+        column.no_wrap, column.max_width = width is None, width
+    SafeConsole().print(table)
+    echo(
+        "\nrows: train / dev / test as published, or all. Of one: rss-rl data list NAME\n"
+        "fetch: rss-rl data fetch NAME. by hand: its page is in rss-rl data list NAME\n"
+        "your own: rss-rl data prepare FILE --text COLUMN --label COLUMN --out DIR"
+    )
+
+
+def _print_one(described: dict[str, Any]) -> None:
+    rows = []
+    for key, value in described.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{split} {count:,}" for split, count in value.items())
+        if value and key not in ("name", "files"):
+            rows.append([key.replace("_", " "), str(value)])
+    for file in described.get("files", ()):
+        size = f"{file['size']:,} bytes" if file["size"] else "size not known"
+        where = file["url"] or f"{file['name']} (no address without a page)"
+        rows += [["file", f"{where}, {size}"], ["", f"SHA-256 {file['sha256'] or 'not known'}"]]
+    table = plain_table(["name", described["name"]], rows)
+    table.columns[0].no_wrap = True
+    SafeConsole().print(table)
 
 
 def _print_summary(
@@ -313,26 +272,23 @@ def _print_summary(
     if as_json:
         report = prepared.manifest.model_dump(mode="json")
         report |= {"directory": where, "padding_at_batch_64": padding}
-        report |= {} if seconds is None else {"seconds": round(seconds, 2)}
-        typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
+        echo_json(report | ({} if seconds is None else {"seconds": round(seconds, 2)}))
         return
     console = SafeConsole()
     _print_counts(console, prepared, padding)
-    for line in _about_long_texts(prepared.manifest):
-        say(console, line)
-    _print_vectors(console, prepared)
+    for line in (*_about_long_texts(prepared.manifest), *_about_vectors(prepared)):
+        echo(line)
     for states in stored_states(prepared.folder):
-        numbers = f"{states.size} numbers per token, {states.dtype}"
-        say(console, f"states of {states.encoding}: {numbers}")
+        echo(f"states of {states.encoding}: {states.size} numbers per token, {states.dtype}")
     for row in range(min(examples, len(prepared.split("train")))):
-        say(console, example_line(prepared.split("train"), row))
+        echo(example_line(prepared.split("train"), row))
     if seconds is not None:
-        say(console, f"Written to {where} in {seconds:.1f} s.")
+        echo(f"Written to {where} in {seconds:.1f} s.")
 
 
 def _print_counts(console: Console, prepared: Prepared, padding: dict[str, float]) -> None:
     manifest = prepared.manifest
-    say(console, f"{manifest.name}: {predicted(manifest.labels)}")
+    echo(f"{manifest.name}: {predicted(manifest.labels)}")
     header = ("split", "rows", "tokens per text", "longest", "padding at 64", "bad rows", "dropped")
     shown = Table(*header)
     for name, info in manifest.splits.items():
@@ -362,18 +318,17 @@ def _about_long_texts(manifest: Manifest) -> Iterator[str]:
         )
 
 
-def _print_vectors(console: Console, prepared: Prepared) -> None:
+def _about_vectors(prepared: Prepared) -> Iterator[str]:
     words, vectors = prepared.manifest.vocabulary, prepared.manifest.vectors
-    say(
-        console,
+    yield (
         f"{words.size:,} words, the vectors of {words.trainable:,} are fine-tuned; "
-        f"{vectors.dim} dimensions" + ("" if vectors.files else ", all random"),
+        f"{vectors.dim} dimensions" + ("" if vectors.files else ", all random")
     )
     for file, width, share in zip(vectors.files, vectors.widths, vectors.coverage, strict=True):
         covered = f"{share.words:.1%} of the words, {share.tokens:.1%} of the running text"
-        say(console, f"  {file.name} ({width}): has {covered}")
+        yield f"  {file.name} ({width}): has {covered}"
     if vectors.missing:
-        say(console, f"  without a vector: {' '.join(vectors.missing[:10])}")
+        yield f"  without a vector: {' '.join(vectors.missing[:10])}"
 
 
 def predicted(labels: LabelSpec) -> str:

@@ -5,27 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.console import Console
 
+from rss_rl.api.options import Overrides, RunDirectory
 from rss_rl.api.terminal import say
-from rss_rl.cli import options
-from rss_rl.cli.options import argument, console, end_run, option, write_page
+from rss_rl.api.training import train
+from rss_rl.cli.show import Json, console, finished, write_page
 from rss_rl.errors import CheckpointError
 
 if TYPE_CHECKING:
     from rss_rl.api.run import Run
-
-EPILOG = """
-Examples:
-
-`rss-rl demo`
-
-`rss-rl demo --seed 1 --run-dir runs/demo-1`
-
-`rss-rl demo --real`
-
-`rss-rl demo --real reward.target_share=0.3`
-"""
 
 
 class _Demo(NamedTuple):
@@ -67,29 +58,12 @@ _REAL = _Demo(
 
 
 def demo(
-    overrides: Annotated[
-        list[str] | None,
-        argument(
-            "[KEY=VALUE]...",
-            "Settings that differ from `configs/demo.yaml`, or `configs/demo_real.yaml`.",
-        ),
-    ] = None,
-    real: Annotated[
-        bool,
-        option(
-            "--real",
-            "Train on real text: sentences from product reviews, which are included in the "
-            "package.",
-        ),
-    ] = False,
-    run_dir: Annotated[
-        Path | None,
-        option("--run-dir DIR", "Directory of the run. Default: runs/demo, or runs/demo-real."),
-    ] = None,
-    seed: Annotated[
-        int, option("--seed", "Seed of the generated sentences and of the training.", min=0)
-    ] = 0,
-    json_: options.Json = False,
+    overrides: Overrides = (),
+    *,
+    real: bool = False,
+    run_dir: RunDirectory = None,
+    seed: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
+    json_: Json = False,
 ) -> None:
     """Train on generated sentences whose deciding words are known, or on real ones.
 
@@ -97,20 +71,35 @@ def demo(
     kept words with the words that decide the label. On real sentences it keeps 15% of the words,
     and compares them with words that people rated positive or negative. At the end it prints the
     path of a report to open. An earlier demo in the same directory is replaced.
+
+    Args:
+        overrides: Settings that differ from `configs/demo.yaml`, or `configs/demo_real.yaml`.
+        real: Train on real text: sentences from product reviews, which are included in the package.
+        run_dir: Directory of the run. Default: runs/demo, or runs/demo-real.
+        seed: Seed of the generated sentences and of the training.
+
+    Examples:
+        `rss-rl demo`
+
+        `rss-rl demo --seed 1 --run-dir runs/demo-1`
+
+        `rss-rl demo --real`
+
+        `rss-rl demo --real reward.target_share=0.3`
     """
     shown = _REAL if real else _MADE
     out = console(stderr=json_)
-    run_dir = run_dir or Path("runs/demo-real" if real else "runs/demo")
+    run_dir = Path(run_dir or ("runs/demo-real" if real else "runs/demo"))
     data = run_dir.with_name(f"{run_dir.name}-data").resolve()
     _check_replaceable(run_dir, data)
     _prepare(shown, data, seed, out)
-    from rss_rl.api.training import train
-    from rss_rl.config import setting
+    from rss_rl.config import setting, settings
 
     fixed = [setting("data", str(data)), f"seed={seed}", *shown.settings]
-    settings = [*fixed, *(overrides or [])]
-    run = train(shown.config, settings, out=run_dir, overwrite=True, console=out)
-    end_run(run, out, as_json=json_)
+    run = train(
+        shown.config, [*fixed, *settings(overrides)], out=run_dir, overwrite=True, console=out
+    )
+    finished(run, out, json_)
     if not json_:
         _print_summary(out, run, shown)
         _print_example(out, run_dir, data, shown)
@@ -176,7 +165,7 @@ def _print_example(out: Console, run_dir: Path, data: Path, shown: _Demo) -> Non
     words = test.words(shown.example)
     out.print("\nA test sentence, with the kept words in brackets:\n")
     print_explanation(out, load_model(run_dir).explain(words[0]), details=False)
-    out.print(f"label: {test.labels.names[int(batch.labels[0])]}")
+    say(out, f"label: {test.labels.names[int(batch.labels[0])]}")
     for sentence, bits in zip(words, batch.rationale or (), strict=False):
         marked = [word for word, bit in zip(sentence, bits[0], strict=False) if bit]
         say(out, f"{shown.marked}: {' '.join(marked)}")

@@ -8,14 +8,12 @@ import tempfile
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-import typer
+from cyclopts import Parameter
 
 from rss_rl.api.terminal import say
-from rss_rl.cli.options import console, option
+from rss_rl.cli.show import console
 from rss_rl.errors import RssError
 from rss_rl.version import installed_version
-
-EPILOG = "Example: `rss-rl doctor --run-dir /data/runs` checks this machine and that directory."
 
 _LIBRARIES = ("torch", "ray", "gymnasium", "numpy", "pyarrow")
 _SHARED_MEMORY = Path("/dev/shm")
@@ -30,10 +28,15 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-def doctor(
-    run_dir: Annotated[Path, option("--run-dir DIR", "Where runs are kept.")] = Path("runs"),
-) -> None:
-    """Check whether a run can start on this machine; exit code 1 if not."""
+def doctor(*, run_dir: Annotated[Path, Parameter(metavar="DIR")] = Path("runs")) -> None:
+    """Check whether a run can start on this machine; exit code 1 if not.
+
+    Args:
+        run_dir: Where runs are kept.
+
+    Examples:
+        `rss-rl doctor --run-dir /data/runs` checks this machine and that directory.
+    """
     findings = [
         *_versions(),
         _devices(),
@@ -49,7 +52,7 @@ def doctor(
         if remedy:
             say(out, f"{'':8} {'':14} -> {remedy}")
     if any(finding.remedy for finding in findings):
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def _versions() -> list[Finding]:

@@ -2,131 +2,108 @@
 
 from __future__ import annotations
 
-__all__ = ["EPILOG", "evaluate"]
-
-import json
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Literal
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
+from rss_rl.api.options import TrustPlugins, Which
 from rss_rl.api.terminal import counted, plain_table
-from rss_rl.cli import options
-from rss_rl.cli.options import checkpoint, console, option, trust
+from rss_rl.cli.show import Json, Markdown, console, echo, echo_json
 from rss_rl.errors import ConfigError
-
-if TYPE_CHECKING:
-    from rss_rl.training.evaluation import Mode
-
-EPILOG = """
-Examples:
-
-`rss-rl evaluate runs/demo` scores the test split as the final report does.
-
-`rss-rl evaluate runs/demo --split dev --mode thresholded --which latest --json`
-
-`rss-rl evaluate runs/movies-* --marks` compares the selections with people's.
-
-`rss-rl evaluate runs/movies --scores other.jsonl --share 0.2` adds another method's scores.
-
-With --marks the data must say which words people marked, as eraser-movies and yelp-hat do; `rss-rl
-data list` lists more. In a pair, a text without any mark does not count. The run must be of the
-faithful form. `top-k`, `random` and scores from files keep the policy's mean share of words, or
-that of --share.
-
-A line of a scores file is `{"id": "a review", "scores": [0.1, 0.7, 0.2]}`: the example's id, as
-`rss-rl data show` prints it, and a number for each word. For a pair of texts, give two lists.
-
-Comprehensiveness and sufficiency are defined as in ERASER. They use the classifier that reads all
-words, and say how much the probability of its class falls without the selected words, and with only
-the selected words. Similarity is the area under the ROC curve against single annotators; 0.5 is
-chance.
-
-AUPRC and the rows `at budgets` and `at people's count` are defined as in Brinner and Zarriess
-(EMNLP 2024). `at budgets` is the mean over the best 5, 10, ..., 95% of a text's words. `at people's
-count` takes as many of the best words as people marked. IOU F1 at budgets uses the best overlaps,
-without a threshold; compr. and suff. at budgets are for the right class.
-"""
-
-
-class ModeName(StrEnum):
-    """Selection modes; a copy of `rss_rl.training.evaluation.MODES`, which would import torch."""
-
-    all = "all"
-    thresholded = "thresholded"
-    sampled = "sampled"
-    random = "random"
-
-
-Split = Annotated[str, option("--split", "Split to score: dev, test, train.")]
 
 
 def evaluate(
-    runs: options.RunPaths,
-    split: Split = "test",
-    mode: Annotated[
-        list[ModeName] | None,
-        option(
-            "--mode",
-            "How tokens are selected; repeatable. `all` is the comparison trained on "
-            "all tokens. Default: all modes of the run.",
-        ),
-    ] = None,
-    marks: Annotated[
-        bool, option("--marks", "Compare the selections with the words that people marked.")
-    ] = False,
-    scores: Annotated[
-        list[Path] | None,
-        option("--scores FILE", "With marks: another method's scores of the words; repeatable."),
-    ] = None,
-    share: Annotated[
-        float | None,
-        option(
-            "--share",
-            "With marks: share of the words for all selections but the policy's. Default: the "
-            "policy's mean share.",
-            min=0.0,
-            max=1.0,
-        ),
-    ] = None,
-    which: options.Which = "best",
-    device: options.Device = None,
-    trust_plugins: options.TrustPlugins = False,
-    markdown: options.Markdown = False,
-    json_: options.Json = False,
+    runs: Annotated[list[Path], Parameter(name="RUN")],
+    *,
+    split: str = "test",
+    mode: list[Literal["all", "thresholded", "sampled", "random"]] | None = None,
+    marks: bool = False,
+    scores: Annotated[list[Path] | None, Parameter(metavar="FILE")] = None,
+    share: Annotated[float | None, Parameter(validator=Number(gte=0, lte=1))] = None,
+    which: Which = "best",
+    device: str | None = None,
+    trust_plugins: TrustPlugins = False,
+    markdown: Markdown = False,
+    json_: Json = False,
 ) -> None:
-    """Score a split with a checkpoint of a run, or of several."""
-    if markdown and json_:
-        raise ConfigError("several output formats are given", remedy="Give one of them")
+    """Score a split with a checkpoint of a run, or of several.
+
+    With --marks the data must say which words people marked, as eraser-movies and yelp-hat do;
+    `rss-rl data list` lists more. In a pair, a text without any mark does not count. The run must
+    be of the faithful form. `top-k`, `random` and scores from files keep the policy's mean share of
+    words, or that of --share.
+
+    A line of a scores file is `{"id": "a review", "scores": [0.1, 0.7, 0.2]}`: the example's id, as
+    `rss-rl data show` prints it, and a number for each word. For a pair of texts, give two lists.
+
+    Comprehensiveness and sufficiency are defined as in ERASER. They use the classifier that reads
+    all words, and say how much the probability of its class falls without the selected words, and
+    with only the selected words. Similarity is the area under the ROC curve against single
+    annotators; 0.5 is chance.
+
+    AUPRC and the rows `at budgets` and `at people's count` are defined as in Brinner and Zarriess
+    (EMNLP 2024). `at budgets` is the mean over the best 5, 10, ..., 95% of a text's words. `at
+    people's count` takes as many of the best words as people marked. IOU F1 at budgets uses the
+    best overlaps, without a threshold; compr. and suff. at budgets are for the right class.
+
+    Args:
+        runs: Directory of a run, or several.
+        split: Split to score: dev, test, train.
+        mode: How tokens are selected; repeatable. `all` is the comparison trained on all tokens.
+            Default: all modes of the run.
+        marks: Compare the selections with the words that people marked.
+        scores: With --marks: another method's scores of the words; repeatable.
+        share: With --marks: share of the words for all selections but the policy's. Default: the
+            policy's mean share.
+        device: cpu, cuda, ... Default: the device that the run trained on.
+
+    Examples:
+        `rss-rl evaluate runs/demo` scores the test split as the final report does.
+
+        `rss-rl evaluate runs/demo --split dev --mode thresholded --which latest --json`
+
+        `rss-rl evaluate runs/movies-* --marks` compares the selections with people's.
+
+        `rss-rl evaluate runs/movies --scores other.jsonl --share 0.2` adds another method's scores.
+    """
     marks = marks or bool(scores)
-    if marks and mode:
-        raise ConfigError("--mode is not for --marks", remedy="Leave out one of them")
-    if share is not None and not marks:
-        raise ConfigError("--share is for --marks", remedy="Give --marks, too")
-    tree: dict[str, Any] = {"split": split, "which": which}
+    for wrong, what, remedy in (
+        (markdown and json_, "several output formats are given", "Give one of them"),
+        (marks and mode, "--mode is not for --marks", "Leave out one of them"),
+        (share is not None and not marks, "--share is for --marks", "Give --marks, too"),
+    ):
+        if wrong:
+            raise ConfigError(what, remedy=remedy)
+    from rss_rl.api.run import Run
+
+    tree: dict[str, Any] = {"split": split, "which": which} | ({} if marks else {"steps": {}})
     found: dict[str, Any] = {}
-    if marks:
-        from rss_rl.results.agreement import score_run_agreement
+    files = _file_names(scores or [])
+    for path in runs:
+        run = Run(path, trust_plugins=trust_plugins)
+        if marks:
+            from rss_rl.results.agreement import score_run_agreement
 
-        given: dict[str, Any] = {"which": checkpoint(which), "share": share, "device": device}
-        given |= {"files": _file_names(scores or []), "trust": trust(trust_plugins)}
-        for run in runs:
-            with counted(console(stderr=True), f"scoring {run}") as progress:
-                found[str(run)] = score_run_agreement(run, split, progress=progress, **given)
-    else:
-        from rss_rl.api.run import Run
-
-        asked: list[Mode] | None = [item.value for item in mode] if mode else None
-        tree["steps"] = {}
-        for run in runs:
-            opened = Run(run, trust_plugins=trust_plugins)
-            scored = opened.scores(split, asked, checkpoint(which), device)
-            tree["steps"][str(run)] = {name: step for name, (step, _) in scored.items()}
-            found[str(run)] = {name: own for name, (_, own) in scored.items()}
+            with counted(console(stderr=True), f"scoring {path}") as progress:
+                found[str(path)] = score_run_agreement(
+                    path,
+                    split,
+                    which=which,
+                    share=share,
+                    files=files,
+                    device=device,
+                    progress=progress,
+                    trust=run.trust,
+                )
+            continue
+        scored = run.scores(split, mode, which, device)
+        tree["steps"][str(path)] = {name: step for name, (step, _) in scored.items()}
+        found[str(path)] = {name: own for name, (_, own) in scored.items()}
     if json_:
-        typer.echo(json.dumps({**tree, "runs": found}, indent=2))
+        echo_json({**tree, "runs": found})
     else:
         _print(found, marks=marks, markdown=markdown)
 
@@ -141,7 +118,7 @@ def _print(
     for run, own in found.items():
         header, body = agreement_cells(own, run) if marks else mode_cells(modes_frame(own), run)
         if markdown:
-            typer.echo(f"{markdown_table(header, body)}\n")
+            echo(f"{markdown_table(header, body)}\n")
         else:
             console().print(plain_table(header, body, left=1), "")
 

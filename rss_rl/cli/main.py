@@ -2,101 +2,114 @@
 
 from __future__ import annotations
 
-__all__ = ["app"]
+import os
+import sys
+import traceback
+from collections.abc import Sequence
 
-from typing import Annotated
+import cyclopts
 
-import typer
+from rss_rl.api.fitting import fit
+from rss_rl.api.sweeping import sweep
+from rss_rl.api.terminal import guarded_streams, shell
+from rss_rl.api.training import train
+from rss_rl.cli import show
+from rss_rl.cli.commands import add, group
+from rss_rl.cli.components import components
+from rss_rl.cli.demo import demo
+from rss_rl.cli.doctor import doctor
+from rss_rl.cli.evaluate import evaluate
+from rss_rl.cli.explain import explain
+from rss_rl.cli.export import export
+from rss_rl.cli.predict import predict
+from rss_rl.cli.report import report
+from rss_rl.cli.select import select
+from rss_rl.cli.serve import serve
+from rss_rl.cli.status import status
+from rss_rl.cli.submit import submit
+from rss_rl.errors import RssError
+from rss_rl.version import VERSION
 
-import rss_rl
-from rss_rl.cli import (
-    components,
-    demo,
-    doctor,
-    evaluate,
-    explain,
-    export,
-    fit,
-    predict,
-    report,
-    select,
-    serve,
-    status,
-    submit,
-    sweep,
-    train,
-)
-from rss_rl.cli.group import DEBUG_VARIABLE, Commands, deferred
-from rss_rl.cli.options import option
-
-_EPILOG = """
+DEBUG_VARIABLE = "RSS_RL_DEBUG"
+_EPILOG = f"""
 Begin with `rss-rl demo`. With data of your own:
 
 `rss-rl fit reviews.csv --text review --label stars --keep 0.3`
 
 `rss-rl select runs/reviews "A dull film with one good scene."`
+
+--debug before a command also prints tracebacks of expected errors, as {DEBUG_VARIABLE}=1 does.
 """
 
-app = typer.Typer(
-    name="rss-rl",
-    cls=Commands,
-    epilog=_EPILOG,
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+COMMANDS = group(
+    "rss-rl",
+    "Learn which words of a sentence matter: reinforced self-attention.",
+    version=f"rss-rl {VERSION}",
+    help_epilogue=_EPILOG,
 )
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"rss-rl {rss_rl.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def global_options(
-    version: Annotated[
-        bool, option("--version", "Print the version.", callback=_version, is_eager=True)
-    ] = False,
-    debug: Annotated[
-        bool,
-        option("--debug", f"Also print tracebacks of expected errors, as {DEBUG_VARIABLE}=1 does."),
-    ] = False,
-) -> None:
-    """Learn which words of a sentence matter: reinforced self-attention."""
-
-
-app.command(epilog=demo.EPILOG)(demo.demo)
-for name, purpose, example in (
-    (
-        "data",
-        "List datasets, fetch them, prepare them for training, show what was prepared.",
-        "data prepare reviews.csv --text review --label stars --out data/reviews",
-    ),
-    (
-        "config",
-        "Show configurations, with what each key means; list the shipped ones.",
-        "config show sick reward.sparsity_cost=0.05",
-    ),
+COMMANDS.register_install_completion_command(help="Install completion for the current shell.")
+add(COMMANDS, demo)
+for name, purpose in (
+    ("data", "List datasets, fetch them, prepare them for training, show what was prepared."),
+    ("config", "Show configurations, with what each key means; list the shipped ones."),
 ):
-    group = typer.Typer(cls=deferred(f"rss_rl.cli.{name}"), rich_markup_mode="markdown")
-    shown = f"Example: `rss-rl {example}`"
-    app.add_typer(group, name=name, help=purpose, epilog=shown, no_args_is_help=True)
-app.command(epilog=fit.EPILOG)(fit.fit)
-app.command(epilog=train.EPILOG)(train.train)
-app.command(epilog=status.EPILOG)(status.status)
-app.command(epilog=evaluate.EPILOG)(evaluate.evaluate)
-app.command(epilog=select.EPILOG)(select.select)
-app.command(epilog=explain.EPILOG)(explain.explain)
-app.command(epilog=serve.EPILOG)(serve.serve)
-app.command(epilog=predict.EPILOG)(predict.predict)
-app.command(epilog=export.EPILOG)(export.export)
-app.command(epilog=report.EPILOG)(report.report)
-app.command(epilog=sweep.EPILOG)(sweep.sweep)
-app.command(epilog=components.EPILOG)(components.components)
-app.command(epilog=submit.EPILOG)(submit.submit)
-app.command(epilog=doctor.EPILOG)(doctor.doctor)
+    COMMANDS.command(
+        f"rss_rl.cli.{name}:app", name=name, help=purpose, sort_key=len(list(COMMANDS))
+    )
+add(COMMANDS, fit, show.fitted)
+add(COMMANDS, train, show.trained)
+add(COMMANDS, status)
+add(COMMANDS, evaluate)
+add(COMMANDS, select)
+add(COMMANDS, explain)
+add(COMMANDS, serve)
+add(COMMANDS, predict)
+add(COMMANDS, export)
+add(COMMANDS, report)
+add(COMMANDS, sweep, show.swept)
+add(COMMANDS, components)
+add(COMMANDS, submit)
+add(COMMANDS, doctor)
+
+
+def app(arguments: Sequence[str] | None = None) -> None:
+    """Run a command. Expected errors, and refused files, are one line on standard error.
+
+    Args:
+        arguments: default: those of the process.
+
+    Raises:
+        SystemExit: the command ended otherwise than with 0.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
+    if words[:1] == ["--debug"]:
+        debug, words = True, words[1:]
+    with guarded_streams():
+        try:
+            COMMANDS(words)
+        except cyclopts.CycloptsError as error:
+            helped = shell("rss-rl", *(error.command_chain or ()), "--help")
+            _fail(f"{str(error).rstrip('.')}. See {helped}")
+        except RssError as error:
+            if debug:
+                traceback.print_exc()
+            _fail(str(error))
+        except BrokenPipeError:
+            # Of `rss-rl ... | head`; what is left to print has nowhere to go.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(1) from None
+        except OSError as error:
+            if error.filename is None or debug:
+                raise
+            # Of a file or a name that nobody expected to be refused.
+            _fail(f"{error.filename}: {error.strerror}")
+
+
+def _fail(message: str) -> None:
+    sys.stderr.write(f"error: {message}\n")
+    raise SystemExit(2)
+
 
 if __name__ == "__main__":
     app()

@@ -6,75 +6,32 @@ import os
 import time
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
 
 from rss_rl.api.interruption import Interruption
+from rss_rl.api.options import Address, Device, Insecure, TextColumn, TrustPlugins, Which
 from rss_rl.api.terminal import say
-from rss_rl.cli import options
-from rss_rl.cli.options import checkpoint, console, option, text_columns, trust
+from rss_rl.cli.show import console, echo
 from rss_rl.errors import ConfigError
-
-EPILOG = """
-Examples:
-
-`rss-rl predict runs/reviews --input reviews.csv --text review --output scored.parquet`
-
-`rss-rl predict models/sick --input pairs.jsonl --text a --text-b b --output scored.csv`
-
-`rss-rl predict models/reviews --input s3://bucket/reviews --text review
---output s3://bucket/scored --address HEAD:6379` gives each file of a folder to the next free CPU of
-a Ray cluster. If it is stopped or killed, repeat the command to continue.
-
-`rss-rl predict models/reviews --input reviews/ --text review --output scored/ --address local`
-uses all CPUs of this machine.
-"""
 
 
 def predict(
-    path: options.ModelPath,
-    source: Annotated[
-        str,
-        option(
-            "--input FILE|FOLDER|URI",
-            "CSV, TSV, JSON lines or Parquet, also .gz, or a folder of Parquet files; here or "
-            "at a URI (s3://, gs://, ...).",
-        ),
-    ],
-    target: Annotated[
-        str,
-        option(
-            "--output FILE|FOLDER|URI",
-            "A file of the same formats, not .gz; it appears when complete. Of a folder: a "
-            "folder for the Parquet files.",
-        ),
-    ],
-    text: options.TextColumn = None,
-    text_b: options.TextB = None,
-    skip_bad_rows: Annotated[
-        bool, option("--skip-bad-rows", "Write what is wrong with a row into column `error`.")
-    ] = False,
-    overwrite: Annotated[
-        bool,
-        option(
-            "--overwrite",
-            "Replace existing outputs, also those of another model; never the input.",
-        ),
-    ] = False,
-    address: Annotated[
-        str | None,
-        option(
-            "--address HOST:PORT",
-            "Score the files of a folder on a Ray cluster: 'auto' for the one running on "
-            "this machine, 'local' to start one here. Needs rss-rl on the nodes. Default: one "
-            "file at a time, without Ray.",
-        ),
-    ] = None,
-    insecure: options.Insecure = False,
-    device: options.ComputeOn = "cpu",
-    which: options.Which = "best",
-    trust_plugins: options.TrustPlugins = False,
+    run: Annotated[Path, Parameter(name="RUN|EXPORT")],
+    *,
+    source: Annotated[str, Parameter(name="--input", metavar="FILE|FOLDER|URI")],
+    target: Annotated[str, Parameter(name="--output", metavar="FILE|FOLDER|URI")],
+    text: TextColumn = None,
+    text_b: TextColumn = None,
+    skip_bad_rows: bool = False,
+    overwrite: bool = False,
+    address: Address = None,
+    insecure: Insecure = False,
+    device: Device = "cpu",
+    which: Which = "best",
+    trust_plugins: TrustPlugins = False,
 ) -> None:
     """Predict for every row of a file, or of a folder of files, in constant memory.
 
@@ -82,7 +39,34 @@ def predict(
     the share of words kept, those words, and the columns of the input. For a folder, the output is
     a folder with a file for each file. If the command is stopped or killed, complete Parquet files
     are kept. Give the same command again to continue with the others.
+
+    Args:
+        run: Directory of a run or of an export.
+        source: CSV, TSV, JSON lines or Parquet, also .gz, or a folder of Parquet files; here or at
+            a URI (s3://, gs://, ...).
+        target: A file of the same formats, not .gz; it appears when complete. Of a folder: a folder
+            for the Parquet files.
+        text: TextColumn of the text, or of a pair's first.
+        text_b: TextColumn of a pair's second text.
+        skip_bad_rows: Write what is wrong with a row into column `error`.
+        overwrite: Replace existing outputs, also those of another model; never the input.
+        address: Score the files of a folder on a Ray cluster: 'auto' for the one running on this
+            machine, 'local' to start one here. Needs rss-rl on the nodes. Default: one file at a
+            time, without Ray.
+
+    Examples:
+        `rss-rl predict runs/reviews --input reviews.csv --text review --output scored.parquet`
+
+        `rss-rl predict models/sick --input pairs.jsonl --text a --text-b b --output scored.csv`
+
+        `rss-rl predict models/reviews --input s3://bucket/reviews --text review
+        --output s3://bucket/scored --address HEAD:6379` gives each file of a folder to the next
+        free CPU of a Ray cluster. If it is stopped or killed, repeat the command to continue.
+
+        `rss-rl predict models/reviews --input reviews/ --text review --output scored/
+        --address local` uses all CPUs of this machine.
     """
+    from rss_rl.components import EVERYTHING, NOTHING
     from rss_rl.inference.artifact import pack_model
     from rss_rl.inference.model import load_model
     from rss_rl.inference.predict import Counts, Scorer, begin
@@ -93,11 +77,11 @@ def predict(
             where="--device",
             remedy="Leave out --device, or --address",
         )
-    trusted, out = trust(trust_plugins), console(stderr=True)
+    trusted, out = EVERYTHING if trust_plugins else NOTHING, console(stderr=True)
     note = partial(say, out)
-    packed = pack_model(path, checkpoint(which), trusted)
+    packed = pack_model(run, which, trusted)
     job = begin(
-        packed.sha256, source, target, text_columns(text, text_b),
+        packed.sha256, source, target, tuple(filter(None, (text, text_b))),
         skip_bad_rows=skip_bad_rows, overwrite=overwrite, note=note,
     )  # fmt: skip
     of, done, total, started = len(job.outputs), 0, Counts(0, 0), time.monotonic()
@@ -118,17 +102,17 @@ def predict(
 
             scored = score_on_ray(packed, job, trusted, note, address=address, insecure=insecure)
         else:
-            scorer = Scorer(job, lambda: load_model(path, checkpoint(which), trusted, device))
+            scorer = Scorer(job, lambda: load_model(run, which, trusted, device))
             scored = (scorer.score(name, progress) for name in job.outputs)
         for counts in scored:
             done, total = done + 1, total + counts
             progress(Counts(0, 0))
     if done < of:
         say(out, f"{done:,} of {of:,} files were written to {target}; the same command continues")
-        raise typer.Exit(interruption.exit_code)
+        raise SystemExit(interruption.exit_code)
     there = f"; {job.complete:,} were complete already" if job.complete else ""
     bad = f", {total.bad:,} of them with an error" if total.bad else ""
-    typer.echo(f"wrote {target}: {of:,} files, {total.rows:,} rows{bad}{there}")
+    echo(f"wrote {target}: {of:,} files, {total.rows:,} rows{bad}{there}")
 
 
 def _stop() -> None:

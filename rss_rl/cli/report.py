@@ -6,28 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
+from cyclopts import Parameter
 from rich.console import Console
 
+from rss_rl.api.options import TrustPlugins
 from rss_rl.api.terminal import plain_table, say
-from rss_rl.cli import options
-from rss_rl.cli.options import console, option, trust
+from rss_rl.cli.show import Markdown, console, echo
 from rss_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     import pandas as pd
-
-EPILOG = """
-Examples:
-
-`rss-rl report runs/demo` prints the scores of a run again.
-
-`rss-rl report runs/sick-seed* runs/mean-seed*` prints mean (standard deviation) over seeds.
-
-`rss-rl report runs/sick-seed* --html report.html` writes a page to open, send or print.
-
-`rss-rl report runs/sick-seed* --csv > runs.csv` has a line for each run, split and selection.
-"""
 
 
 class _Table(NamedTuple):
@@ -40,47 +28,51 @@ class _Table(NamedTuple):
 
 
 def report(
-    runs: options.RunPaths,
-    markdown: options.Markdown = False,
-    csv: Annotated[
-        bool, option("--csv", "Print CSV: every score and setting of every run.")
-    ] = False,
-    html: Annotated[
-        Path | None,
-        option(
-            "--html FILE",
-            "Write an HTML page: scores, curves, marked texts, words, agreement with "
-            "people, settings and data.",
-        ),
-    ] = None,
-    split: Annotated[str, option("--split", "Split that several groups, or the page, show.")] = (
-        "test"
-    ),
-    folds: Annotated[
-        bool,
-        option(
-            "--folds",
-            "On the terminal and in Markdown: runs on other data are folds of one comparison. Each "
-            "fold's mean over its seeds counts once.",
-        ),
-    ] = False,
-    trust_plugins: options.TrustPlugins = False,
+    runs: Annotated[list[Path], Parameter(name="RUN")],
+    *,
+    markdown: Markdown = False,
+    csv: bool = False,
+    html: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+    split: str = "test",
+    folds: bool = False,
+    trust_plugins: TrustPlugins = False,
 ) -> None:
     """Show finished runs: scores, settings that differ, mean (sd) over runs with other seeds.
 
     Runs that differ only in the seed form a group. Groups on different data are set apart.
+
+    Args:
+        runs: Directory of a run, or several.
+        csv: Print CSV: every score and setting of every run.
+        html: Write an HTML page: scores, curves, marked texts, words, agreement with people,
+            settings and data.
+        split: Split that several groups, or the page, show.
+        folds: On the terminal and in Markdown: runs on other data are folds of one comparison. Each
+            fold's mean over its seeds counts once.
+
+    Examples:
+        `rss-rl report runs/demo` prints the scores of a run again.
+
+        `rss-rl report runs/sick-seed* runs/mean-seed*` prints mean (standard deviation) over seeds.
+
+        `rss-rl report runs/sick-seed* --html report.html` writes a page to open, send or print.
+
+        `rss-rl report runs/sick-seed* --csv > runs.csv` has a line for each run, split and
+        selection.
     """
     if markdown + csv + (html is not None) > 1:
         raise ConfigError("several output formats are given", remedy="Give one of them")
     if folds and (csv or html):
         raise ConfigError("--folds is not for --csv or --html", remedy="Leave it out")
-    trusted = trust(trust_plugins)
+    from rss_rl.components import EVERYTHING, NOTHING
+
+    trusted = EVERYTHING if trust_plugins else NOTHING
     if html is not None:
         from rss_rl.pages.report import write_report_page
 
         with console(stderr=True).status("reading") as status:
             write_report_page(runs, html, split, trust=trusted, progress=status.update)
-        typer.echo(f"wrote {html}")
+        echo(f"wrote {html}")
         return
     from rss_rl.results.frame import runs_frame
     from rss_rl.runs.run_directory import RunDirectory
@@ -89,9 +81,9 @@ def report(
     if not frame["finished"].any():
         RunDirectory.open(runs[0]).read_report()  # raises
     if csv:
-        typer.echo(frame.to_csv(index=False), nl=False)
+        echo(frame.to_csv(index=False).rstrip("\n"))
     elif markdown:
-        typer.echo(_markdown(frame, split, folds))
+        echo(_markdown(frame, split, folds))
     else:
         _print(console(), frame, split, folds)
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rss_rl.api.terminal import plain_table
-from rss_rl.cli import options
-from rss_rl.cli.options import argument, checkpoint, console, option, trust
+import rss_rl
+from rss_rl.api.options import TrustPlugins, Which
+from rss_rl.api.terminal import plain_table, say
+from rss_rl.cli.show import Json, console, echo_json
 
 if TYPE_CHECKING:
     from rss_rl.inference.explanation import Explanation, MarkedSentence
@@ -20,42 +21,35 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 10
 """Classes, sentences or candidates shown; the most probable if there are more."""
 
-EPILOG = """
-Examples:
-
-`rss-rl select runs/reviews "A dull film with one good scene."`
-
-`rss-rl select runs/sick "A man is playing a guitar" "Nobody is playing" --sampled 7`
-"""
-
 
 def select(
-    path: options.ModelPath,
-    texts: Annotated[
-        list[str], argument("TEXT...", "One text, or two: a pair, or a passage and a question.")
-    ],
-    sampled: Annotated[
-        int | None,
-        option(
-            "--sampled SEED",
-            "Draw the selection at random. Default: tokens with probability over one half.",
-        ),
-    ] = None,
-    which: options.Which = "best",
-    trust_plugins: options.TrustPlugins = False,
-    json_: options.Json = False,
+    run: Annotated[Path, Parameter(name="RUN|EXPORT")],
+    texts: Annotated[list[str], Parameter(name="TEXT")],
+    *,
+    sampled: Annotated[int | None, Parameter(metavar="SEED")] = None,
+    which: Which = "best",
+    trust_plugins: TrustPlugins = False,
+    json_: Json = False,
 ) -> None:
     """Show which words of a text a model selects, and what it predicts from them.
 
     Heads attend to dependents. A token that is neither is not kept.
-    """
-    from rss_rl.inference.model import load_model
 
-    model = load_model(path, checkpoint(which), trust(trust_plugins))
+    Args:
+        run: Directory of a run or of an export.
+        texts: One text, or two: a pair, or a passage and a question.
+        sampled: Draw the selection at random. Default: tokens with probability over one half.
+
+    Examples:
+        `rss-rl select runs/reviews "A dull film with one good scene."`
+
+        `rss-rl select runs/sick "A man is playing a guitar" "Nobody is playing" --sampled 7`
+    """
+    model = rss_rl.load(run, which, trust_plugins=trust_plugins)
     example = texts[0] if len(texts) == 1 else tuple(texts)
     (explanation,) = model.predict([example], sampled_seed=sampled)
     if json_:
-        typer.echo(json.dumps(explanation.to_dict(), indent=2, ensure_ascii=False))
+        echo_json(explanation.to_dict())
     else:
         print_explanation(console(), explanation)
 
@@ -70,27 +64,27 @@ def print_explanation(out: Console, explanation: Explanation, *, details: bool =
             out.print(_token_table(sentence))
         out.print()
     if any(not sentence.known.all() for sentence in explanation.sentences):
-        out.print("? not in the vocabulary", style="dim")
+        say(out, "? not in the vocabulary", "dim")
     if any(sentence.kept.any() for sentence in explanation.sentences):
-        out.print(f"kept {explanation.kept:.0%} of the tokens ([bold]bold[/bold] above)")
+        say(out, f"kept {explanation.kept:.0%} of the tokens (in brackets above)")
     else:
-        out.print("no token was kept")
+        say(out, "no token was kept")
     if explanation.prediction is None:
-        out.print("no prediction: the run trained no classifier", style="dim")
+        say(out, "no prediction: the run trained no classifier", "dim")
         return
     if explanation.class_probabilities is None:
-        out.print(f"prediction: [bold]{explanation.prediction:.3f}[/bold]")
+        say(out, f"prediction: {explanation.prediction:.3f}", "bold")
         return
     out.print(Text("prediction: ").append(str(explanation.prediction), "bold"))
-    likeliest = sorted(explanation.class_probabilities.items(), key=lambda item: -item[1])
-    shown = explanation.class_probabilities.items()
-    for name, share in shown if len(shown) <= _MOST_SHOWN else likeliest[:_MOST_SHOWN]:
-        bar = "█" * round(share * 30)
-        out.print(Text(f"  {name:16} {share:6.1%} ").append(bar, "cyan"))
+    shown = list(explanation.class_probabilities.items())
+    if len(shown) > _MOST_SHOWN:
+        shown = sorted(shown, key=lambda item: -item[1])[:_MOST_SHOWN]
+    for name, share in shown:
+        out.print(Text(f"  {name:16} {share:6.1%} ").append("█" * round(share * 30), "cyan"))
 
 
 def _marked(sentence: MarkedSentence) -> Text:
-    """The words on a line, kept ones bold and in brackets, which also works without colours."""
+    """The words on a line, kept ones in bold and in brackets."""
     line = Text()
     for index in range(len(sentence.words)):
         kept = bool(sentence.kept[index])

@@ -10,65 +10,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
+import rss_rl
 from rss_rl.api.interruption import Interruption
+from rss_rl.api.options import Device, TrustPlugins, Which
 from rss_rl.api.terminal import say
-from rss_rl.cli import options
-from rss_rl.cli.options import argument, checkpoint, console, option, trust
+from rss_rl.cli.show import console, echo
 from rss_rl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rss_rl.components import Trust
     from rss_rl.inference.model import Model
-
-EPILOG = """
-Examples:
-
-`rss-rl serve runs/reviews` prints an address to open; Ctrl-C ends it.
-
-`rss-rl serve runs/reviews runs/reviews-sparse` shows two runs side by side.
-
-`rss-rl serve models/reviews --host 0.0.0.0 --port 9000` is for other machines, with a token.
-
-`curl localhost:8000/predict -H 'Content-Type: application/json'
--d '{"examples": [{"texts": ["A dull film."], "share": 0.3}]}'`
-"""
 
 _LOOPBACK = "127.0.0.1"
 
 
 def serve(
-    paths: Annotated[
-        list[Path],
-        argument(
-            "RUN|EXPORT [RUN|EXPORT]",
-            "Directory of a run or an export, or two that read the same kind of texts.",
-        ),
-    ],
-    port: Annotated[int, option("--port", "Port; 0 picks a free one.", min=0, max=65535)] = 8000,
-    host: Annotated[
-        str | None,
-        option(
-            "--host ADDRESS",
-            "Address to listen on, so that other machines can connect; requests then need a "
-            "token. Default: only this machine.",
-        ),
-    ] = None,
-    token: Annotated[
-        str | None,
-        option(
-            "--token",
-            "Token that requests need. Default with --host: a random one, which is printed.",
-            envvar="RSS_RL_SERVE_TOKEN",
-        ),
-    ] = None,
-    max_words: Annotated[
-        int, option("--max-words", "Longest text that is read, in words.", min=1)
-    ] = 2000,
-    device: options.ComputeOn = "cpu",
-    which: options.Which = "best",
-    trust_plugins: options.TrustPlugins = False,
+    runs: Annotated[list[Path], Parameter(name="RUN|EXPORT")],
+    *,
+    port: Annotated[int, Parameter(validator=Number(gte=0, lte=65535))] = 8000,
+    host: Annotated[str | None, Parameter(metavar="ADDRESS")] = None,
+    token: Annotated[str | None, Parameter(env_var="RSS_RL_SERVE_TOKEN")] = None,
+    max_words: Annotated[int, Parameter(validator=Number(gte=1))] = 2000,
+    device: Device = "cpu",
+    which: Which = "best",
+    trust_plugins: TrustPlugins = False,
 ) -> None:
     """Serve a page on which you type a text, choose the share of words kept, click words in and
     out, and see the prediction.
@@ -76,8 +43,27 @@ def serve(
     Programs use `POST /predict`. `GET /schema` describes it, and `GET /health` says whether the
     server answers. Texts are not written to any file. The connection is not encrypted: to open
     the server to other machines, put a proxy that encrypts in front of it.
+
+    Args:
+        runs: Directory of a run or an export, or two that read the same kind of texts.
+        port: Port; 0 picks a free one.
+        host: Address to listen on, so that other machines can connect; requests then need a token.
+            Default: only this machine.
+        token: Token that requests need. Default with --host: a random one, which is printed.
+        max_words: Longest text that is read, in words.
+
+    Examples:
+        `rss-rl serve runs/reviews` prints an address to open; Ctrl-C ends it.
+
+        `rss-rl serve runs/reviews runs/reviews-sparse` shows two runs side by side.
+
+        `rss-rl serve models/reviews --host 0.0.0.0 --port 9000` is for other machines,
+        with a token.
+
+        `curl localhost:8000/predict -H 'Content-Type: application/json'
+        -d '{"examples": [{"texts": ["A dull film."], "share": 0.3}]}'`
     """
-    _check(paths, token)
+    _check(runs, token)
     try:
         from rss_rl.serving.app import LOOPBACK_HOSTS, make_app
         from rss_rl.serving.listening import listen, make_server
@@ -96,14 +82,14 @@ def serve(
     hosts = LOOPBACK_HOSTS if host is None else ("*",)
     out = console(stderr=True)
     with out.status("opening"):
-        models = _open(paths, checkpoint(which), trust(trust_plugins), device)
+        models = _open(runs, which, trust_plugins, device)
     app = make_app(models, token=token, hosts=hosts, limits=Limits(words=max_words))
     with listen(host or _LOOPBACK, port) as listening:
-        typer.echo(f"serving {' and '.join(models)} at {_address(listening.getsockname(), token)}")
+        echo(f"serving {' and '.join(models)} at {_address(listening.getsockname(), token)}")
         say(out, "Press Ctrl-C to stop")
         with Interruption(lambda: None) as interruption:
             make_server(app).run(sockets=[listening])
-    raise typer.Exit(interruption.exit_code)
+    raise SystemExit(interruption.exit_code)
 
 
 def _check(paths: Sequence[Path], token: str | None) -> None:
@@ -117,11 +103,11 @@ def _check(paths: Sequence[Path], token: str | None) -> None:
         )
 
 
-def _open(paths: Sequence[Path], which: str | int, trusted: Trust, device: str) -> dict[str, Model]:
+def _open(
+    paths: Sequence[Path], which: str | int, trust_plugins: bool, device: str
+) -> dict[str, Model]:
     """The models by directory name, or by whole path if both names are the same."""
-    from rss_rl.inference.model import load_model
-
-    found = [load_model(path, which, trusted, device) for path in paths]
+    found = [rss_rl.load(p, which, trust_plugins=trust_plugins, device=device) for p in paths]
     names = [path.resolve().name for path in paths]
     if len({*names}) < len(names):
         names = [str(path) for path in paths]

@@ -2,51 +2,55 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.markup import escape
 from rich.table import Table
 
-from rss_rl.cli import options
-from rss_rl.cli.options import argument, console, option
+from rss_rl.cli.show import Json, console, echo_json
 
 if TYPE_CHECKING:
     from rss_rl.training.status import RunStatus, Scored, StatusRecord
 
     Tags = dict[str, float | None]
 
-EPILOG = """
-Examples:
-
-`rss-rl status runs/demo`
-
-`rss-rl status s3://bucket/run --follow` reads the copy on a storage path, repeatedly.
-
-`rss-rl status runs/demo --json` for programs; `state` is running, finished, stopped, failed,
-crashed (no process trains, and no error was logged) or not running.
-"""
 _UNITS = ((86400, "d", 1), (3600, "h", 1), (60, "min", 0), (1, "s", 0))
 """Length in seconds, name and decimal places."""
 
 
 def status(
-    run: Annotated[str, argument("RUN", "Directory of a run, or the storage path of its copy.")],
-    follow: Annotated[bool, option("--follow", "Repeat until the run ends.")] = False,
-    every: Annotated[float, option("--every SECONDS", "Time between two readings.", min=0.1)] = 2.0,
-    json_: options.Json = False,
+    run: str,
+    *,
+    follow: bool = False,
+    every: Annotated[float, Parameter(validator=Number(gte=0.1), metavar="SECONDS")] = 2.0,
+    json_: Json = False,
 ) -> None:
-    """Print what a run is doing: its phase, progress, scores, samplers, storage and warnings."""
+    """Print what a run is doing: its phase, progress, scores, samplers, storage and warnings.
+
+    Args:
+        run: Directory of a run, or the storage path of its copy.
+        follow: Repeat until the run ends.
+        every: Time between two readings.
+
+    Examples:
+        `rss-rl status runs/demo`
+
+        `rss-rl status s3://bucket/run --follow` reads the copy on a storage path, repeatedly.
+
+        `rss-rl status runs/demo --json` for programs; `state` is running, finished, stopped,
+        failed, crashed (no process trains, and no error was logged) or not running.
+    """
     from rss_rl.training.status import read_status
 
     out = console()
     while True:
         found = read_status(run)
         if json_:
-            typer.echo(json.dumps(found.as_json(), indent=None if follow else 2))
+            echo_json(found.as_json(), None if follow else 2)
         else:
             if follow and out.is_terminal:
                 out.clear()

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import json
-import shlex
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rss_rl.api.terminal import say
-from rss_rl.cli import options
-from rss_rl.cli.options import console, option
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from rss_rl.api.options import Insecure, Overrides, TakeOver
+from rss_rl.api.terminal import say, shell
+from rss_rl.cli.show import console
 from rss_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     from rss_rl.config import RunConfig
 
-EPILOG = """
-Examples:
-
-`rss-rl submit sick data=s3://b/d sampler.backend=ray --storage s3://b/r --address http://HEAD:8265`
-
-`rss-rl submit sick data=/nfs/d sampler.backend=ray --storage /nfs/r --shared-filesystem`
-
-The cluster's nodes need Python with torch and the other dependencies; rss-rl itself is sent along.
-After a failure or a stop, the same command resumes from the last checkpoint in the storage.
-`ray job` lists, follows and stops what was submitted; the command prints how.
-"""
-
+_Count = Annotated[float, Parameter(validator=Number(gte=0))]
 _ONE_PROCESS = (
     "Note: with sampler.backend=local the whole run is one process on one node of the cluster;"
     " add sampler.backend=ray to sample on many"
@@ -36,42 +27,50 @@ _ONE_PROCESS = (
 
 
 def submit(
-    config: options.ConfigName,
-    storage: Annotated[
-        str,
-        option(
-            "--storage URI",
-            "Where the run is kept: s3://bucket/run, or a path with --shared-filesystem.",
-        ),
-    ],
-    overrides: options.Overrides = None,
-    address: Annotated[
-        str | None,
-        option("--address URL", "Dashboard, such as http://HEAD:8265. Default: RAY_ADDRESS."),
-    ] = None,
-    shared_filesystem: Annotated[
-        bool,
-        option("--shared-filesystem", "Say that local paths are the same files on every node."),
-    ] = False,
-    name: Annotated[
-        str | None, option("--name", "Name of the job. Default: the configuration's.")
-    ] = None,
-    pip: Annotated[
-        list[str] | None, option("--pip REQUIREMENT", "Package to install for the job; repeatable.")
-    ] = None,
-    cpus: Annotated[float, option("--cpus", "CPUs for the learner's process.", min=0)] = 1,
-    gpus: Annotated[float, option("--gpus", "GPUs for the learner's process.", min=0)] = 0,
-    take_over: options.TakeOver = False,
-    insecure: options.Insecure = False,
-    dry_run: options.DryRun = False,
+    config: str,
+    overrides: Overrides = (),
+    *,
+    storage: Annotated[str, Parameter(metavar="URI")],
+    address: Annotated[str | None, Parameter(metavar="URL")] = None,
+    shared_filesystem: bool = False,
+    name: str | None = None,
+    pip: Annotated[list[str] | None, Parameter(metavar="REQUIREMENT")] = None,
+    cpus: _Count = 1,
+    gpus: _Count = 0,
+    take_over: TakeOver = False,
+    insecure: Insecure = False,
+    dry_run: bool = False,
 ) -> None:
-    """Train on a Ray cluster: sends the code and the resolved configuration as a job."""
+    """Train on a Ray cluster: sends the code and the resolved configuration as a job.
+
+    The cluster's nodes need Python with torch and the other dependencies; rss-rl itself is sent
+    along. After a failure or a stop, the same command resumes from the last checkpoint in the
+    storage. `ray job` lists, follows and stops what was submitted; the command prints how.
+
+    Args:
+        config: A YAML file, or a name that `rss-rl config list` shows.
+        overrides: Settings that differ from the file: `learner.policy.l2=1e-4`.
+        storage: Where the run is kept: s3://bucket/run, or a path with --shared-filesystem.
+        address: Dashboard, such as http://HEAD:8265. Default: RAY_ADDRESS.
+        shared_filesystem: Say that local paths are the same files on every node.
+        name: Name of the job. Default: the configuration's.
+        pip: Package to install for the job; repeatable.
+        cpus: CPUs for the learner's process.
+        gpus: GPUs for the learner's process.
+        dry_run: Show what would be done, and stop.
+
+    Examples:
+        `rss-rl submit sick data=s3://b/d sampler.backend=ray --storage s3://b/r
+        --address http://HEAD:8265`
+
+        `rss-rl submit sick data=/nfs/d sampler.backend=ray --storage /nfs/r --shared-filesystem`
+    """
     from rss_rl.cli.config import documented_yaml
     from rss_rl.cluster.auth import switched_off
     from rss_rl.cluster.submission import STOP_WAIT_S, dashboard_address, pack_code, send_job
     from rss_rl.config import plugins_named
 
-    run, short = _resolve_config(config, overrides or [], shared_filesystem)
+    run, short = _resolve_config(config, overrides, shared_filesystem)
     storage = _resolve_storage(storage, shared_filesystem, take_over)
     name = f"{name or short}-{time.strftime('%Y%m%d-%H%M%S')}"
     plugins = any(plugins_named(run))
@@ -102,8 +101,8 @@ def submit(
         send_job(url, job, insecure=insecure)
     say(out, f"Job: {name}\nRun: {storage}")
     mode = "" if switched_off() else "RAY_AUTH_MODE=token "
-    for words in (f"logs --follow {name}", f"stop {name}", "list"):
-        say(out, f"  {mode}ray job {words} --address {url}")
+    for words in (["logs", "--follow", name], ["stop", name], ["list"]):
+        say(out, f"  {mode}{shell('ray', 'job', *words, '--address', url)}")
 
 
 def entrypoint(
@@ -129,21 +128,21 @@ def entrypoint(
     words = ["exec", "python", "-m", "rss_rl.cli.main", "train", "config.yaml", "--resume"]
     if is_uri(storage):
         # Next to the unpacked code, which Ray deletes with its session: the storage keeps the run.
-        words += ["--run-dir", shlex.quote(f"runs/{job}"), "--storage", shlex.quote(storage)]
+        words += ["--run-dir", f"runs/{job}", "--storage", storage]
         words += ["--take-over"] * take_over
     else:
-        words += ["--run-dir", shlex.quote(storage)]
+        words += ["--run-dir", storage]
     words += ["--trust-plugins"] * trust_plugins
-    return " ".join(words + ["--insecure"] * insecure)
+    return shell(*words, *["--insecure"] * insecure)
 
 
-def _resolve_config(start: str, overrides: list[str], shared: bool) -> tuple[RunConfig, str]:
+def _resolve_config(start: str, overrides: Overrides, shared: bool) -> tuple[RunConfig, str]:
     """The configuration with data that every node can read, and its name for a job."""
-    from rss_rl.config import load_config, with_folders
+    from rss_rl.config import load_config, settings, with_folders
     from rss_rl.packaged import find_config
 
     file = find_config(start)
-    config = load_config(file, overrides)
+    config = load_config(file, settings(overrides))
     data = _on_every_node(config.data, "data", shared)
     config = config.model_copy(update={"data": data})
 

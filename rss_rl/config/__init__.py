@@ -31,4 +31,5 @@ from rss_rl.config.yaml_files import flow_text as flow_text
 from rss_rl.config.yaml_files import parse_value as parse_value
 from rss_rl.config.yaml_files import read_tree as read_tree
 from rss_rl.config.yaml_files import setting as setting
+from rss_rl.config.yaml_files import settings as settings
 from rss_rl.config.yaml_files import yaml_text as yaml_text

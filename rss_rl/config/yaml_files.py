@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +111,13 @@ def flow_text(value: Any) -> str:
         value, Dumper=_Dumper, sort_keys=False, default_flow_style=True, width=sys.maxsize
     )
     return text.removesuffix("\n").removesuffix("\n...")
+
+
+def settings(overrides: Sequence[str] | Mapping[str, Any]) -> list[str]:
+    """Overrides as `key=value` strings."""
+    if isinstance(overrides, Mapping):
+        return [setting(key, value) for key, value in overrides.items()]
+    return list(overrides)
 
 
 def setting(key: str, value: Any) -> str:

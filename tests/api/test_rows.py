@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rss_rl.api.fitting import guess_task
-from rss_rl.api.preparing import split_files
+from rss_rl.api.adapting import guess_task
+from rss_rl.api.rows import split_files
 from rss_rl.errors import DataError
 
 

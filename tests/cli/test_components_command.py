@@ -8,18 +8,17 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
+from invoking import Result, invoke
 
 from rss_rl import components
 from rss_rl.cli.config import documented_yaml
-from rss_rl.cli.main import app
 from rss_rl.components import EVERYTHING, KINDS
 from rss_rl.config import load_config, parse_config
 from rss_rl.packaged import find_config
 
 
 def run(*words: str) -> Result:
-    return CliRunner().invoke(app, ["components", *words])
+    return invoke(["components", *words])
 
 
 def test_the_kinds_with_what_is_installed() -> None:
@@ -87,7 +86,7 @@ def test_a_source_is_named_in_a_command(tmp_path: Path) -> None:
     few = "train", "dev", "test"
     words = [f"{w.partition('=')[0]}=4" if w.startswith(few) else w for w in words]
     words[-1] = str(tmp_path / "out")
-    assert CliRunner().invoke(app, words).exit_code == 0
+    assert invoke(words).exit_code == 0
 
 
 @pytest.mark.parametrize(

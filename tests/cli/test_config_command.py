@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner
+from invoking import invoke
 
 from rss_rl.cli.config import describe_keys, documented_yaml
-from rss_rl.cli.main import app
 from rss_rl.config import RunConfig, load_config, parse_config
 from rss_rl.packaged import find_config, packaged_configs
 
 
 def show(*arguments: str) -> str:
-    result = CliRunner().invoke(app, ["config", *arguments])
+    result = invoke(["config", *arguments])
     assert result.exit_code == 0, result.output
     return result.stdout
 
@@ -69,6 +68,6 @@ def test_the_shipped_ones_are_listed() -> None:
 
 
 def test_an_unknown_key_is_an_error() -> None:
-    result = CliRunner().invoke(app, ["config", "show", "demo", "lerner.threads=1"])
+    result = invoke(["config", "show", "demo", "lerner.threads=1"])
     assert result.exit_code == 2
     assert "did you mean 'learner'" in result.stderr

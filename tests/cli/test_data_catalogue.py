@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 from file_server import FileServer, Served, file_server
-from typer.testing import CliRunner, Result
+from invoking import Result, invoke
 
-from rss_rl.cli.main import app
 from rss_rl.data.catalogue import catalogue
 from rss_rl.data.sources import known_sources
 
@@ -21,7 +20,7 @@ CATALOGUE = catalogue()
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["data", *(str(argument) for argument in arguments)])
+    return invoke(["data", *(str(argument) for argument in arguments)])
 
 
 @pytest.fixture
@@ -99,7 +98,7 @@ class TestFetch:
         assert "CC BY-NC-SA 3.0" in lines[-2]
         program, *arguments = shlex.split(command)
         assert program == "rss-rl"
-        prepared = CliRunner().invoke(app, [*arguments, "--json"])
+        prepared = invoke([*arguments, "--json"])
         assert prepared.exit_code == 0, prepared.output
         assert json.loads(prepared.stdout)["splits"]["train"]["rows"] == 9
         again = json.loads(run("fetch", "sick-relatedness", "--json").stdout)

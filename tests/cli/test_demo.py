@@ -6,15 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
-
-from rss_rl.cli.main import app
+from invoking import Result, invoke
 
 BRIEF = ["phases.0.steps=4", "phases.1.steps=2", "phases.2.steps=4", "phases.3.steps=4"]
 
 
 def demo(*more: str) -> Result:
-    return CliRunner().invoke(app, ["demo", "--real", "model.attention=eager", *BRIEF, *more])
+    return invoke(["demo", "--real", "model.attention=eager", *BRIEF, *more])
 
 
 @pytest.fixture(scope="module")

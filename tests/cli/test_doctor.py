@@ -6,11 +6,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from invoking import invoke
 from kernel_cache import share_kernels
-from typer.testing import CliRunner
 
 from rss_rl.cli import doctor
-from rss_rl.cli.main import app
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def problems(*arguments: str) -> dict[str, str]:
     """What is wrong and what to do, by name; the exit code agrees."""
-    result = CliRunner().invoke(app, ["doctor", *arguments])
+    result = invoke(["doctor", *arguments])
     lines = result.stdout.splitlines()
     found = {
         line[9:23].strip(): remedy.split("-> ")[1]

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 import static_vectors
 import tiny_transformers
-from typer.testing import CliRunner
+from invoking import invoke
 
-from rss_rl.api.fitting import choices, choose_encoder, guess_task
-from rss_rl.cli.main import app
+from rss_rl.api.adapting import choices, choose_encoder, guess_task
 from rss_rl.config.loading import load_config
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import open_prepared
@@ -47,7 +46,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def fitted(table: Path, out: Path, *more: str) -> str:
     how = ["--text", "review", "--label", "stars", "--keep", "0.4", "--out", str(out)]
-    result = CliRunner().invoke(app, ["fit", str(table), *how, *more, *SMALL])
+    result = invoke(["fit", str(table), *how, *more, *SMALL])
     assert result.exit_code == 0, result.output
     return result.stdout
 
@@ -73,7 +72,7 @@ def test_a_time_that_is_none_is_refused_before_anything_is_prepared(
     table: Path, tmp_path: Path
 ) -> None:
     how = ["--text", "review", "--label", "stars", "--time", "soon"]
-    result = CliRunner().invoke(app, ["fit", str(table), *how, "--out", str(tmp_path / "run")])
+    result = invoke(["fit", str(table), *how, "--out", str(tmp_path / "run")])
     assert result.exit_code == 2
     assert "time (--time): 'soon' is not a duration. Write it as 90s" in result.stderr
     assert not list(tmp_path.iterdir())
@@ -93,7 +92,7 @@ def test_vectors_of_a_package_serve_where_none_are_given(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says which vectors it took, and how to have others."""
-    monkeypatch.setattr("rss_rl.api.fitting.PACKAGES", ("carries_vectors_for_fit",))
+    monkeypatch.setattr("rss_rl.api.adapting.PACKAGES", ("carries_vectors_for_fit",))
     said = fitted(table, tmp_path / "without")
     assert "learnt from these texts alone" in said
     assert "pip install carries_vectors_for_fit" in " ".join(said.split())
@@ -140,7 +139,7 @@ def test_the_policy_of_pairs_still_moves_when_the_classifier_has_settled(tmp_pat
     columns = ["--text", "first", "--text-b", "second", "--label", "label"]
     said = ["--keep", "0.4", "--out", str(tmp_path / "run"), *columns]
     small = [setting for setting in SMALL if not setting.startswith(("phases.2", "phases.3"))]
-    result = CliRunner().invoke(app, ["fit", str(pairs), *said, *small])
+    result = invoke(["fit", str(pairs), *said, *small])
     assert result.exit_code == 0, result.output
     learner = json.loads((tmp_path / "run" / "config.json").read_text())["config"]["learner"]
     assert [learner[name]["decay_updates"] for name in ("supervised", "policy")] == [8, 16]
@@ -173,7 +172,7 @@ def test_a_share_that_cannot_be_kept_is_refused_by_its_option(
     table: Path, tmp_path: Path, share: str
 ) -> None:
     how = ["--text", "review", "--keep", share, "--out", str(tmp_path / "run")]
-    result = CliRunner().invoke(app, ["fit", str(table), "--label", "stars", *how])
+    result = invoke(["fit", str(table), "--label", "stars", *how])
     assert result.exit_code != 0
     assert "--keep" in result.output
     assert "target_share" not in result.output
@@ -232,13 +231,13 @@ def test_phrases_are_for_long_texts(table: Path, tmp_path: Path) -> None:
     how = ["--text", "review", "--label", "stars", *small]
     for more, config, policy in (([], "own_long", "rss"), (["--phrases"], "own_phrases", "smooth")):
         out = tmp_path / config
-        result = CliRunner().invoke(app, ["fit", str(long), *how, *more, "--out", str(out)])
+        result = invoke(["fit", str(long), *how, *more, "--out", str(out)])
         assert result.exit_code == 0, result.output
         assert f"config={config}" in result.stdout
         assert json.loads((out / "config.json").read_text())["config"]["policy"]["name"] == policy
     for more, why in (([], "these have 5"), (["--config", "own_long"], "another configuration")):
-        result = CliRunner().invoke(
-            app, ["fit", str(table), *how, "--phrases", *more, "--out", str(tmp_path / "none")]
+        result = invoke(
+            ["fit", str(table), *how, "--phrases", *more, "--out", str(tmp_path / "none")]
         )
         assert result.exit_code == 2
         said = " ".join(result.stderr.split())
@@ -250,7 +249,7 @@ def test_a_transformer_is_context_without_a_gpu_and_classifier_with_one(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tiny_transformers.save(tmp_path / "bert")
-    monkeypatch.setattr("rss_rl.api.fitting._gpu", lambda: None)
+    monkeypatch.setattr("rss_rl.api.adapting._gpu", lambda: None)
     said = fitted(table, tmp_path / "context", "--pretrained", str(folder))
     assert "policy.reads=contextual" in said
     vectors = prepared_for(tmp_path / "context").vectors
@@ -261,18 +260,16 @@ def test_a_transformer_is_context_without_a_gpu_and_classifier_with_one(
     given = ["--pretrained", str(folder), "--vectors", str(glove)]
     fitted(table, tmp_path / "given", *given)
     assert prepared_for(tmp_path / "given").vectors.widths == (3,)
-    monkeypatch.setattr("rss_rl.api.fitting._gpu", lambda: "a GPU")
+    monkeypatch.setattr("rss_rl.api.adapting._gpu", lambda: "a GPU")
     how = ["--text", "review", "--label", "stars", "--out", str(tmp_path / "classifier")]
     small = [s for s in SMALL if not s.startswith("phases.3")] + ["learner.device=cpu"]
-    found = CliRunner().invoke(app, ["fit", str(table), *how, "--pretrained", str(folder), *small])
+    found = invoke(["fit", str(table), *how, "--pretrained", str(folder), *small])
     assert found.exit_code == 0, found.output
     assert "there is a GPU: a GPU" in found.output
     assert "learner.device" not in found.output  # it was given
     config = json.loads((tmp_path / "classifier" / "config.json").read_text())["config"]
     assert config["model"]["encoder"]["options"]["pretrained"] == str(folder)
-    refused = CliRunner().invoke(
-        app, ["fit", str(table), *how, "--pretrained", str(folder), "--config", "own"]
-    )
+    refused = invoke(["fit", str(table), *how, "--pretrained", str(folder), "--config", "own"])
     assert refused.exit_code == 2
     assert "--pretrained" in refused.output
 

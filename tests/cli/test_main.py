@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from invoking import invoke
 
 import rss_rl
-from rss_rl.cli.main import app
 
 COMMANDS = [
     "demo",
@@ -34,14 +33,14 @@ COMMANDS = [
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_examples(command: str) -> None:
-    result = CliRunner().invoke(app, [*command.split(), "--help"])
+    result = invoke([*command.split(), "--help"])
     assert result.exit_code == 0
     assert f"rss-rl {command}" in result.output
     assert "Example" in result.output
 
 
 def test_the_version_is_printed() -> None:
-    result = CliRunner().invoke(app, ["--version"])
+    result = invoke(["--version"])
     assert result.output == f"rss-rl {rss_rl.__version__}\n"
 
 
@@ -67,14 +66,14 @@ class TestErrors:
     ARGUMENTS = ("report", "nowhere")
 
     def test_one_message_and_exit_code_2(self) -> None:
-        result = CliRunner().invoke(app, self.ARGUMENTS)
+        result = invoke(self.ARGUMENTS)
         assert result.exit_code == 2
         assert result.stdout == ""
         assert result.stderr.startswith("error: ")
         assert result.stderr.count("\n") == 1
 
     def test_the_traceback_with_debug(self) -> None:
-        result = CliRunner().invoke(app, ["--debug", *self.ARGUMENTS])
+        result = invoke(["--debug", *self.ARGUMENTS])
         assert result.exit_code == 2
         assert "Traceback" in result.stderr
         assert "\nerror: " in result.stderr
@@ -84,7 +83,7 @@ class TestErrors:
         self, value: str, shown: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("RSS_RL_DEBUG", value)
-        result = CliRunner().invoke(app, self.ARGUMENTS)
+        result = invoke(self.ARGUMENTS)
         assert ("Traceback" in result.stderr) == shown
 
 
@@ -92,12 +91,12 @@ def test_a_job_does_not_train_into_a_directory_that_vanishes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
-    ended = CliRunner().invoke(app, ["train", "demo", f"data={tmp_path}", "--run-dir", "runs/x"])
+    ended = invoke(["train", "demo", f"data={tmp_path}", "--run-dir", "runs/x"])
     assert ended.exit_code != 0
     assert "deleted when the job ends" in str(ended.exception) + ended.output
 
 
 def test_a_name_that_no_file_can_have_is_one_line() -> None:
-    result = CliRunner().invoke(app, ["train", "--resume", "n" * 300])
+    result = invoke(["demo", "--run-dir", "n" * 300])
     assert result.exit_code == 2
     assert result.stderr == f"error: {'n' * 300}/config.json: File name too long\n"

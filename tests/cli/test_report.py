@@ -8,9 +8,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from invoking import invoke
 
-from rss_rl.cli.main import app
 from rss_rl.config import parse_config
 from rss_rl.runs.run_directory import RunDirectory
 
@@ -44,7 +43,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def printed(*arguments: str) -> str:
-    found = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["report", *arguments])
+    found = invoke(["report", *arguments], env={"COLUMNS": "80"})
     assert found.exit_code == 0, found.output
     return found.output
 
@@ -89,6 +88,6 @@ def test_csv_has_a_line_for_each_run_split_and_selection(place: Path) -> None:
     ],
 )
 def test_what_cannot_be_shown_is_said(place: Path, arguments: tuple[str, ...], said: str) -> None:
-    found = CliRunner().invoke(app, ["report", *arguments])
+    found = invoke(["report", *arguments])
     assert found.exit_code == 2
     assert said in found.output.replace("\n", " ")

@@ -14,9 +14,8 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from invoking import invoke
 
-from rss_rl.cli.main import app
 from rss_rl.config import PhaseConfig
 from rss_rl.errors import CheckpointError
 from rss_rl.logs.events import EVENTS_FILE, EventLog
@@ -34,7 +33,7 @@ PHASES = (
 
 
 def show(*arguments: object) -> str:
-    result = CliRunner().invoke(app, ["status", *map(str, arguments)])
+    result = invoke(["status", *map(str, arguments)])
     assert result.exit_code == 0, result.output
     return result.stdout
 
@@ -223,6 +222,6 @@ def test_directories_in_the_place_of_files(tmp_path: Path) -> None:
 
 def test_no_run_is_an_error(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, 1, {"a": np.zeros(1)}, {}, keep_last=1)
-    result = CliRunner().invoke(app, ["status", str(tmp_path)])
+    result = invoke(["status", str(tmp_path)])
     assert result.exit_code == 2
     assert "there is no run" in result.stderr

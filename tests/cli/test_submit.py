@@ -5,13 +5,11 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner
+from invoking import invoke
 
-from rss_rl.cli.main import app
+from rss_rl.cli.main import COMMANDS
 from rss_rl.cli.submit import entrypoint
 from rss_rl.cluster.submission import pack_code
 
@@ -28,11 +26,9 @@ def test_a_shared_path_is_the_run_directory() -> None:
 def test_train_understands_its_command() -> None:
     words = shlex.split(entrypoint("job", "s3://bucket/my run", take_over=True))
     assert words[: len(START)] == START
-    group: Any = typer.main.get_command(app)
-    with group.commands["train"].make_context("train", words[5:]) as context:
-        given = context.params
+    given = COMMANDS.parse_args(words[4:])[1].arguments
     assert (given["config"], given["resume"], given["take_over"]) == ("config.yaml", True, True)
-    assert (given["run_dir"], given["storage"]) == (Path("runs/job"), "s3://bucket/my run")
+    assert (given["out"], given["storage"]) == (Path("runs/job"), "s3://bucket/my run")
 
 
 def test_an_open_cluster_is_named_to_the_training_too() -> None:
@@ -62,7 +58,7 @@ def test_what_is_packed(tmp_path: Path) -> None:
 def test_a_dry_run_sends_nothing_and_imports_no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     arguments = ["submit", "demo", "data=s3://b/d", "seed=7", "--storage", "s3://b/r", "--dry-run"]
-    result = CliRunner().invoke(app, [*arguments, "--pip", "s3fs", "--gpus", "1"])
+    result = invoke([*arguments, "--pip", "s3fs", "--gpus", "1"])
     assert result.exit_code == 0, result.output
     for part in ("seed: 7", "s3://b/d", '"s3fs"', '"entrypoint_num_gpus": 1', " MB"):
         assert part in result.stdout
@@ -71,29 +67,29 @@ def test_a_dry_run_sends_nothing_and_imports_no_ray(monkeypatch: pytest.MonkeyPa
 def test_a_path_of_this_machine_is_refused() -> None:
     arguments = ["submit", "demo", "data=s3://b/d", "--storage", "s3://b/r", "--dry-run"]
     other = ["policy.from_run=runs/films", "evaluation.all_tokens=false"]
-    refused = CliRunner().invoke(app, [*arguments, *other])
+    refused = invoke([*arguments, *other])
     assert "policy.from_run is a path on this machine" in refused.stderr
-    shared = CliRunner().invoke(app, [*arguments, *other, "--shared-filesystem"])
+    shared = invoke([*arguments, *other, "--shared-filesystem"])
     assert f"from_run: {Path('runs/films').absolute()}" in shared.stdout
 
 
 def test_the_folder_of_a_transformer_is_refused(tmp_path: Path) -> None:
     arguments = ["submit", "transformer/sentences", "data=s3://b/d", "--storage", "s3://b/r"]
     given = [*arguments, "--dry-run", f"model.encoder.options.pretrained={tmp_path}"]
-    refused = CliRunner().invoke(app, given)
+    refused = invoke(given)
     assert "the folder of a pretrained model is a path on this machine" in refused.stderr
     assert "its name on the hub" in refused.stderr
-    shared = CliRunner().invoke(app, [*given, "--shared-filesystem"])
+    shared = invoke([*given, "--shared-filesystem"])
     assert f"pretrained: {tmp_path}" in shared.stdout
-    named = CliRunner().invoke(app, [*arguments, "--dry-run"])
+    named = invoke([*arguments, "--dry-run"])
     assert "pretrained: sentence-transformers/all-MiniLM-L6-v2" in named.stdout
 
 
 def test_a_run_in_one_process_is_said_to_be_one() -> None:
     arguments = ["submit", "demo", "data=s3://b/d", "--storage", "s3://b/r", "--dry-run"]
-    alone = CliRunner().invoke(app, [*arguments, "sampler.backend=local"])
+    alone = invoke([*arguments, "sampler.backend=local"])
     assert "one process on one node of the cluster; add sampler.backend=ray" in alone.output
-    many = CliRunner().invoke(app, [*arguments, "sampler.backend=ray"])
+    many = invoke([*arguments, "sampler.backend=ray"])
     assert many.exit_code == 0, many.output
     assert "one process" not in many.output
 
@@ -101,6 +97,6 @@ def test_a_run_in_one_process_is_said_to_be_one() -> None:
 def test_nothing_is_taken_over_without_a_writer() -> None:
     shared = ["--storage", "/nfs/r", "--shared-filesystem", "--take-over", "--dry-run"]
     for arguments in (["submit", "demo", *shared], ["train", "demo", "--take-over"]):
-        result = CliRunner().invoke(app, arguments)
+        result = invoke(arguments)
         assert result.exit_code == 2
         assert "--take-over is about the writer of a" in result.stderr

@@ -13,16 +13,15 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-import typer
+from invoking import invoke
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
-from typer.testing import CliRunner
 
 from rss_rl.api.terminal import SafeConsole, guarded_streams, printable
-from rss_rl.cli.group import Commands
-from rss_rl.cli.main import app
-from rss_rl.cli.options import console
+from rss_rl.cli import main
+from rss_rl.cli.commands import add, group
+from rss_rl.cli.show import console, echo
 from rss_rl.errors import DataError
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\x85\u202ecod.\udcff\r"
@@ -43,8 +42,7 @@ def test_printable_keeps_what_people_write() -> None:
 @pytest.mark.parametrize(
     "say",
     [
-        typer.echo,
-        lambda text: typer.echo(text, err=True),
+        echo,
         print,
         lambda text: console().print(text, markup=False),
         lambda text: console(stderr=True).print(text, markup=False, soft_wrap=True),
@@ -53,17 +51,15 @@ def test_printable_keeps_what_people_write() -> None:
         lambda text: (_ for _ in ()).throw(DataError(text, where=text, remedy=text)),
     ],
 )
-def test_every_way_out_is_guarded(say: Callable[[str], object]) -> None:
-    commands = typer.Typer(cls=Commands)
-
-    @commands.callback()
-    def group() -> None: ...
-
-    @commands.command()
-    def speak() -> None:
+def test_every_way_out_is_guarded(
+    say: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def doctor() -> None:
         say(EVIL)
 
-    result = CliRunner().invoke(commands, ["speak"])
+    monkeypatch.setattr("rss_rl.cli.main.COMMANDS", group("rss-rl", ""))
+    add(main.COMMANDS, doctor)
+    result = invoke(["doctor"])
     said = result.output
     assert "owned" in said
     assert not RAW & set(said)
@@ -109,7 +105,7 @@ def test_names_and_columns_of_a_file(tmp_path: Path) -> None:
         csv.writer(stream).writerows([("text", EVIL[:-2]), (EVIL[:-2], "x"), ("a", "y")])
     given = ["--text", "text", "--out", str(tmp_path / "out")]
     for label in ("label", EVIL[:-2]):
-        result = CliRunner().invoke(app, ["data", "prepare", str(path), *given, "--label", label])
+        result = invoke(["data", "prepare", str(path), *given, "--label", label])
         assert "owned" in result.output
         assert not RAW & set(result.output)
 

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from rss_rl.api.training import Joining, _roles
+from rss_rl.api.planning import workers
 from rss_rl.config import parse_config
 
 PHASE = {"name": "all", "supervised": True, "selection": "all", "steps": 1}
@@ -16,16 +16,16 @@ LOCAL = parse_config(
 )
 
 
-def said(joining: Joining) -> str:
+def said(address: str | None = None, insecure: bool = False, dashboard: bool = False) -> str:
     out = io.StringIO()
-    with _roles(LOCAL, joining, Console(file=out)):
+    with workers(LOCAL, address, insecure, dashboard, Console(file=out)):
         pass
     return out.getvalue()
 
 
 def test_options_of_a_cluster_that_is_not_used_are_named() -> None:
-    assert said(Joining()) == ""
-    assert said(Joining(address="head:6379", dashboard=True)).startswith(
+    assert said() == ""
+    assert said(address="head:6379", dashboard=True).startswith(
         "--address, --dashboard: no effect with sampler.backend=local"
     )
-    assert "--insecure:" in said(Joining(insecure=True))
+    assert "--insecure:" in said(insecure=True)

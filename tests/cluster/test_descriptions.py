@@ -11,10 +11,9 @@ from typing import Any
 import jsonschema
 import pytest
 import ray
-import typer
 import yaml
 
-from rss_rl.cli.main import app
+from rss_rl.cli.main import COMMANDS
 from rss_rl.config import RunConfig, load_config
 from rss_rl.packaged import find_config
 
@@ -29,10 +28,7 @@ def folder(repository: Path) -> Path:
 def parse(command: str) -> tuple[dict[str, Any], RunConfig]:
     """A command of ours by our own parser, and the configuration it would run."""
     words = shlex.split(command)
-    group: Any = typer.main.get_command(app)
-    subcommand = group.commands[words[0]]
-    with subcommand.make_context(words[0], words[1:]) as context:
-        given = dict(context.params)
+    given = COMMANDS.parse_args(words)[1].arguments
     return given, load_config(find_config(given["config"]), given["overrides"])
 
 

@@ -6,16 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from invoking import Result, invoke
 
-from rss_rl.cli.data import app
 from rss_rl.errors import DataError, RssError
 
 OWN = ["FILE", "--text", "review", "--label", "stars"]
 
 
 def run(*arguments: object) -> Result:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    result = invoke(["data", *arguments])
     if isinstance(result.exception, RssError):
         raise result.exception
     return result

@@ -17,9 +17,8 @@ from typing import Any
 import fsspec
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from invoking import invoke
 
-from rss_rl.cli.data import app
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample
 from rss_rl.data.store import Split, open_prepared
@@ -193,7 +192,7 @@ def test_a_manifest_names_no_file_elsewhere(name: str, origin: Path, server: _Se
 
 
 def run(*arguments: object) -> str:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    result = invoke(["data", *arguments])
     if isinstance(result.exception, RssError):
         raise result.exception
     assert result.exit_code == 0, result.output

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from invoking import Result, invoke
 
-from rss_rl.cli.data import app
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample
 from rss_rl.data.store import open_prepared
@@ -70,7 +69,7 @@ def test_a_passage_of_which_a_label_is_a_part_is_not_cut(list_source: Any, tmp_p
 
 
 def run(*arguments: object) -> Result:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    result = invoke(["data", *arguments])
     if isinstance(result.exception, RssError):
         raise result.exception
     return result

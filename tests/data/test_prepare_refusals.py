@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from invoking import invoke
 
-from rss_rl.cli.data import app
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, RawExample
 from rss_rl.data.store import open_prepared
@@ -130,7 +129,7 @@ SCORES = ("--text", "t", "--label", "l", "--task", "score")
 def test_options_that_would_be_passed_over(here: Path, arguments: list[str], message: str) -> None:
     (here / "t.csv").write_text("t,l\na,1\n")
     given = ["t.csv" if item == "FILE" else item for item in arguments]
-    error = CliRunner().invoke(app, ["prepare", *given, "--out", "out"]).exception
+    error = invoke(["data", "prepare", *given, "--out", "out"]).exception
     assert isinstance(error, DataError)
     assert message in str(error)
 

@@ -6,15 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from invoking import invoke
 from readers import REVIEWS
-from typer.testing import CliRunner
-
-from rss_rl.cli.main import app
 
 
 def typed(*arguments: object, code: int = 0) -> str:
     """The output of a command that ends with `code`."""
-    done = CliRunner().invoke(app, list(map(str, arguments)))
+    done = invoke(arguments)
     assert done.exit_code == code, (done.output, done.exception)
     return done.output
 

@@ -10,10 +10,9 @@ from typing import Any
 import fsspec
 import pyarrow.parquet as pq
 import pytest
+from invoking import invoke
 from scored import outputs, texts_folder, write_texts
-from typer.testing import CliRunner
 
-from rss_rl.cli.main import app
 from rss_rl.inference.artifact import export_run
 from rss_rl.inference.model import Model, load_model
 from rss_rl.inference.predict import score_file
@@ -24,7 +23,7 @@ ROWS = {"b.parquet": 300, "a.parquet": 5, "year=2026/c.parquet": 40}
 def typed(run: Path, source: object, target: object, *more: object, code: int = 0) -> str:
     """The output of `rss-rl predict` that ends with `code`, as one line."""
     given = ["predict", run, "--input", source, "--output", target, "--text", "review", *more]
-    done = CliRunner().invoke(app, list(map(str, given)))
+    done = invoke(given)
     assert done.exit_code == code, (done.output, done.exception)
     return " ".join(done.output.split())
 

@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from invoking import invoke
 from readers import REVIEWS
 from tiny_runs import command_line
-from typer.testing import CliRunner
 
-from rss_rl.cli.main import app
 from rss_rl.inference.artifact import export_run
 from rss_rl.inference.model import load_model
 
@@ -104,7 +103,7 @@ def test_with_a_host_a_token_is_needed(host: str, run: Path, start: Started) -> 
 
 
 def refused(*arguments: object) -> str:
-    done = CliRunner().invoke(app, ["serve", *map(str, arguments)])
+    done = invoke(["serve", *map(str, arguments)])
     assert done.exit_code == 2, (done.output, done.exception)
     return done.output
 

@@ -7,10 +7,8 @@ import random
 from pathlib import Path
 
 import pytest
+from invoking import invoke
 from tiny_runs import command_line
-from typer.testing import CliRunner
-
-from rss_rl.cli.main import app
 
 CONFIG = """
 data: data/pairs
@@ -71,9 +69,9 @@ def run_of(workplace: Path) -> Path:
     return workplace / "runs" / "pairs-seed3"
 
 
-def invoke(*arguments: object, code: int = 0) -> str:
+def said(*arguments: object, code: int = 0) -> str:
     """What a command prints: its output, or its message where it ends with `code`."""
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    result = invoke(arguments)
     assert result.exit_code == code, result.output
     assert "Traceback" not in result.output
     return result.stderr if code else result.stdout
@@ -97,21 +95,21 @@ def test_the_report_has_what_is_promised(workplace: Path) -> None:
 def test_evaluate_gives_the_numbers_of_the_report(workplace: Path) -> None:
     report = json.loads((run_of(workplace) / "report.json").read_text())
     for split in ("dev", "test"):
-        record = json.loads(invoke("evaluate", run_of(workplace), "--split", split, "--json"))
+        record = json.loads(said("evaluate", run_of(workplace), "--split", split, "--json"))
         assert record["runs"][str(run_of(workplace))] == report["splits"][split]
     assert record["steps"][str(run_of(workplace))]["thresholded"] == report["best_step"]
     some = ("--mode", "sampled", "--mode", "all", "--which", "latest", "--json")
-    record = json.loads(invoke("evaluate", run_of(workplace), *some))
+    record = json.loads(said("evaluate", run_of(workplace), *some))
     assert list(record["runs"][str(run_of(workplace))]) == ["sampled", "all"]
     assert record["steps"][str(run_of(workplace))] == {"sampled": 10, "all": 10}
-    assert "thresholded" in invoke(
+    assert "thresholded" in said(
         "evaluate", run_of(workplace), "--which", "5", "--mode", "all", "--mode", "thresholded"
     )
 
 
 def test_select(workplace: Path) -> None:
     texts = ("The man runs not", "nobody snores .")
-    record = json.loads(invoke("select", run_of(workplace), *texts, "--json"))
+    record = json.loads(said("select", run_of(workplace), *texts, "--json"))
     assert [[token["word"] for token in part] for part in record["sentences"]] == [
         ["The", "man", "runs", "not"],
         ["nobody", "snores", "."],
@@ -127,7 +125,7 @@ def test_select(workplace: Path) -> None:
         assert token["dependent"] == (token["dependent_probability"] > 0.5)
     kept = [token["head"] or token["dependent"] for token in (*first, *second)]
     assert record["kept"] == pytest.approx(sum(kept) / 7)
-    text = invoke("select", run_of(workplace), *texts)
+    text = said("select", run_of(workplace), *texts)
     assert "snores?" in text
     assert f"prediction: {best}" in text
 
@@ -151,16 +149,16 @@ def test_wrong_use_is_explained(workplace: Path) -> None:
         ("train", "sick", "--resume", "--overwrite"): "give one of them",
     }
     for arguments, message in cases.items():
-        assert message in invoke(*arguments, code=2), arguments
+        assert message in said(*arguments, code=2), arguments
 
 
 def test_a_finished_run_is_not_trained_again(workplace: Path) -> None:
     before = (run_of(workplace) / "report.json").read_text()
-    out = invoke("train", "--resume", run_of(workplace))
+    out = said("train", "--resume", run_of(workplace))
     assert "The run is finished" in out
     assert "thresholded" in out
     data = f"data={workplace / 'data' / 'pairs'}"
     again = ("train", workplace / "pairs.yaml", data, "seed=3", "--run-dir", run_of(workplace))
-    assert "The run is finished" in invoke(*again, "--resume")
-    assert "there is already a run" in invoke(*again, code=2)
+    assert "The run is finished" in said(*again, "--resume")
+    assert "there is already a run" in said(*again, code=2)
     assert (run_of(workplace) / "report.json").read_text() == before

@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 import tiny_transformers
 import torch
+from invoking import invoke
 from tiny_runs import Outcome, stop_and_resume
 from transformers import AutoModel
-from typer.testing import CliRunner
 
 import rss_rl
 from rss_rl.api.encoding import encode
-from rss_rl.cli.main import app
 from rss_rl.config import RunConfig
 from rss_rl.data.states import STATES_FILE, StatesWriter
 from rss_rl.data.store import open_prepared
@@ -291,7 +290,7 @@ def test_states_of_two_encoders_beside_the_same_data(
     assert one is not None
     assert two is not None
     assert not np.allclose(one[0], two[0])
-    shown = CliRunner().invoke(app, ["data", "show", str(copy)]).stdout
+    shown = invoke(["data", "show", str(copy)]).stdout
     assert shown.count("8 numbers per token") == 2
 
 

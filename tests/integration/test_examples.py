@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from invoking import invoke
 
 import rss_rl
 from rss_rl import components, testing
-from rss_rl.cli.main import app
 from rss_rl.components import find_component
 from rss_rl.config import load_config
 from rss_rl.packaged import find_config
@@ -85,7 +84,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(*words: str, code: int = 0) -> str:
     """What a command prints; its message where it ends with `code`."""
-    result = CliRunner().invoke(app, list(words), env={"COLUMNS": "200"})
+    result = invoke(words, env={"COLUMNS": "200"})
     assert result.exit_code == code, result.output
     return result.stderr if code else result.stdout
 

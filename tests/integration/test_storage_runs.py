@@ -15,10 +15,9 @@ from pathlib import Path
 
 import pytest
 from dying import DyingFileSystem, storage_at
+from invoking import invoke
 from tiny_runs import Outcome
-from typer.testing import CliRunner
 
-from rss_rl.cli.main import app
 from rss_rl.config import RunConfig
 from rss_rl.errors import StorageError
 from rss_rl.logs.events import EVENTS_FILE, parse_events
@@ -140,7 +139,7 @@ def test_the_command_line_gets_a_run_this_machine_does_not_have(
     list(train(brief, tmp_path / "run", stop=lambda: True, storage=there))
     shutil.rmtree(tmp_path / "run")
     arguments = ["train", "--resume", str(tmp_path / "run"), "--storage", there, "--json"]
-    result = CliRunner().invoke(app, arguments)
+    result = invoke(arguments)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["steps"] == 2
     assert checkpoint_steps(tmp_path / "there") == checkpoint_steps(tmp_path / "run")

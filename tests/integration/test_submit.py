@@ -18,12 +18,11 @@ from typing import Any
 
 import pytest
 import yaml
+from invoking import invoke
 from marked import wait_until
 from ray_nodes import Nodes, forget_token, free_port, new_token
 from tiny_runs import Outcome
-from typer.testing import CliRunner
 
-from rss_rl.cli.main import app
 from rss_rl.cluster.submission import send_job
 from rss_rl.config import RunConfig
 from rss_rl.errors import ClusterError
@@ -82,7 +81,7 @@ def config(tiny: Callable[..., RunConfig], tmp_path: Path) -> Callable[..., Path
 def submit(config: Path, storage: Path) -> list[str]:
     """`rss-rl submit`; the commands that it prints, to follow, stop and list."""
     command = ["submit", str(config), "--storage", storage.as_uri(), "--cpus", "0"]
-    result = CliRunner().invoke(app, command)
+    result = invoke(command)
     assert result.exit_code == 0, result.output
     return re.findall(r"^  (RAY_AUTH_MODE=token ray job .*)$", result.stdout, re.MULTILINE)
 
@@ -153,7 +152,7 @@ class TestRefusals:
     """Before anything is sent."""
 
     def submit(self, *options: str) -> str:
-        result = CliRunner().invoke(app, ["submit", "sick", *options])
+        result = invoke(["submit", "sick", *options])
         assert result.exit_code == 2, result.output
         return result.stderr
 

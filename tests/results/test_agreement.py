@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from invoking import invoke
 from rationale_twins import (
     curve_area,
     iou_f1,
@@ -19,9 +20,7 @@ from rationale_twins import (
     roc,
     token_scores,
 )
-from typer.testing import CliRunner
 
-from rss_rl.cli.main import app
 from rss_rl.config import EncoderChoice, RunConfig
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, RawExample, ReaderSource
@@ -297,7 +296,7 @@ def test_the_command(trained: Path, marked: Prepared, tmp_path: Path) -> None:
         file.write_text("\n".join(lines))
 
     def ask(*more: str) -> Any:
-        return CliRunner().invoke(app, ["evaluate", str(trained), *more])
+        return invoke(["evaluate", str(trained), *more])
 
     head, *lines = ask("--marks", "--share", "0.5", "--markdown").stdout.splitlines()
     assert head == f"| {' | '.join([str(trained), *CHOICES])} |"

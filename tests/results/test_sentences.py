@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from invoking import invoke
 
-from rss_rl.cli.main import app
 from rss_rl.config import RunConfig
 from rss_rl.results.sentences import kept_warning
 from rss_rl.training.run import train
@@ -58,6 +57,6 @@ def test_the_report_of_a_run_says_it(tiny_config: RunConfig, tmp_path: Path) -> 
     for kept, said in ((1.0, True), (0.5, False)):
         report["splits"]["dev"]["thresholded"]["kept"] = kept
         path.write_text(json.dumps(report))
-        shown = CliRunner().invoke(app, ["report", str(tmp_path / "run")])
+        shown = invoke(["report", str(tmp_path / "run")])
         assert shown.exit_code == 0, shown.output
         assert ("does not select" in shown.stdout) is said

@@ -1,0 +1,427 @@
+"""What `fit` makes of a table: prepared data, a configuration, and settings that fit them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import pyarrow as pa
+from rich.console import Console
+
+from rss_rl.api.encoding import encode
+from rss_rl.api.options import FitOptions, Overrides, Rows, TableOptions
+from rss_rl.api.preparing import prepare
+from rss_rl.api.rows import split_files
+from rss_rl.api.terminal import busy, counted, say
+from rss_rl.config import PolicyConfig, load_config, settings
+from rss_rl.data.checks import is_missing
+from rss_rl.data.encoder_vectors import PREFIX as ENCODER
+from rss_rl.data.manifest import MANIFEST_FILE, SCHEMA_VERSION, Manifest
+from rss_rl.data.records import (
+    Record,
+    column_names,
+    column_types,
+    file_kind,
+    read_records,
+    require_columns,
+)
+from rss_rl.data.static_vectors import PACKAGES, find_static
+from rss_rl.data.store import open_prepared
+from rss_rl.data.vector_files import check_vectors
+from rss_rl.data.vectors import source_file
+from rss_rl.durable import as_text
+from rss_rl.errors import ConfigError, DataError
+from rss_rl.packaged import find_config
+
+_EPOCHS = {
+    "own": {"warm-up": 4.0, "parts": 3.0, "frozen": 2.0, "co-train": 6.0},
+    "own_pairs": {"warm-up": 5.0, "co-train": 9.0},
+    "own_long": {"warm-up": 2.0, "parts": 3.0, "frozen": 1.5, "co-train": 2.5, "settle": 1.25},
+    "own_phrases": {"warm-up": 2.0, "parts": 3.0, "frozen": 1.5, "co-train": 2.5},
+}
+"""Epochs of each phase, for configurations whose batch size and phases follow from the data."""
+_LENGTHS = {
+    "own": "short texts",
+    "own_pairs": "pairs of short texts",
+    "own_long": "long texts",
+    "own_phrases": "long texts",
+}
+_WIDEST = 38
+"""Width limit of the KEY=VALUE column; longer entries do not widen it."""
+_LONG_TEXT = 100
+"""Mean words per text from which attention between all pairs of words is not used."""
+_LOOKED_AT = 10_000
+"""Rows inspected to tell classes from scores."""
+_MOST_CLASSES = 20
+"""Integer labels are classes if there are at most this many."""
+_FEWEST, _MOST = 500, 6000
+"""Bounds of the total updates: a small table needs dozens of epochs, a large one few."""
+
+
+class Choice(NamedTuple):
+    """A setting or argument of `fit` that was chosen from the data, and the reason."""
+
+    key: str
+    value: Any
+    why: str
+
+
+def run_name(data: Rows) -> str:
+    """The name of the run: that of the file, if there is one."""
+    first = data[0] if isinstance(data, list | tuple) and data else data
+    return as_text(Path(first).stem) if isinstance(first, str | Path) else "own"
+
+
+def adapt(
+    data: Rows,
+    text: str | int,
+    label: str | int,
+    overrides: Overrides,
+    how: FitOptions,
+    folder: Path,
+    console: Console,
+) -> tuple[str | Path, list[str]]:
+    """Prepare a table, and choose a configuration and settings for it.
+
+    Args:
+        data, text, label, overrides, how: see `fit`.
+        folder: where the prepared data are put. console: for what was chosen, and why.
+
+    Returns:
+        The configuration, and settings as KEY=VALUE, `overrides` last.
+
+    Raises:
+        RssError: any expected failure.
+    """
+    check_fit(how)
+    keys = TableOptions.__annotations__
+    table = cast(TableOptions, {key: value for key, value in how.items() if key in keys})
+    if table.get("text_b") is not None:
+        table["text_b"] = str(table["text_b"])
+    read = data, str(text), str(label), table, how.get("pretrained")
+    out, there, chosen = _prepared(*read, folder, console)
+    keep, config, phrases = how.get("keep"), how.get("config"), how.get("phrases", False)
+    manifest = open_prepared(out).manifest
+    given = settings(overrides)
+    if config is None:
+        base, own = choose_encoder(manifest, how.get("pretrained"), _gpu(), phrases=phrases)
+        fitting = choices(manifest, keep, phrases=phrases)
+        own = _not_overridden(own + (fitting if base.value in _EPOCHS else fitting[:1]), given)
+        own += _decays(base.value, own, given) if base.value in _EPOCHS else []
+    else:
+        base = Choice("config", config, "as asked")
+        asked_share = [] if keep is None else [Choice("reward.target_share", keep, "as asked")]
+        own = _not_overridden(asked_share, given)
+    left_out = sum(info.bad_rows for info in manifest.splits.values())
+    more = f", bad rows left out: {left_out:,}, see rejects.jsonl there" if left_out else ""
+    say(console, f"Data: {out}{', already prepared' if there else ''}{more}")
+    _say_choices(console, [*chosen, base, *own])
+    asked = [*settings({"data": str(out)}), *_as_settings(own), *given]
+    _encode(out, load_config(find_config(base.value), asked).policy, console)
+    return base.value, asked
+
+
+def _prepared(
+    data: Rows,
+    text: str,
+    label: str,
+    how: TableOptions,
+    pretrained: str | None,
+    folder: Path,
+    console: Console,
+) -> tuple[Path, bool, list[Choice]]:
+    """The folder of the prepared table, whether it was there already, and what was chosen."""
+    with tempfile.TemporaryDirectory(prefix="rss-rl-rows-") as scratch:
+        splits = {"rows": data, "dev": how.get("dev"), "test": how.get("test")}
+        files = split_files(splits, Path(scratch))
+        how |= {"dev": files.get("dev"), "test": files.get("test")}
+        reads_alone = pretrained if _gpu() is None else None
+        named, vectors = _vectors(how.get("vectors"), how.get("dim"), reads_alone)
+        how["vectors"] = named
+        key = _key(files, text, label, named, how)
+        task = Choice("task", how.get("task"), "as asked")
+        if task.value is None:
+            why = "from the labels; --task says otherwise"
+            task = Choice("task", guess_task(files["rows"], label), why)
+        how["task"] = task.value
+        out = folder / f"{run_name(data)}-data-{key}"
+        there = _is_of(out, files)
+        if not there:
+            with busy(console, "preparing the data"):
+                prepare(
+                    files["rows"],
+                    out=out,
+                    text=text,
+                    label=label,
+                    force=out.exists(),
+                    **how,
+                )
+    return out, there, [task, vectors]
+
+
+def _encode(data: Path, policy: PolicyConfig, console: Console) -> None:
+    """Store the states that the policy reads, if it reads a pretrained encoder."""
+    if (encoder := policy.pretrained) is None:
+        return
+    what = f"encoding the data with {encoder}, for the policy to read"
+    with counted(console, what) as progress:
+        encode(
+            data,
+            encoder,
+            layers=policy.layers,
+            window=policy.window,
+            progress=lambda _, done, end: progress(done, end),
+        )
+
+
+def check_fit(how: FitOptions) -> None:
+    """Refuse options that cannot be, or that contradict each other.
+
+    Raises:
+        ConfigError: in terms of the user's options.
+    """
+    keep, config, pretrained = how.get("keep"), how.get("config"), how.get("pretrained")
+    number = isinstance(keep, int | float) and not isinstance(keep, bool)
+    if keep is not None and not (number and 0 < keep < 1):
+        raise ConfigError(
+            f"{keep!r:.40} is not a share of the words between 0 and 1",
+            where="keep (--keep)",
+            remedy="Give one, such as 0.3",
+        )
+    if config is not None and pretrained is not None:
+        raise ConfigError(
+            "a transformer determines the configuration",
+            where="pretrained (--pretrained)",
+            remedy="Leave config (--config) out, or set the transformer there: policy.pretrained or"
+            " model.encoder.options.pretrained",
+        )
+    classifies = pretrained is not None and _gpu() is not None
+    if how.get("phrases") and (config is not None or classifies):
+        raise ConfigError(
+            "another configuration decides what is kept",
+            where="phrases (--phrases)",
+            remedy="Leave it out, or else config (--config) or pretrained (--pretrained)",
+        )
+
+
+def choose_encoder(
+    manifest: Manifest, pretrained: str | None, gpu: str | None, *, phrases: bool = False
+) -> tuple[Choice, list[Choice]]:
+    """The configuration for text length and hardware, and settings that belong to it.
+
+    A transformer that runs in every update needs a GPU. Without one, it encodes each text once
+    before training: its states are the policy's context, and the classifier reads word vectors.
+    Models without a transformer stay on the CPU, where their kernels and samplers run.
+
+    Args:
+        pretrained: the requested transformer. gpu: name of the available GPU, or None.
+        phrases: whether phrases are to be kept, not single words.
+
+    Raises:
+        ConfigError: `phrases` of short texts.
+    """
+    if pretrained is not None and gpu is not None:
+        return Choice("config", "transformer/sentences", f"there is a GPU: {gpu}"), [
+            Choice("model.encoder.options.pretrained", pretrained, "reads the kept words"),
+            Choice("learner.device", "cuda", "learns and samples there"),
+        ]
+    kind = fitted(manifest, phrases=phrases)
+    base = Choice("config", kind, f"{_LENGTHS[kind]}, of {_words(manifest):,.0f} words")
+    if pretrained is not None:
+        return base, [
+            Choice("policy.reads", "contextual", "no GPU: the transformer reads each text once"),
+            Choice("policy.pretrained", pretrained, "as asked"),
+        ]
+    idle = [] if gpu is None else [Choice("learner.device", "cpu", f"{gpu} is for --pretrained")]
+    return base, idle
+
+
+def _gpu() -> str | None:
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else None
+
+
+def _say_choices(shown: Console, chosen: Sequence[Choice]) -> None:
+    written = [f"{choice.key}={choice.value}" for choice in chosen]
+    width = max(len(text) for text in written if len(text) <= _WIDEST)
+    for text, choice in zip(written, chosen, strict=True):
+        say(shown, f"  {text:<{width}}  {choice.why}")
+
+
+def choices(manifest: Manifest, keep: float | None, *, phrases: bool = False) -> list[Choice]:
+    """Settings for the configuration `fitted` that follow from the number and length of the texts.
+
+    Batches are larger for many short texts. Each phase gets its number of epochs, scaled so that
+    the total number of updates stays within bounds.
+    """
+    rows, words = manifest.splits["train"].rows, _words(manifest)
+    dev = manifest.splits["dev"].rows
+    base = fitted(manifest, phrases=phrases)
+    long = base in ("own_long", "own_phrases")
+    batch = 16 if long else 32 if rows < 5000 else 64
+    epochs, length = _EPOCHS[base], _LENGTHS[base]
+    updates = sum(epochs.values()) * rows / batch
+    bounded = min(max(updates, _FEWEST), _MOST)
+    steps = [max(round(count * rows / batch * bounded / updates), 1) for count in epochs.values()]
+    share = (keep, "as asked") if keep is not None else (0.2 if long else 0.4, length)
+    epochs_of_all = f"all phases: {sum(steps) * batch / rows:.3g} epochs of {rows:,} rows"
+    return [
+        Choice("reward.target_share", *share),
+        Choice("batch_size", batch, f"{rows:,} {length}, of {words:,.0f} words"),
+        *(
+            Choice(
+                f"phases.{number}.steps", count, f"{name}; {epochs_of_all}" if not number else name
+            )
+            for number, (name, count) in enumerate(zip(epochs, steps, strict=True))
+        ),
+        Choice("evaluation.every", max(50, round(dev / batch)), "the best of these is kept"),
+    ]
+
+
+def fitted(manifest: Manifest, *, phrases: bool = False) -> str:
+    """The configuration for texts of this length, or for pairs.
+
+    Raises:
+        ConfigError: `phrases` of short texts.
+    """
+    if _words(manifest) >= _LONG_TEXT:
+        return "own_phrases" if phrases else "own_long"
+    if phrases:
+        raise ConfigError(
+            f"phrases are kept in texts of {_LONG_TEXT} words or more on average; these have"
+            f" {_words(manifest):,.0f}",
+            where="phrases (--phrases)",
+            remedy="Leave it out",
+        )
+    return "own_pairs" if len(manifest.splits["train"].tokens) == 2 else "own"
+
+
+def _decays(base: str | Path, chosen: Sequence[Choice], overrides: Sequence[str]) -> list[Choice]:
+    """Decay lengths of the learning rates: the configuration's whole multiple of all updates."""
+    keys = ("learner.supervised.decay_updates", "learner.policy.decay_updates")
+    shipped = load_config(find_config(base), [])
+    without = settings(dict.fromkeys(keys))
+    config = load_config(find_config(base), [*_as_settings(chosen), *without, *overrides])
+    if config.updates is None or shipped.updates is None:
+        return []
+    falls = (shipped.learner.supervised.decay_updates, shipped.learner.policy.decay_updates)
+    decays = []
+    for key, of_shipped in zip(keys, falls, strict=True):
+        times = max(1, round((of_shipped or 0) / shipped.updates))
+        until = "the last update" if times == 1 else f"{times} times the updates of the run"
+        decays.append(Choice(key, times * config.updates, f"until {until}"))
+    return decays
+
+
+def _not_overridden(chosen: Sequence[Choice], overrides: Sequence[str]) -> list[Choice]:
+    """The choices whose key, or a section of it, no override sets."""
+    keys = [f"{setting.partition('=')[0]}." for setting in overrides]
+    return [choice for choice in chosen if not f"{choice.key}.".startswith(tuple(keys))]
+
+
+def _as_settings(chosen: Sequence[Choice]) -> list[str]:
+    return settings({choice.key: choice.value for choice in chosen})
+
+
+def _words(manifest: Manifest) -> float:
+    """Mean words per text; for pairs, of the longer side."""
+    train = manifest.splits["train"]
+    return max(tokens / train.rows for tokens in train.tokens)
+
+
+def guess_task(files: Sequence[Path], label: str) -> str:
+    """`score` if the labels are non-integer numbers, or too many different ones for classes.
+
+    A column of categories or of yes and no holds classes, whatever they look like. Up to
+    _MOST_CLASSES whole numbers are classes, and up to five times as many where each is the
+    label of as many rows on average.
+    """
+    tables = [column_types(path) for path in files if file_kind(path) == "parquet"]
+    if any(_names_classes(types.get(label)) for types in tables):
+        return "classes"
+    records = (record for path in files for record in read_records(path))
+    labels = (record.values.get(label) for record in records if isinstance(record, Record))
+    seen = [str(v) for v in islice(labels, _LOOKED_AT) if v is not None and not is_missing(str(v))]
+    try:
+        numbers = {float(value) for value in seen}
+    except ValueError:
+        return "classes"
+    each = len(seen) / max(1, len(numbers))
+    most = _MOST_CLASSES * (5 if each >= _MOST_CLASSES else 1)
+    whole = all(number.is_integer() for number in numbers)
+    return "classes" if whole and len(numbers) <= most else "score"
+
+
+def _names_classes(kind: pa.DataType | None) -> bool:
+    return kind is not None and (pa.types.is_dictionary(kind) or pa.types.is_boolean(kind))
+
+
+def _key(
+    files: Mapping[str, Sequence[Path]],
+    text: str,
+    label: str,
+    named: Sequence[str | Path],
+    how: TableOptions,
+) -> str:
+    """A hash of everything that determines the prepared data: files, columns, settings.
+
+    Raises:
+        DataError: a file cannot be read or lacks a named column.
+    """
+    wanted = [str(name) for name in (text, how.get("text_b"), label) if name]
+    for path in (path for paths in files.values() for path in paths):
+        require_columns(path, column_names(path), wanted)
+    vectors = [Path(path) for path in named]
+    for path in vectors:
+        check_vectors(path)
+    read = {**files, "vectors": vectors}
+    sums = {name: [source_file(path).sha256 for path in paths] for name, paths in read.items()}
+    names = [path.name for path in files["rows"]]  # the ids of examples
+    others = {key: value for key, value in how.items() if key not in ("vectors", "dev", "test")}
+    others |= {"text": text, "label": label}
+    content = json.dumps([SCHEMA_VERSION, sums, names, others], sort_keys=True, default=str)
+    return hashlib.sha256(content.encode()).hexdigest()[:8]
+
+
+def _is_of(folder: Path, files: Mapping[str, Sequence[Path]]) -> bool:
+    """Whether a folder holds data that were prepared from these files as they are now.
+
+    The files may have changed between the hash that names the folder and their reading.
+    """
+    if not (folder / MANIFEST_FILE).is_file():
+        return False
+    now = {source_file(path) for paths in files.values() for path in paths}
+    return set(Manifest.load(folder).sources) == now
+
+
+def _vectors(
+    given: str | Path | Sequence[str | Path] | None, dim: int | None, pretrained: str | None
+) -> tuple[Sequence[str | Path], Choice]:
+    """The given vectors, else a transformer's of each word, else those of an installed package,
+    else none; and the reason."""
+    if given is not None or dim is not None:
+        given = [given] if isinstance(given, str | Path) else given or ()
+        named = ",".join(map(str, given))
+        why = "as asked" if named else "learnt from these texts alone, as asked"
+        return given, Choice("vectors", named or "none", why)
+    if pretrained is not None:
+        name = f"{ENCODER}{pretrained}"
+        return [name], Choice("vectors", name, "the transformer reads each word alone")
+    for package in filter(find_spec, PACKAGES):
+        with suppress(DataError):  # this version has none, or a dependency is missing
+            name = f"static:{package}"
+            find_static(Path(name))
+            return [name], Choice("vectors", name, "subword vectors of an installed package")
+    return (), Choice(
+        "vectors",
+        "none",
+        f"learnt from these texts alone; others: --vectors FILE, or pip install {PACKAGES[0]}",
+    )
