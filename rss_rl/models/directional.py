@@ -17,29 +17,18 @@ from rss_rl.models.layers import Dense, glorot_linear, linear
 from rss_rl.ops.attention import KernelBackend, packed_attention
 from rss_rl.ops.attention_pairs import Order, PackedPairs, Pairs
 from rss_rl.ops.directions import Direction, Weights, directional_attention
-from rss_rl.ops.gated import gated_attention, gated_causal_means
+from rss_rl.ops.gated import gated_attention
 from rss_rl.ops.linear_maps import gate_mix, has_kernels
 from rss_rl.ops.masking import Gathered, causal_means
+from rss_rl.ops.operators import Fusion
 from rss_rl.ops.packing import Packed, Rows, Shared
-
-
-class Fusion(NamedTuple):
-    """Inputs of a direction's fusion gate, each [..., D]; u = F h + (1 - F) s.
-
-    hidden h; context s; the logit of F is gate + more.
-    """
-
-    hidden: Tensor
-    context: Tensor
-    gate: Tensor
-    more: Tensor
 
 
 def fused(directions: Sequence[Fusion], backend: KernelBackend) -> Tensor:
     """Concatenated outputs of the directions, [..., 2D]."""
     if has_kernels(directions[0].hidden, backend):
         return gate_mix(directions)
-    outputs = [torch.lerp(s, h, torch.sigmoid(gate + more)) for h, s, gate, more in directions]
+    outputs = [torch.lerp(s, h, torch.sigmoid(gate + more)) for h, s, gate, more, _ in directions]
     return torch.cat(outputs, -1)
 
 
@@ -153,17 +142,14 @@ class DirectionalAttention(nn.Module):
             self._backend,
         )
 
-    def gated_means(self, hidden: Tensor, gates: Tensor) -> Tensor:
-        """Mean context with gates in place of a mask, [M, N, D]."""
-        return gated_causal_means(hidden, gates, forward=self._looks_back)
+    def padded_means(self, hidden: Tensor, valid: Tensor) -> Tensor:
+        """Mean h of the tokens that the position mask allows, [M, N, D]."""
+        return causal_means(hidden, valid, forward=self._looks_back)
 
-    def means(self, hidden: Tensor, tokens: Packed, averaged: Tensor | None) -> Tensor:
-        """Mean h of the tokens that the position mask allows, [R, D]: of all of them, or of those
-        that are `averaged`, bool [R]."""
-        if averaged is None:
-            averaged = torch.ones_like(tokens.position, dtype=torch.bool)
-        padded = tokens.padded(hidden), tokens.padded(averaged[:, None])[..., 0]
-        return tokens.unpadded(causal_means(*padded, forward=self._looks_back))
+    def means(self, hidden: Tensor, tokens: Packed) -> Tensor:
+        """`padded_means` of packed tokens, [R, D]."""
+        padded = tokens.padded(hidden), tokens.gathered().kept
+        return tokens.unpadded(self.padded_means(*padded))
 
     def mix(self, hidden: Tensor, context: Tensor, gate: Tensor) -> Fusion:
         """The fusion gate of h and s, [..., D], given h's part of its logit."""

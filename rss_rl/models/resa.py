@@ -8,7 +8,7 @@ form is that of DiSAN (Shen et al., AAAI 2018).
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,8 +24,6 @@ from rss_rl.models.dropout import packed_rows
 from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.packing import Packed, Rows, Shared
 from rss_rl.types import DEPENDENT, HEAD, ROLES
-
-Context = Literal["real", "dependents"]
 
 
 class Contextual(NamedTuple):
@@ -50,12 +48,10 @@ class ReSA(nn.Module):
     With every token selected it is DiSA, and a `TokenEncoder`.
 
     Args:
-        keep_unselected: True = every real token is output, an unselected one with mean context (the
-            paper's ReSA); False = only the selected heads are (its 'w/o unselected heads', the
+        keep_unselected: True = every real token is output, an unselected one with the mean of all
+            that its position mask allows as context (the released code; the paper's text averages
+            dependents); False = only the selected heads are (its 'w/o unselected heads', the
             faithful form).
-        unselected_context: which tokens the context of an unselected head averages: all `real` ones
-            that its position mask allows (the released code) or only the selected `dependents` (the
-            paper's text).
         inputs, hidden, settings: see `DirectionalAttention`.
     """
 
@@ -66,7 +62,6 @@ class ReSA(nn.Module):
         settings: AttentionSettings,
         *,
         keep_unselected: bool = False,
-        unselected_context: Context = "real",
     ) -> None:
         super().__init__()
         self.directions = nn.ModuleList(
@@ -76,12 +71,6 @@ class ReSA(nn.Module):
         self.output_size = 2 * hidden
         self._backend: KernelBackend = settings.backend
         self.keeps_unselected = keep_unselected
-        self._unselected_context = unselected_context
-
-    @property
-    def shares(self) -> bool:
-        """Whether the computation that selections share is independent of them."""
-        return not self.keeps_unselected or self._unselected_context == "real"
 
     def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `TokenEncoder`; every token is selected."""
@@ -96,7 +85,7 @@ class ReSA(nn.Module):
         """Context-aware representations of the output tokens.
 
         Args:
-            words: with E features. roles: the selections, bool [K, R, 2]; K is 1 unless `shares`.
+            words: with E features. roles: the selections, bool [K, R, 2].
         """
         directions, once = list(typed_directions(self.directions)), len(roles) == 1
         if once and bool(roles.all()) and directions[0].trains_together(words.vectors):
@@ -106,7 +95,6 @@ class ReSA(nn.Module):
             Shared.of(tokens, roles[..., role], words) for role in (HEAD, DEPENDENT)
         )
         whole = self.keeps_unselected and len(heads.cells) < roles[..., HEAD].numel()
-        averaged = None if self._unselected_context == "real" else roles[0, :, DEPENDENT]
         outputs, baselines = [], []
         for direction in directions:
             hidden = direction.project(words.vectors)  # [W, D]
@@ -114,7 +102,7 @@ class ReSA(nn.Module):
             gate = direction.gate_input(hidden if whole else heads.of_used(hidden))
             if whole:
                 every, logit = words.spread(hidden), words.spread(gate)  # [R, D]
-                means = direction.means(every, tokens, averaged)
+                means = direction.means(every, tokens)
                 if once:
                     context = means.index_copy(0, heads.cells, context)
                     outputs.append(direction.mix(every, context, logit))
@@ -140,10 +128,7 @@ class ReSA(nn.Module):
             hidden = direction.project(embedded)  # [M, N, D]
             context = direction.gated_context(hidden, valid, gates[:, DEPENDENT])
             if self.keeps_unselected:
-                averaged = valid.to(gates.dtype)
-                if self._unselected_context == "dependents":
-                    averaged = gates[:, DEPENDENT]
-                mean = direction.gated_means(hidden, averaged)
+                mean = direction.padded_means(hidden, valid)
                 context = torch.lerp(mean, context, gates[:, HEAD, :, None])
             outputs.append(direction.mix(hidden, context, direction.gate_input(hidden)))
         return fused(outputs, self._backend)

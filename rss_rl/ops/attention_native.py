@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rss_rl.ops.attention_pairs import PackedPairs
-from rss_rl.ops.operators import attention_backward, attention_forward
+from rss_rl.ops.operators import Attending, attention_backward, attention_forward
 from rss_rl.ops.packing import Packed
 
 
@@ -35,8 +35,8 @@ def native_attention(
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
         return _Native.apply(*inputs, pairs, scale)  # type: ignore[no-any-return, no-untyped-call]
     given = _given(*inputs, pairs, scale)
-    context = torch.empty_like(given[0])
-    attention_forward(*given, context, None, None, None)
+    context = torch.empty_like(given.head_scores)
+    attention_forward(given, context, None, None, None)
     return context
 
 
@@ -45,12 +45,12 @@ def side_of(tokens: Packed) -> tuple[Tensor, Tensor]:
     return tokens.position.contiguous(), tokens.starts.contiguous()
 
 
-def _given(v: Tensor, u: Tensor, h: Tensor, pairs: PackedPairs, scale: float) -> tuple[Any, ...]:
-    """Kernel arguments: v [X, D], u, no bias, h [Y, D], both sides, order and scale."""
+def _given(v: Tensor, u: Tensor, h: Tensor, pairs: PackedPairs, scale: float) -> Attending:
+    """v [X, D], u and h [Y, D] of these pairs."""
     heads = side_of(pairs.heads)
     dependents = heads if pairs.dependents is pairs.heads else side_of(pairs.dependents)
     v, u, h = (tensor.detach().contiguous() for tensor in (v, u, h))
-    return v, u, None, h, *heads, *dependents, pairs.order, scale
+    return Attending(v, u, None, h, *heads, *dependents, pairs.order, scale)
 
 
 class _Native(torch.autograd.Function):
@@ -66,17 +66,20 @@ class _Native(torch.autograd.Function):
         scale: float,
     ) -> Tensor:
         given = _given(head_scores, dependent_scores, values, pairs, scale)
-        made = [torch.empty_like(given[0]) for _ in range(3)]  # s, 1 / sum of weights, ds_j / dv_j
-        attention_forward(*given, *made, None)
-        ctx.save_for_backward(*given[:-2], *made)
+        # s, 1 / sum of weights, ds_j / dv_j
+        context, inverse, by_head = (torch.empty_like(given.head_scores) for _ in range(3))
+        attention_forward(given, context, inverse, by_head, None)
+        ctx.save_for_backward(*given[:-2], context, inverse, by_head)
         ctx.rest = given[-2:]
-        return made[0]
+        return context
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        *given, context, inverse, by_head = ctx.saved_tensors
-        found = tuple(torch.empty_like(given[k]) for k in (0, 1, 3))  # dv, du and dh
-        made = context, inverse, by_head, gradient.contiguous()
-        attention_backward(*given, *ctx.rest, *made, None, False, *found, None)
-        return *found, None, None
+        *saved, context, inverse, by_head = ctx.saved_tensors
+        given = Attending(*saved, *ctx.rest)
+        sides = given.head_scores, given.dependent_scores, given.values
+        dv, du, dh = map(torch.empty_like, sides)
+        made = context, inverse, by_head
+        attention_backward(given, made, gradient.contiguous(), None, dv, du, dh, None)
+        return dv, du, dh, None, None

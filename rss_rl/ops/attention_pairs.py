@@ -8,14 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from rss_rl.ops.masking import Gathered
 from rss_rl.ops.packing import Packed
 
-Order = Literal["before", "after", "others"]
-"""A head attends to dependents strictly before it, strictly after it, or to all but itself."""
+Order = Literal["before", "after"]
+"""A head attends to dependents strictly before it, or strictly after it."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class PackedPairs:
 
 
 def allowed_pairs(heads: Gathered, dependents: Gathered, order: Order) -> Tensor:
-    """Which dependents a head may attend to: kept ones before it, after it, or all but itself.
+    """Which dependents a head may attend to: kept ones before it, or after it.
 
     Args:
         heads: positions [M, J]. dependents: positions [M, I].
@@ -65,6 +64,5 @@ def allowed_pairs(heads: Gathered, dependents: Gathered, order: Order) -> Tensor
         bool [M, J, I].
     """
     position_j, position_i = heads.index[:, :, None], dependents.index[:, None, :]
-    compare = {"before": torch.lt, "after": torch.gt, "others": torch.ne}[order]
-    ordered = compare(position_i, position_j)
+    ordered = position_i < position_j if order == "before" else position_i > position_j
     return ordered & heads.kept[:, :, None] & dependents.kept[:, None, :]

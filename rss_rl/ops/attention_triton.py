@@ -31,7 +31,7 @@ Half the limit of the CPU kernels, whose power function rounds once.
 """
 _LARGEST_EXPONENT = 40.0
 """Keeps E F below e^80, and E and F from underflowing to 0."""
-_MIRRORED: dict[Order, Order] = {"before": "after", "after": "before", "others": "others"}
+_MIRRORED: dict[Order, Order] = {"before": "after", "after": "before"}
 
 
 def triton_attention(

@@ -9,7 +9,7 @@ the other side's contributions sequentially, without atomics, and unpaired token
 has the same bits in each run and whatever else is in the batch.
 
 `heads` and `dependents` are int32 positions, [M, J] and [M, I], -1 where none is kept. ORDER says
-which others a row is paired with: those "before" it, those "after" it or all "others".
+which others a row is paired with: those "before" it or those "after" it.
 
 Legend: M sequences, J heads, I dependents, D features, SCALE c; a tile has R rows and C features.
 Importing this module imports Triton; if TRITON_INTERPRET=1 is set by then, NumPy runs the kernels,
@@ -45,13 +45,10 @@ def own_positions(positions, rows, count, ORDER: tl.constexpr):
 
 @triton.jit
 def paired_with(other, own, ORDER: tl.constexpr):
-    """Whether they pair. With "others" the caller must exclude own rows that are not kept."""
-    if ORDER == "before":
-        ordered = other < own
-    elif ORDER == "after":
+    """Whether they pair."""
+    ordered = other < own
+    if ORDER == "after":
         ordered = other > own
-    else:
-        ordered = other != own
     return ordered & (other >= 0)
 
 
@@ -87,9 +84,7 @@ def reach(own, others, count, ORDER: tl.constexpr):
     for start in range(0, count, _SCAN):
         number = start + tl.arange(0, _SCAN)
         other = tl.load(others + number, mask=number < count, other=-1)
-        needed = (other >= 0) & (limit >= 0)
-        if ORDER != "others":
-            needed = paired_with(other, limit, ORDER)
+        needed = paired_with(other, limit, ORDER)
         first = tl.minimum(first, tl.where(needed, number, _BEYOND))
         last = tl.maximum(last, tl.where(needed, number + 1, 0))
     return tl.min(first, 0), tl.max(last, 0)

@@ -36,6 +36,8 @@ from rss_rl.ops.linear_maps import (
 from rss_rl.ops.matmul import empty_rows, matmul, weight_gradient
 from rss_rl.ops.native import OutOfRange, one_kind
 from rss_rl.ops.operators import (
+    Attending,
+    Fusion,
     activate,
     activate_back,
     attention_backward,
@@ -97,7 +99,7 @@ def directional_attention(
 
 def _parts(
     values: Tensor, given: Direction, tokens: Packed, activation: str, scale: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> Fusion:
     """The fallback, layer by layer, for scores of any size."""
     layers = given.weights
     (hidden,) = linear_maps(
@@ -110,7 +112,7 @@ def _parts(
     pairs = PackedPairs(tokens, tokens, given.order)
     context = packed_attention(head, dependent, hidden, pairs, scale)
     (more,) = linear_maps(context, [layers.gate_context], [None])
-    return hidden, context, gate, more
+    return Fusion(hidden, context, gate, more)
 
 
 def _check(values: Tensor, directions: Sequence[Direction], tokens: Packed) -> None:
@@ -154,20 +156,24 @@ class _Saved(NamedTuple):
     score_bias: Tensor
     gate_bias: Tensor
 
-    def attention(self, sides: Sequence[Tensor], order: Order, scale: float) -> tuple[Any, ...]:
+    def attention(self, sides: tuple[Tensor, Tensor], order: Order, scale: float) -> Attending:
         """Arguments of the attention kernels."""
         head, dependent, _ = self.maps.chunk(3, 1)
         given = head, dependent, self.score_bias, self.hidden
-        return *given, *sides, *sides, order, scale
+        return Attending(*given, *sides, *sides, order, scale)
 
-    def gate(self) -> tuple[Tensor, ...]:
+    def gate(self) -> Fusion:
         """Arguments of the gate kernels."""
         logit = self.maps.chunk(3, 1)[2]
-        return self.hidden, self.context, logit, self.more, self.gate_bias
+        return Fusion(self.hidden, self.context, logit, self.more, self.gate_bias)
 
 
 def _forward(
-    values: Tensor, direction: Direction, sides: Sequence[Tensor], activation: str, scale: float
+    values: Tensor,
+    direction: Direction,
+    sides: tuple[Tensor, Tensor],
+    activation: str,
+    scale: float,
 ) -> _Saved:
     """One direction without its gate."""
     given, order, drop = direction
@@ -189,14 +195,14 @@ def _forward(
     made = context, context_rows, inverse, by_head
     saved = _Saved(rows, hidden, hidden_rows, maps, *made, maps, *weights, *biases)
     rounded = None if once else context_rows
-    attention_forward(*saved.attention(sides, order, scale), context, inverse, by_head, rounded)
+    attention_forward(saved.attention(sides, order, scale), context, inverse, by_head, rounded)
     return saved._replace(more=matmul(context_rows, weights[2].T))
 
 
 def _backward(
     saved: _Saved,
     gradient: Tensor,
-    sides: Sequence[Tensor],
+    sides: tuple[Tensor, Tensor],
     order: Order,
     activation: str,
     scale: float,
@@ -210,13 +216,14 @@ def _backward(
     by_gate = flow.chunk(3, 1)[2]
     by_hidden, by_context = (torch.empty_like(saved.hidden) for _ in range(2))
     gate_sums, hidden_sums = (row_sums(saved.hidden, count, size) for _ in range(2))
-    mix_back(*saved.gate(), gradient, by_hidden, by_context, by_gate, gate_sums)
+    mix_back(saved.gate(), gradient, by_hidden, by_context, by_gate, gate_sums)
     head_sums = by_hidden.new_empty(len(sides[1]) - 1, size)
     attention_backward(
-        *saved.attention(sides, order, scale),
-        *(saved.context, saved.inverse, saved.by_head),
-        *(by_context, matmul(by_gate, saved.context_weight), True),
+        saved.attention(sides, order, scale),
+        (saved.context, saved.inverse, saved.by_head),
+        *(by_context, matmul(by_gate, saved.context_weight)),
         *(*flow.chunk(3, 1)[:2], by_hidden, head_sums),
+        adds=True,
     )
     by_product = empty_rows(count, size, lower)
     more = matmul(flow, saved.map_weights)
@@ -248,7 +255,7 @@ class _Directions(torch.autograd.Function):
         for k, out in enumerate(mixed.chunk(count, 1)):
             weights = Weights(*given[width * k : width * (k + 1)])
             saved = _forward(flat, Direction(weights, *rest[k]), sides, *settings)
-            mix(*saved.gate(), out)
+            mix(saved.gate(), out)
             every.extend(saved)
         ctx.save_for_backward(*sides, *every)
         ctx.rest = rest, settings

@@ -55,19 +55,6 @@ def gated_mean(values: Tensor, gates: Tensor) -> Tensor:
     return _quotient(total, gates.sum(1, keepdim=True).expand_as(total))
 
 
-def gated_causal_means(values: Tensor, gates: Tensor, *, forward: bool) -> Tensor:
-    """Gated mean of the tokens strictly before (forward) or after (backward) each; [M, N, D].
-
-    Args:
-        values: [M, N, D]. gates: [M, N], 0 on padding.
-    """
-    tokens = values.shape[1]
-    earlier = torch.ones(tokens, tokens, device=values.device).tril(-1)  # [to, from]
-    weights = (earlier if forward else earlier.T) * gates[:, None]  # [M, N, N]
-    total = weights.to(values.dtype) @ values
-    return _quotient(total, weights.sum(2, keepdim=True).expand_as(total))
-
-
 def gated_attention(
     head_scores: Tensor,
     dependent_scores: Tensor,

@@ -16,7 +16,7 @@ from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.dropping import Drop
 from rss_rl.ops.matmul import empty_rows, matmul, weight_gradient
 from rss_rl.ops.native import one_kind
-from rss_rl.ops.operators import activate, activate_back, mix, mix_back, parts_of
+from rss_rl.ops.operators import Fusion, activate, activate_back, mix, mix_back, parts_of
 
 
 def has_kernels(values: Tensor, backend: KernelBackend) -> bool:
@@ -63,11 +63,11 @@ def linear_maps(
     return _Maps.apply(*given)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def gate_mix(parts: Sequence[tuple[Tensor, Tensor, Tensor, Tensor]]) -> Tensor:
-    """F h + (1 - F) s with F = sigmoid(a + b) of each part (h, s, a, b), concatenated.
+def gate_mix(parts: Sequence[Fusion]) -> Tensor:
+    """F h + (1 - F) s of each part, concatenated.
 
     Args:
-        parts: K x 4 x [R, D], or with more dimensions before D.
+        parts: K without a bias, of [R, D], or with more dimensions before D.
 
     Returns:
         [R, K D].
@@ -76,7 +76,7 @@ def gate_mix(parts: Sequence[tuple[Tensor, Tensor, Tensor, Tensor]]) -> Tensor:
         ValueError: tensors of different shapes or types.
         KernelsError: this machine cannot compile the kernels.
     """
-    given = [tensor for part in parts for tensor in part]
+    given = [tensor for part in parts for tensor in part if tensor is not None]
     _check(given)
     if given[0].ndim < 2 or any(tensor.shape != given[0].shape for tensor in given):
         raise ValueError(
@@ -186,8 +186,7 @@ class _Mix(torch.autograd.Function):
         features, shape = given[0].shape[-1], given[0].shape[:-1]
         mixed = whole[0].new_empty(*shape, parts * features)
         for k, out in enumerate(mixed.flatten(0, -2).chunk(parts, 1)):
-            sides = (side.view(out.shape) for side in whole[4 * k : 4 * k + 4])
-            mix(*sides, None, out)
+            mix(Fusion(*(side.view(out.shape) for side in whole[4 * k : 4 * k + 4])), out)
         ctx.save_for_backward(*whole)
         return mixed
 
@@ -198,9 +197,9 @@ class _Mix(torch.autograd.Function):
         found: list[Tensor] = []
         flows = gradient.contiguous().flatten(0, -2).chunk(parts, 1)
         for k, flow in enumerate(flows):
-            sides = [side.view(flow.shape) for side in whole[4 * k : 4 * k + 4]]
-            made = [torch.empty_like(sides[0]) for _ in range(3)]
-            mix_back(*sides, None, flow, *made, None)
-            by_hidden, by_context, by_gate = (part.view(whole[0].shape) for part in made)
-            found.extend((by_hidden, by_context, by_gate, by_gate))
+            given = Fusion(*(side.view(flow.shape) for side in whole[4 * k : 4 * k + 4]))
+            by_hidden, by_context, by_gate = (torch.empty_like(given.hidden) for _ in range(3))
+            mix_back(given, flow, by_hidden, by_context, by_gate, None)
+            made = by_hidden, by_context, by_gate, by_gate
+            found.extend(part.view(whole[0].shape) for part in made)
         return tuple(found)

@@ -102,9 +102,12 @@ def address(
 
     Raises:
         ValueError: another type, device, shape or stride, overlapping rows, or a lazy negation.
+        RuntimeError: its gradient would be lost.
     """
     if tensor is None:
         return ctypes.c_void_p()
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise RuntimeError("a kernel has no gradient; its callers define it")
     fits = tensor.dtype == dtype and tensor.shape == tuple(shape) and tensor.is_cpu
     fits = fits and tensor.layout == torch.strided and not tensor.is_neg()
     if stride is None:
@@ -141,16 +144,14 @@ def run_kernel(name: str, dtype: torch.dtype, *arguments: Any) -> None:
 
     Args:
         dtype: float32 or float64, of all tensors that are not integers.
-        arguments: structures; addresses; contiguous tensors of this type or int64; None for a null
-            pointer; integers and floats.
+        arguments: structures, addresses, integers and floats.
 
     Raises:
-        ValueError: a tensor is not contiguous or of another type.
         OutOfRange: the kernel reports it.
         MemoryError: the kernel cannot allocate memory.
         KernelsError: see `load_kernels`.
     """
-    given = (_argument(value, dtype) for value in arguments)
+    given = map(_argument, arguments)
     outcome = _function(f"rss_{name}_{_SUFFIXES[dtype]}")(*given)
     if outcome == 1:
         raise OutOfRange
@@ -175,12 +176,9 @@ def _has_team() -> bool:
     return bool(load_kernels().rss_has_team())
 
 
-def _argument(value: Any, dtype: torch.dtype) -> Any:
+def _argument(value: Any) -> Any:
     if isinstance(value, ctypes.c_void_p):
         return value
-    if value is None or isinstance(value, Tensor):
-        whole = value is not None and value.dtype == torch.int64
-        return address(value, torch.int64 if whole else dtype, () if value is None else value.shape)
     if isinstance(value, ctypes.Structure | ctypes.Array):
         return ctypes.byref(value)
     return ctypes.c_int64(value) if isinstance(value, int) else ctypes.c_double(value)

@@ -1,13 +1,13 @@
-"""The CPU kernels as torch operators, `torch.ops.rss_rl`, with checks of all their arguments.
+"""The CPU kernels as functions of tensors, with checks of all their arguments.
 
 A kernel reads and writes wherever it is pointed. So every pointer goes through `address`, which
 checks type, device, shape and row stride, and row numbers held in other tensors are checked against
 the number of rows.
 
-An operator writes its results into tensors that the caller allocates, and returns nothing. It has
-no gradient, and refuses tensors that require one: the autograd functions that call it call other
-operators for gradients. All tensors are on the CPU and of one type, float32 or float64; with
-float32, inputs and results of matrix products may be bfloat16.
+A function writes its results into tensors that the caller allocates, and returns nothing. It has no
+gradient: the autograd functions that call it call others for gradients. All tensors are on the CPU
+and of one type, float32 or float64; with float32, inputs and results of matrix products may be
+bfloat16.
 
 Legend: R rows, D features; X heads, Y dependents, M sequences of attention; P parts of 64 rows, the
 last one shorter.
@@ -16,8 +16,8 @@ last one shorter.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,7 +33,7 @@ from rss_rl.ops.native import (
 
 ACTIVATIONS = {"none": 0, "relu": 1, "elu": 2}
 """Their numbers in the C++ source."""
-_ORDERS = {"before": 0, "after": 1, "others": 2}
+_ORDERS = {"before": 0, "after": 1}
 _PART = 64
 """Rows of a part, `kRows` in the C++ source."""
 _STEPS = 2
@@ -46,36 +46,6 @@ _LARGEST_EXPONENT = 40.0
 """Keeps E F below e^80, and E and F from underflowing to 0."""
 _LARGEST_SCALE = 40.0
 """Weights are at least e^(-2c), which stays a normal number."""
-
-registered: set[str] = set()
-"""Full names of the operators."""
-_LIBRARY: Any = torch.library.Library("rss_rl", "DEF")  # type: ignore[no-untyped-call]
-
-
-def _operator(schema: str) -> Callable[[Callable[..., None]], Any]:
-    """Register the decorated function, which checks its arguments, as the CPU implementation.
-
-    `Library` adds 3 microseconds to a call, `torch.library.custom_op` would add 30; the smallest
-    kernels take 4.
-    """
-    name = schema.partition("(")[0]
-
-    def register(run: Callable[..., None]) -> Any:
-        def checked(*given: Any) -> None:
-            if torch.is_grad_enabled() and any(
-                isinstance(tensor, Tensor) and tensor.requires_grad for tensor in given
-            ):
-                raise RuntimeError(f"rss_rl::{name} has no gradient; its callers define it")
-            run(*given)
-
-        registered.add(f"rss_rl::{name}")
-        _LIBRARY.define(f"{schema} -> ()")
-        _LIBRARY.impl(name, checked, "CPU")
-        _LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")
-        torch.library.register_fake(f"rss_rl::{name}", lambda *_: None, lib=_LIBRARY)
-        return getattr(torch.ops.rss_rl, name).default
-
-    return register
 
 
 def parts_of(rows: int) -> int:
@@ -143,81 +113,82 @@ class _Backward(ctypes.Structure):
     )
 
 
-_ATTENTION = (
-    "Tensor head_scores, Tensor dependent_scores, Tensor? bias, Tensor values, Tensor heads,"
-    " Tensor head_starts, Tensor dependents, Tensor dependent_starts, str order, float scale"
-)
+class Attending(NamedTuple):
+    """What attention is computed of.
+
+    head_scores       v [X, D], to which `bias` [D] is added
+    dependent_scores  u [Y, D]. Both may be column slices of wider matrices, with equal row strides
+    values            h [Y, D]
+    heads, dependents             positions int64 [X] and [Y], ascending within a sequence
+    head_starts, dependent_starts  first rows of the sequences, then the number of rows
+    order             of a dependent to its head: before or after
+    scale             c
+    """
+
+    head_scores: Tensor
+    dependent_scores: Tensor
+    bias: Tensor | None
+    values: Tensor
+    heads: Tensor
+    head_starts: Tensor
+    dependents: Tensor
+    dependent_starts: Tensor
+    order: str
+    scale: float
 
 
-def _attention(
-    head_scores: Tensor,
-    dependent_scores: Tensor,
-    bias: Tensor | None,
-    values: Tensor,
-    heads: Tensor,
-    head_starts: Tensor,
-    dependents: Tensor,
-    dependent_starts: Tensor,
-    order: str,
-    scale: float,
-    *more: Tensor,
-) -> tuple[_Attention, int]:
+def _attention(given: Attending, *more: Tensor) -> tuple[_Attention, int]:
     """The kernel's arguments, and the row stride that the scores and `more` tensors share.
 
     Raises:
         OutOfRange: the scale is too large.
     """
-    kind, lower = _kinds(values, head_scores)
-    (seen, features), looking = values.shape, heads.numel()
-    if order not in _ORDERS:
-        raise ValueError(f"no kernel pairs tokens in the order '{order}'")
-    if head_starts.numel() != dependent_starts.numel():
+    kind, lower = _kinds(given.values, given.head_scores)
+    (seen, features), looking = given.values.shape, given.heads.numel()
+    sequences = given.head_starts.numel() - 1
+    if given.order not in _ORDERS:
+        raise ValueError(f"no kernel pairs tokens in the order '{given.order}'")
+    if given.dependent_starts.numel() - 1 != sequences:
         raise ValueError(
-            f"heads of {head_starts.numel() - 1} sequences, dependents of"
-            f" {dependent_starts.numel() - 1}"
+            f"heads of {sequences} sequences, dependents of {given.dependent_starts.numel() - 1}"
         )
-    if not scale <= _LARGEST_SCALE:
+    if not given.scale <= _LARGEST_SCALE:
         raise OutOfRange
-    stride = row_stride(head_scores, dependent_scores, *more)
-    sequences = head_starts.numel() - 1
+    stride = row_stride(given.head_scores, given.dependent_scores, *more)
     problem = _Attention(
-        address(head_scores, lower, (looking, features), stride),
-        address(dependent_scores, lower, (seen, features), stride),
-        address(bias, kind, (features,)),
-        address(values, kind, (seen, features)),
-        address(heads, torch.int64, (looking,)),
-        address(dependents, torch.int64, (seen,)),
-        _starts(head_starts, looking),
-        _starts(dependent_starts, seen),
-        *(sequences, features, stride, lower == torch.bfloat16, _ORDERS[order]),
+        address(given.head_scores, lower, (looking, features), stride),
+        address(given.dependent_scores, lower, (seen, features), stride),
+        address(given.bias, kind, (features,)),
+        address(given.values, kind, (seen, features)),
+        address(given.heads, torch.int64, (looking,)),
+        address(given.dependents, torch.int64, (seen,)),
+        _starts(given.head_starts, looking),
+        _starts(given.dependent_starts, seen),
+        *(sequences, features, stride, lower == torch.bfloat16, _ORDERS[given.order]),
         threads_for(looking * features * seen // max(1, sequences)),
-        scale,
-        min(_LARGEST_SCORE, _LARGEST_EXPONENT * scale / 2.0),
+        given.scale,
+        min(_LARGEST_SCORE, _LARGEST_EXPONENT * given.scale / 2.0),
     )
     return problem, stride
 
 
-@_operator(
-    f"attention_forward({_ATTENTION}, Tensor(a!) context, Tensor(b!)? inverse,"
-    " Tensor(c!)? by_head, Tensor(d!)? rounded)"
-)
-def attention_forward(*given: Any) -> None:
+def attention_forward(
+    given: Attending,
+    context: Tensor,
+    inverse: Tensor | None,
+    by_head: Tensor | None,
+    rounded: Tensor | None,
+) -> None:
     """s [X, D]; what a backward pass needs; s again, in the type of the scores.
 
     Args:
-        head_scores: v [X, D], to which `bias` [D] is added; dependent_scores: u [Y, D]. They may be
-            column slices of wider matrices, with equal row strides.
-        values: h [Y, D]. heads, dependents: positions [X] and [Y], ascending within a sequence.
-        head_starts, dependent_starts: first rows of the sequences, then the number of rows.
-        order: before, after or others. scale: c.
         inverse, by_head: 1 / sum of weights and ds_j / dv_j, [X, D]; both or neither.
 
     Raises:
         OutOfRange: a score or the scale is too large, or not a number.
     """
-    problem, _ = _attention(*given[:10])
-    values, (context, inverse, by_head, rounded) = given[3], given[10:]
-    kind, lower, shape = values.dtype, given[0].dtype, given[0].shape
+    problem, _ = _attention(given)
+    kind, lower, shape = given.values.dtype, given.head_scores.dtype, given.head_scores.shape
     if (inverse is None) != (by_head is None):
         raise ValueError("a backward pass needs both inverse and by_head")
     made = _Forward(
@@ -229,34 +200,38 @@ def attention_forward(*given: Any) -> None:
     run_kernel("attention_forward", kind, problem, made)
 
 
-@_operator(
-    f"attention_backward({_ATTENTION}, Tensor context, Tensor inverse, Tensor by_head,"
-    " Tensor gradient, Tensor? more_gradient, bool adds, Tensor(a!) by_head_score,"
-    " Tensor(b!) by_dependent_score, Tensor(c!) by_value, Tensor(d!)? head_sums)"
-)
-def attention_backward(*given: Any) -> None:
+def attention_backward(
+    given: Attending,
+    made: Sequence[Tensor],
+    gradient: Tensor,
+    more_gradient: Tensor | None,
+    by_head_score: Tensor,
+    by_dependent_score: Tensor,
+    by_value: Tensor,
+    head_sums: Tensor | None,
+    *,
+    adds: bool = False,
+) -> None:
     """Gradients of v, u and h, [X, D] and [Y, D]; that of v summed over each sequence, [M, D].
 
     Args:
-        context, inverse, by_head: results of the forward pass, which must have been in range. The
-            ten arguments before them are the forward pass's.
+        made: context, inverse and by_head of the forward pass, which must have been in range.
         gradient, more_gradient: their sum is the gradient of s; the second has the scores' type.
-        adds: whether to add to `by_value` in place.
         by_head_score, by_dependent_score: with the row stride of v and u.
+        adds: whether to add to `by_value` in place.
     """
-    *made, gradient, more, adds, by_head_score, by_dependent_score, by_value, sums = given[10:]
-    problem, stride = _attention(*given[:10], by_head_score, by_dependent_score)
-    values, kind, lower = given[3], given[3].dtype, given[0].dtype
-    looking, seen = given[0].shape, values.shape
+    problem, stride = _attention(given, by_head_score, by_dependent_score)
+    kind, lower = given.values.dtype, given.head_scores.dtype
+    looking, seen = given.head_scores.shape, given.values.shape
     written = address(by_value, kind, seen)
     back = _Backward(
         *(address(tensor, kind, looking) for tensor in (*made, gradient)),
-        address(more, lower, looking),
+        address(more_gradient, lower, looking),
         written if adds else None,
         address(by_head_score, lower, looking, stride),
         address(by_dependent_score, lower, seen, stride),
         written,
-        address(sums, kind, (problem.sequences, seen[1])),
+        address(head_sums, kind, (problem.sequences, seen[1])),
     )
     run_kernel("attention_backward", kind, problem, back)
 
@@ -277,10 +252,6 @@ def _pooling(scores: Tensor, values: Tensor, starts: Tensor) -> _Pooling:
     )
 
 
-_TOKENS = "Tensor scores, Tensor values, Tensor starts"
-
-
-@_operator(f"pooling_forward({_TOKENS}, Tensor(a!) pooled, Tensor(b!) largest, Tensor(c!) inverse)")
 def pooling_forward(
     scores: Tensor,
     values: Tensor,
@@ -304,33 +275,32 @@ def pooling_forward(
     run_kernel("pooling_forward", scores.dtype, problem, *made)
 
 
-@_operator(
-    f"pooling_backward({_TOKENS}, Tensor pooled, Tensor largest, Tensor inverse, Tensor gradient,"
-    " Tensor(a!) by_score, Tensor(b!) by_value)"
-)
-def pooling_backward(*given: Any) -> None:
+def pooling_backward(
+    scores: Tensor,
+    values: Tensor,
+    starts: Tensor,
+    made: Sequence[Tensor],
+    gradient: Tensor,
+    by_score: Tensor,
+    by_value: Tensor,
+) -> None:
     """Gradients of scores and values, [R, D].
 
     Args:
-        pooled, largest, inverse: results of the forward pass; the three arguments before them are
-            its own.
+        scores, values, starts: those of the forward pass. made: its results.
         gradient: of `pooled`, [M, D].
     """
-    (scores, *_), of_sequences, of_tokens = given[:3], given[3:7], given[7:]
-    problem = _pooling(*given[:3])
+    problem = _pooling(scores, values, starts)
     shape = problem.sequences, problem.features
     run_kernel(
         "pooling_backward",
         scores.dtype,
         problem,
-        *(address(tensor, scores.dtype, shape) for tensor in of_sequences),
-        *(address(tensor, scores.dtype, scores.shape) for tensor in of_tokens),
+        *(address(tensor, scores.dtype, shape) for tensor in (*made, gradient)),
+        *(address(tensor, scores.dtype, scores.shape) for tensor in (by_score, by_value)),
     )
 
 
-@_operator(
-    "activate(Tensor product, Tensor? bias, str activation, Tensor(a!) out, Tensor(b!)? rounded)"
-)
 def activate(
     product: Tensor, bias: Tensor | None, activation: str, out: Tensor, rounded: Tensor | None
 ) -> None:
@@ -352,10 +322,6 @@ def activate(
     )
 
 
-@_operator(
-    "activate_back(Tensor gradient, Tensor? more, Tensor? out, str activation, Tensor(a!) flow,"
-    " Tensor(b!) sums)"
-)
 def activate_back(
     gradient: Tensor,
     more: Tensor | None,
@@ -386,6 +352,21 @@ def activate_back(
     )
 
 
+class Fusion(NamedTuple):
+    """What a fusion gate mixes: F h + (1 - F) s with F = sigmoid(a + c + b), all [R, D] but b [D].
+
+    hidden h; context s
+    gate, more  a and c, in the type of products. a may be a column slice of a wider matrix
+    bias        b; None: 0
+    """
+
+    hidden: Tensor
+    context: Tensor
+    gate: Tensor
+    more: Tensor
+    bias: Tensor | None = None
+
+
 class _Gate(ctypes.Structure):
     """`Gate` of gate.cpp."""
 
@@ -394,15 +375,8 @@ class _Gate(ctypes.Structure):
     )
 
 
-def _gate(
-    hidden: Tensor,
-    context: Tensor,
-    gate: Tensor,
-    more: Tensor,
-    bias: Tensor | None,
-    mixed: Tensor,
-    *like_gate: Tensor,
-) -> _Gate:
+def _gate(given: Fusion, mixed: Tensor, *like_gate: Tensor) -> _Gate:
+    hidden, context, gate, more, bias = given
     (kind, lower), (rows, features) = _kinds(hidden, gate), hidden.shape
     stride, side = row_stride(gate, *like_gate), row_stride(mixed)
     address(mixed, kind, (rows, features), side)
@@ -415,34 +389,15 @@ def _gate(
     )
 
 
-_SIDES = "Tensor hidden, Tensor context, Tensor gate, Tensor more, Tensor? bias"
-
-
-@_operator(f"mix({_SIDES}, Tensor(a!) out)")
-def mix(
-    hidden: Tensor, context: Tensor, gate: Tensor, more: Tensor, bias: Tensor | None, out: Tensor
-) -> None:
-    """F h + (1 - F) s with F = sigmoid(a + c + b), all [R, D] but b [D].
-
-    Args:
-        gate, more: a and c, in the type of products. a and `out` may be column slices of wider
-            matrices.
-    """
-    problem = _gate(hidden, context, gate, more, bias, out)
+def mix(given: Fusion, out: Tensor) -> None:
+    """F h + (1 - F) s, [R, D]; `out` may be a column slice of a wider matrix."""
+    problem, hidden = _gate(given, out), given.hidden
     made = address(out, hidden.dtype, hidden.shape, problem.side_stride)
-    run_kernel(_name("mix", gate.dtype), hidden.dtype, problem, made)
+    run_kernel(_name("mix", given.gate.dtype), hidden.dtype, problem, made)
 
 
-@_operator(
-    f"mix_back({_SIDES}, Tensor gradient, Tensor(a!) by_hidden, Tensor(b!) by_context,"
-    " Tensor(c!) by_gate, Tensor(d!)? sums)"
-)
 def mix_back(
-    hidden: Tensor,
-    context: Tensor,
-    gate: Tensor,
-    more: Tensor,
-    bias: Tensor | None,
+    given: Fusion,
     gradient: Tensor,
     by_hidden: Tensor,
     by_context: Tensor,
@@ -455,8 +410,8 @@ def mix_back(
         gradient: of `mix`'s result; may be a column slice of a wider matrix. by_gate: of the row
             stride and type of `gate`.
     """
-    problem = _gate(hidden, context, gate, more, bias, gradient, by_gate)
-    kind, lower, shape = hidden.dtype, gate.dtype, hidden.shape
+    problem = _gate(given, gradient, by_gate)
+    kind, lower, shape = given.hidden.dtype, given.gate.dtype, given.hidden.shape
     run_kernel(
         _name("mix_back", lower),
         kind,
@@ -477,7 +432,6 @@ _DROPOUTS = {
 """Kernels by the types of values and results."""
 
 
-@_operator("dropout(Tensor values, Tensor keys, int lowest, float scale, Tensor(a!) out)")
 def dropout(values: Tensor, keys: Tensor, lowest: int, scale: float, out: Tensor) -> None:
     """Values [R, D], times `scale` where kept, else 0.
 

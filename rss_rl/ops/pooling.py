@@ -119,14 +119,17 @@ class _Pooling(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, values: Tensor, starts: Tensor) -> Tensor:
         given = scores.contiguous(), values.contiguous(), starts
-        made = [scores.new_empty(len(starts) - 1, scores.shape[1]) for _ in range(3)]
-        pooling_forward(*given, *made)
-        ctx.save_for_backward(*given, *made)
-        return made[0]
+        shape = len(starts) - 1, scores.shape[1]
+        pooled, largest, inverse = (scores.new_empty(shape) for _ in range(3))
+        pooling_forward(*given, pooled, largest, inverse)
+        ctx.save_for_backward(*given, pooled, largest, inverse)
+        return pooled
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         by_score, by_value = (torch.empty_like(tensor) for tensor in ctx.saved_tensors[:2])
-        pooling_backward(*ctx.saved_tensors, gradient.contiguous(), by_score, by_value)
+        scores, values, starts, *made = ctx.saved_tensors
+        flow = gradient.contiguous()
+        pooling_backward(scores, values, starts, made, flow, by_score, by_value)
         return by_score, by_value, None

@@ -19,10 +19,6 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "multi-head": ("multi-head", {"heads": 2}),
     "cnn": ("cnn", {"filters": 3}),
     "resan, paper's": ("resan", {"keep_unselected": True}),
-    "resan, paper's context": (
-        "resan",
-        {"keep_unselected": True, "unselected_context": "dependents"},
-    ),
     "biblosan w/o local": ("biblosan", {"local": False}),
     "biblosan w/o global": ("biblosan", {"across": False}),
 }

@@ -41,7 +41,7 @@ def no_eager(monkeypatch: pytest.MonkeyPatch) -> None:
 SIZES = [
     ("before", 7, 12, 40, 0.6, 1.0),
     ("after", 7, 12, 40, 0.6, 3.0),
-    ("others", 7, 12, 40, 0.6, 8.0),
+    ("after", 7, 12, 40, 0.6, 8.0),
     ("before", 2, 1, 33, 1.0, 1.0),
     ("after", 9, 20, 300, 1.0, 1.0),
     ("before", 3, 9, 17, 0.1, 1.0),

@@ -87,7 +87,7 @@ def assert_near(found: list[Tensor], wanted: list[Tensor]) -> None:
     ("m", "n", "d", "aside", "order"),
     [
         *((5, 12, 40, False, "before"), (3, 19, 70, True, "after")),  # with gaps: several tiles
-        *((3, 17, 40, True, "others"), (2, 1, 3, False, "others")),
+        *((3, 17, 40, True, "after"), (2, 1, 3, False, "before")),
     ],
 )
 def test_values_and_gradients_are_those_of_the_formula(
@@ -115,7 +115,7 @@ def test_extreme_scores_are_exact_too(size: float, opposite: bool) -> None:
 @pytest.mark.cuda
 @on_device
 def test_a_row_does_not_depend_on_the_rest_of_the_batch() -> None:
-    pairs = pairs_of(6, 20, 0.7, "others")
+    pairs = pairs_of(6, 20, 0.7, "after")
     inputs = inputs_of(pairs, 40)
     with torch.no_grad():
         inputs[0][3] += 30.0  # one sequence is out of the quotients' range
@@ -129,7 +129,7 @@ def test_a_row_does_not_depend_on_the_rest_of_the_batch() -> None:
     ]
     widths = longest[0], longest[1], longest[1]
     parts = [t.detach()[1:3, :n] for t, n in zip(given, widths, strict=True)]
-    alone = found_by(Pairs(sides[0], sides[1], "others"), parts)
+    alone = found_by(Pairs(sides[0], sides[1], "after"), parts)
     for one, other, n in zip(alone, together, (longest[0], *widths), strict=True):
         assert torch.equal(one, other[1:3, :n])
 

@@ -30,9 +30,11 @@ TESTS = (
 )
 PAST_THE_END = """
 import torch
-from rss_rl.ops.native import run_kernel
+from rss_rl.ops.native import address, run_kernel
 given, out = torch.ones(8, 20), torch.empty(8, 20)
-run_kernel("activate", torch.float32, given, None, out, None, {rows}, 20, 20, 0, 1)
+first, last = (address(tensor, torch.float32, (8, 20)) for tensor in (given, out))
+null = address(None, torch.float32, ())
+run_kernel("activate", torch.float32, first, null, last, null, {rows}, 20, 20, 0, 1)
 print("survived")
 """
 

@@ -18,7 +18,7 @@ from rss_rl.ops.packing import Packed
 from rss_rl.ops.pooling import feature_wise_pooling, packed_pooling
 
 C = 5.0
-ORDERS: tuple[Order, ...] = ("before", "after", "others")
+ORDERS: tuple[Order, ...] = ("before", "after")
 
 
 def masks(seed: int, share: float, *shapes: tuple[int, int]) -> list[Tensor]:

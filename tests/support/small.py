@@ -38,7 +38,6 @@ VOCABULARY = ("<pad>", "<unk>", "The", "film", "is", "not", "good", ".", "of", "
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "resan": {"keep_unselected": True},
-    "resan, paper's context": {"keep_unselected": True, "unselected_context": "dependents"},
     "faithful": {"keep_unselected": False},
     "source2token": {"encoder": "source2token"},
     "mean": {"encoder": "mean"},

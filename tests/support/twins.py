@@ -121,11 +121,10 @@ def resa(
     activation: str,
     c: float,
     forward: bool,
-    averaged: np.ndarray,
 ) -> np.ndarray:
     """One direction of ReSA over a full n x n mask M^rss.
 
-    Unselected heads get the mean of the `averaged` tokens that their position mask allows.
+    Unselected heads get the mean of the tokens that their position mask allows.
     """
     n = len(x)
     h = dense(x, part(p, "project."), activation)
@@ -135,7 +134,7 @@ def resa(
             allowed[j, i] = zd[i] and zh[j] and i != j and before(i, j, forward)
     s = attention(*_scores(h, p), h, allowed, c)
     for j in range(n):
-        mean_over = [h[i] for i in range(n) if averaged[i] and before(i, j, forward)]
+        mean_over = [h[i] for i in range(n) if before(i, j, forward)]
         if not zh[j]:
             s[j] = np.mean(mean_over, axis=0) if mean_over else 0.0
     return fusion_gate(h, s, p)
@@ -150,13 +149,11 @@ def resan(
     c: float,
     *,
     keep_unselected: bool,
-    unselected_context: str,
 ) -> np.ndarray:
     """ReSA in both directions, then source2token over all tokens or over the selected heads."""
-    averaged = np.ones(len(x), bool) if unselected_context == "real" else zd
     u = np.concatenate(
         [
-            resa(x, zh, zd, part(p, f"resa.directions.{k}."), activation, c, forward, averaged)
+            resa(x, zh, zd, part(p, f"resa.directions.{k}."), activation, c, forward)
             for k, forward in enumerate((True, False))
         ],
         1,

@@ -6,7 +6,6 @@ Legend: M sentences, N tokens, R tokens of all sentences, E embedding size, D hi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from pydantic import Field
 from torch import Tensor, nn
@@ -25,6 +24,8 @@ from rss_rl.types import HEAD
 class ReSANEncoder(nn.Module):
     """ReSA, then source2token over the tokens that come out of it."""
 
+    shares_rows = True
+
     def __init__(self, resa: ReSA, pool: Source2Token) -> None:
         super().__init__()
         self.resa, self.pool = resa, pool
@@ -34,11 +35,6 @@ class ReSANEncoder(nn.Module):
     def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         """See `Encoder`."""
         return encode_padded(self, embedded, valid, selection)
-
-    @property
-    def shares_rows(self) -> bool:
-        """See `PackedEncoder`."""
-        return self.resa.shares
 
     def packed(self, words: Rows, tokens: Packed, roles: Tensor) -> Tensor:
         """See `PackedEncoder`."""
@@ -66,9 +62,6 @@ class _ReSANOptions(Options):
         description="true: the paper's ReSAN, an unselected token still reaches the sentence"
         " vector; false: the faithful form, only selected heads stay.",
     )
-    unselected_context: Literal["real", "dependents"] = Field(
-        default="real", description="Tokens that the context of an unselected head averages."
-    )
 
 
 def _build(setup: EncoderSetup, options: _ReSANOptions) -> ReSANEncoder:
@@ -77,7 +70,6 @@ def _build(setup: EncoderSetup, options: _ReSANOptions) -> ReSANEncoder:
         setup.hidden,
         attention_settings(setup),
         keep_unselected=options.keep_unselected,
-        unselected_context=options.unselected_context,
     )
     return ReSANEncoder(resa, source2token(setup, resa.output_size))
 

@@ -32,7 +32,7 @@ struct Problem {
   const std::int64_t* dependent_starts;
   std::int64_t sequences, features;
   std::int64_t stride, bfloat16;  // of both kinds of scores and their gradients
-  std::int64_t order;  // a head attends 0 before, 1 after, 2 before and after itself
+  std::int64_t order;  // a head attends 0 before, 1 after itself
   std::int64_t threads;
   double scale;
   double largest;  // largest |score| for which E and F are exact enough
@@ -82,14 +82,13 @@ struct Partners {
 
 // The partners of a side's tokens. Positions are ascending.
 void pair_up(const std::int64_t* own, std::int64_t own_count, const std::int64_t* other,
-             std::int64_t other_count, bool looks_back, bool looks_ahead,
-             std::vector<Partners>& found) {
+             std::int64_t other_count, bool looks_back, std::vector<Partners>& found) {
   found.clear();
   std::int64_t less = 0;  // rows of the other side before it
   for (std::int64_t row = 0; row < own_count; ++row) {
     while (less < other_count && other[less] < own[row]) ++less;
     const bool same = less < other_count && other[less] == own[row];
-    found.push_back({looks_back ? less : 0, looks_ahead ? less + same : other_count});
+    found.push_back({looks_back ? less : 0, looks_back ? other_count : less + same});
   }
 }
 
@@ -99,13 +98,13 @@ struct Memory {
   explicit Memory(const Problem<T>& problem) : given(problem) {}
 
   void enter(std::int64_t number) {
-    const bool back = given.order != 1, ahead = given.order != 0;
+    const bool back = given.order == 0;
     const std::int64_t first = given.head_starts[number], shown = given.dependent_starts[number];
     const std::int64_t head_count = given.head_starts[number + 1] - first;
     const std::int64_t dependent_count = given.dependent_starts[number + 1] - shown;
     const std::int64_t *own = given.heads + first, *other = given.dependents + shown;
-    pair_up(own, head_count, other, dependent_count, back, ahead, heads);
-    pair_up(other, dependent_count, own, head_count, ahead, back, dependents);
+    pair_up(own, head_count, other, dependent_count, back, heads);
+    pair_up(other, dependent_count, own, head_count, !back, dependents);
   }
 
   const Problem<T>& given;
