@@ -13,7 +13,7 @@ from rss_rl.types import ROLES
 
 ENCODERS: dict[str, dict[str, Any]] = {
     name: small.VARIANTS[name]
-    for name in ("resan", "resan, paper's context", "faithful", "source2token", "mean", "attention")
+    for name in ("resan", "faithful", "source2token", "mean", "attention")
 } | {"disan": {"encoder": "disan"}}
 
 

@@ -15,7 +15,7 @@ from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.sentences import SentencesClassifier
 
 PACKED = [pytest.param(small.VARIANTS[name] | more, id=name + str(more)) for name, more in (
-    ("resan", {}), ("resan", {"highway": True}), ("resan, paper's context", {}), ("faithful", {}),
+    ("resan", {}), ("resan", {"highway": True}), ("faithful", {}),
     ("source2token", {}),
 )] + [pytest.param({"encoder": "disan"}, id="disan")]  # fmt: skip
 
