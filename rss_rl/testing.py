@@ -23,9 +23,8 @@ from rss_rl.components import Component, Kind
 from rss_rl.config import ModelConfig
 from rss_rl.errors import ComponentError, ConfigError
 from rss_rl.models.build import build_classifier
-from rss_rl.models.dropout import drawing
+from rss_rl.models.dropout import drawing, evaluating
 from rss_rl.models.encoders.protocol import EncoderSetup, GatedEncoder, TrainingLengths
-from rss_rl.models.modes import evaluating
 from rss_rl.models.sentences import remove_unselected
 from rss_rl.ops.gated import union
 from rss_rl.policies.build import check_distribution, check_module

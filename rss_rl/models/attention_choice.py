@@ -14,7 +14,7 @@ import torch
 from rss_rl.config import ModelConfig
 from rss_rl.errors import ConfigError
 from rss_rl.ops.attention import KernelBackend
-from rss_rl.ops.compilers import missing_compiler, missing_triton
+from rss_rl.ops.native import missing_compiler, missing_triton
 
 AttentionName = Literal["auto", "eager", "compiled"]
 

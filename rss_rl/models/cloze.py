@@ -28,13 +28,13 @@ from torch import Tensor, nn
 
 from rss_rl.components import Component, Options
 from rss_rl.errors import DataError
-from rss_rl.models.bidirectional import Bidirectional, both_ends
 from rss_rl.models.dropout import Dropout
 from rss_rl.models.embedding import WordEmbedding
+from rss_rl.models.encoders.recurrent import Bidirectional, both_ends
 from rss_rl.models.heads import ClassTask, TaskClassifier
 from rss_rl.models.protocol import ClassifierSetup
-from rss_rl.ops.grouping import first_positions, group_counts, group_sums, present_groups
 from rss_rl.ops.masking import gather, kept_indices, masked_softmax
+from rss_rl.ops.ragged import first_positions, group_counts, group_sums, present_groups
 
 FLOOR = 1e-6
 """Added to each candidate's attention, so that one whose words were removed has a probability."""

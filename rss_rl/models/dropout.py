@@ -5,7 +5,7 @@ other masks than the whole. Under `keyed_dropout` the mask of an element is a ha
 key, the number of the dropout call, its position and its feature: an example gets the same masks
 alone or in a batch, padded or not, in one process or in several. Where rows are parts of examples
 (the sentences of a passage), `part_keys` gives each part a key of its own. Where rows are packed
-tokens, `packed_rows` says which.
+tokens, `packed_rows` says which. `drawing` and `evaluating` are for a while.
 
 Legend: M examples, N positions, R rows, D features.
 """
@@ -24,9 +24,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from rss_rl.ops.compilers import missing_compiler
-from rss_rl.ops.dropping import LEVELS, Drop
-from rss_rl.ops.native import has_kernels_for
+from rss_rl.ops.linear_maps import LEVELS, Drop
+from rss_rl.ops.native import has_kernels_for, missing_compiler
 from rss_rl.ops.packing import Packed
 
 _LANES = 4
@@ -275,3 +274,16 @@ def _mix(state: Tensor) -> Tensor:
 def _fold(state: Tensor, shift: int) -> Tensor:
     """state ^ (state >>> shift); int64 shifts fill with the sign, which the mask removes."""
     return state.bitwise_xor_((state >> shift).bitwise_and_((1 << (64 - shift)) - 1))
+
+
+@contextmanager
+def evaluating(*modules: nn.Module) -> Iterator[None]:
+    """Evaluation mode within; on exit, each submodule returns to its previous mode."""
+    training = [part for module in modules for part in module.modules() if part.training]
+    for module in modules:
+        module.eval()
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True

@@ -30,9 +30,9 @@ from rss_rl.models.encoders.protocol import (
 from rss_rl.models.heads import ClassTask, TaskClassifier, entailment_features
 from rss_rl.models.layers import Dense, Source2Token, glorot_linear
 from rss_rl.models.protocol import ClassifierSetup
-from rss_rl.ops.grouping import Grouped, group_counts, padded_groups, present_groups, regroup
 from rss_rl.ops.masking import gather, kept_indices
 from rss_rl.ops.packing import Packed
+from rss_rl.ops.ragged import Grouped, group_counts, padded_groups, present_groups, regroup
 
 _LIMITS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384)
 """Sentences are encoded in groups bounded by these lengths: one long sentence would otherwise pad

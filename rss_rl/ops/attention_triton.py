@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rss_rl.ops.attention_pairs import Order, Pairs
 from rss_rl.ops.attention_triton_kernels import (
     FEATURES,
     ROWS,
@@ -23,6 +22,7 @@ from rss_rl.ops.attention_triton_kernels import (
     prepare_kernel,
 )
 from rss_rl.ops.masking import Gathered
+from rss_rl.ops.packing import Order, Pairs
 
 _LARGEST_SCORE = 20.0
 """The device rounds 2u/c twice to get E, which shifts a weight by up to 6e-8 |u| each time.

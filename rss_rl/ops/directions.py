@@ -20,11 +20,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rss_rl.ops.attention import packed_attention
-from rss_rl.ops.attention_native import side_of
-from rss_rl.ops.attention_pairs import Order, PackedPairs
-from rss_rl.ops.dropping import Drop
+from rss_rl.ops.attention import packed_attention, side_of
 from rss_rl.ops.linear_maps import (
+    Drop,
     factor,
     gate_mix,
     linear_maps,
@@ -45,7 +43,7 @@ from rss_rl.ops.operators import (
     mix,
     mix_back,
 )
-from rss_rl.ops.packing import Packed
+from rss_rl.ops.packing import Order, Packed, PackedPairs
 
 
 class Weights(NamedTuple):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rss_rl.ops.attention import KernelBackend, feature_wise_attention
-from rss_rl.ops.attention_pairs import Pairs
+from rss_rl.ops.packing import Pairs
 
 _LARGEST_SURPLUS = 20.0
 """How far a logit of a closed gate may exceed those of the open ones: it bounds the gradient."""

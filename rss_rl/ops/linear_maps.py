@@ -1,22 +1,63 @@
 """Linear maps of the same values, with bias, activation and dropout fused into single passes.
 
-Legend: R rows (tokens of all sequences), I inputs, K maps of O outputs each.
+Masks of dropout are hashes of a position's key.
+
+Legend: R rows (tokens of all sequences), D features, I inputs, K maps of O outputs each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rss_rl.ops.attention import KernelBackend
-from rss_rl.ops.dropping import Drop
 from rss_rl.ops.matmul import empty_rows, matmul, weight_gradient
 from rss_rl.ops.native import one_kind
-from rss_rl.ops.operators import Fusion, activate, activate_back, mix, mix_back, parts_of
+from rss_rl.ops.operators import Fusion, activate, activate_back, dropout, mix, mix_back, parts_of
+
+LEVELS = 1 << 16
+"""Values of the 16-bit uniform number that decides on an element; a hash yields four."""
+
+
+class Drop(NamedTuple):
+    """Which elements of [R, D] are dropped.
+
+    keys     int64 [R] in any shape
+    dropped  at how many of the LEVELS an element is set to 0
+    """
+
+    keys: Tensor
+    dropped: int
+
+    @property
+    def scale(self) -> float:
+        """Factor of the kept elements."""
+        return LEVELS / (LEVELS - self.dropped)
+
+    def applied(self, values: Tensor, out: Tensor | None = None) -> Tensor:
+        """Dropout of values [R, D] or of their gradient: kept elements are scaled up, others 0.
+
+        Args:
+            values: on the CPU; float64, float32, or bfloat16 with a float32 `out`.
+            out: contiguous; for a result of another type: float32 to bfloat16 or back.
+
+        Raises:
+            ValueError: tensors of another shape or type, or a number of keys other than R.
+        """
+        given = values.contiguous()
+        result = torch.empty_like(given) if out is None else out
+        if result.shape != values.shape or not result.is_contiguous():
+            raise ValueError(
+                f"dropout of {tuple(values.shape)} needs a contiguous `out` of that shape,"
+                f" not {tuple(result.shape)}"
+            )
+        flat, keys = given.flatten(0, -2), self.keys.contiguous().flatten()
+        dropout(flat, keys, self.dropped - LEVELS // 2, self.scale, result.view(flat.shape))
+        return result
 
 
 def has_kernels(values: Tensor, backend: KernelBackend) -> bool:

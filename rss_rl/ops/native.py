@@ -2,6 +2,7 @@
 
 A cached file is named by a hash of all that it depends on: the source, the compiler and its
 options, the processor. It is moved into place atomically, so processes may compile concurrently.
+`missing_compiler` and `missing_triton` say what a machine lacks to compile kernels.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import importlib.util
 import os
 import platform
 import shutil
 import subprocess
+import sysconfig
 import tempfile
 import threading
 from collections.abc import Iterable, Sequence
@@ -43,6 +46,8 @@ _WORTH_THREADS, _WORTH_NEW_THREADS = 1 << 16, 1 << 20
 which cost some microseconds, and new ones, which cost 0.1 ms."""
 
 
+_OLDEST = (7, 0)
+"""Lowest compute capability for which torch itself uses Triton."""
 _once = threading.Lock()
 
 
@@ -287,3 +292,33 @@ def _output(command: list[str]) -> str:
         lines = [line for line in done.stderr.splitlines() if "error" in line] or ["no message"]
         raise KernelsError(f"'{command[0]}' cannot compile the kernels: {lines[0].strip()}")
     return done.stdout
+
+
+def missing_compiler() -> str | None:
+    """What this machine lacks to compile kernels for its CPU; None if nothing.
+
+    Compiles the kernels to find out, unless they are cached.
+    """
+    try:
+        load_kernels()
+    except KernelsError as error:
+        return str(error)
+    return None
+
+
+def missing_triton() -> str | None:
+    """What this machine lacks to compile kernels for its CUDA devices; None if nothing."""
+    if importlib.util.find_spec("triton") is None:
+        return "there is no package 'triton'"
+    compilers = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
+    if not any(map(shutil.which, compilers)):
+        return f"there is no C compiler {' or '.join(map(repr, compilers))}"
+    headers = Path(sysconfig.get_path("include"))
+    found = (headers / "Python.h").is_file()
+    return None if found else f"Python's C headers are not in {headers}"
+
+
+@functools.cache
+def runs_triton(device: torch.device) -> bool:
+    """Whether Triton kernels can be compiled here and run on this CUDA device."""
+    return missing_triton() is None and torch.cuda.get_device_capability(device) >= _OLDEST

@@ -1,7 +1,9 @@
-"""Packed tokens: those of many sequences in consecutive rows, without padding.
+"""Packed tokens: those of many sequences in consecutive rows, without padding; and which of them
+attend to which, from positions: O(M n) numbers, not O(M n²).
 
 Legend: M sequences, N tokens of a padded one, L of the longest, R rows, W distinct words of these
-(or R), K selections, X chosen rows, U distinct words of these (or X), D features.
+(or R), K selections, X chosen rows, U distinct words of these (or X), D features; J
+heads and I dependents of a sequence.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -168,3 +170,58 @@ def kept_cells(tokens: Gathered) -> tuple[Tensor, Packed]:
     sequence = cells // max(1, tokens.kept.shape[1])
     position = tokens.index.flatten().index_select(0, cells)
     return cells, Packed(sequence, position, _starts(tokens.kept.sum(1)))
+
+
+Order = Literal["before", "after"]
+"""A head attends to dependents strictly before it, or strictly after it."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The allowed pairs of gathered heads and dependents: both kept, in the given order.
+
+    heads       positions [M, J], ascending among the kept ones
+    dependents  positions [M, I], the same
+    """
+
+    heads: Gathered
+    dependents: Gathered
+    order: Order
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(M, J, I)."""
+        return (*self.heads.kept.shape, self.dependents.kept.shape[1])
+
+    def mask(self, sequences: slice, heads: slice) -> Tensor:
+        """Bool [m, j, I] of some sequences and heads, True = allowed."""
+        chosen = Gathered(self.heads.index[sequences, heads], self.heads.kept[sequences, heads])
+        seen = Gathered(self.dependents.index[sequences], self.dependents.kept[sequences])
+        return allowed_pairs(chosen, seen, self.order)
+
+
+@dataclass(frozen=True)
+class PackedPairs:
+    """`Pairs` of packed heads and dependents."""
+
+    heads: Packed
+    dependents: Packed
+    order: Order
+
+    def padded(self) -> Pairs:
+        """The same pairs, of padded sequences."""
+        return Pairs(self.heads.gathered(), self.dependents.gathered(), self.order)
+
+
+def allowed_pairs(heads: Gathered, dependents: Gathered, order: Order) -> Tensor:
+    """Which dependents a head may attend to: kept ones before it, or after it.
+
+    Args:
+        heads: positions [M, J]. dependents: positions [M, I].
+
+    Returns:
+        bool [M, J, I].
+    """
+    position_j, position_i = heads.index[:, :, None], dependents.index[:, None, :]
+    ordered = position_i < position_j if order == "before" else position_i > position_j
+    return ordered & heads.kept[:, :, None] & dependents.kept[:, None, :]

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from rss_rl.components import Component, Options
 from rss_rl.errors import ConfigError, nearest
-from rss_rl.models.modes import evaluating
+from rss_rl.models.dropout import evaluating
 from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.types import Array, Batch
 

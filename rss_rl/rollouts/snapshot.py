@@ -27,10 +27,9 @@ from rss_rl.config import Reads, RunConfig
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.models.build import build_classifier
-from rss_rl.models.dropout import drawing
+from rss_rl.models.dropout import drawing, evaluating
 from rss_rl.models.embedding import RowAverage, WordEmbedding
 from rss_rl.models.encoders.protocol import TrainingLengths
-from rss_rl.models.modes import evaluating
 from rss_rl.models.protocol import Classifier
 from rss_rl.ops.matmul import products_in
 from rss_rl.policies.build import build_policy

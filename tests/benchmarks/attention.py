@@ -38,8 +38,8 @@ from suite.timing import CLOCKS, Settings
 from rss_rl.config import ModelConfig
 from rss_rl.models.build import build_classifier
 from rss_rl.ops.attention import KernelBackend, feature_wise_attention
-from rss_rl.ops.attention_pairs import Pairs
 from rss_rl.ops.masking import kept_indices
+from rss_rl.ops.packing import Pairs
 from rss_rl.types import LabelSpec
 
 SCALE = 5.0

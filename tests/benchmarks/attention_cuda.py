@@ -20,8 +20,8 @@ from suite.records import Record, compared, limited
 from torch import Tensor
 
 from rss_rl.ops.attention import KernelBackend, feature_wise_attention
-from rss_rl.ops.attention_pairs import Pairs
 from rss_rl.ops.masking import kept_indices
+from rss_rl.ops.packing import Pairs
 
 _PER_CLOCK = 16
 """Special functions of a multiprocessor, compute capability 7.0 to 12.0 (CUDA's manual, 8.1)."""

@@ -33,8 +33,7 @@ from rss_rl.models.attention_choice import attention_backend
 from rss_rl.models.build import build_encoder
 from rss_rl.models.encoders.protocol import Encoder, PackedEncoder
 from rss_rl.ops.attention import packed_attention
-from rss_rl.ops.attention_pairs import PackedPairs
-from rss_rl.ops.packing import Packed, Rows
+from rss_rl.ops.packing import Packed, PackedPairs, Rows
 from rss_rl.policies.build import build_policy
 
 SIZE, SCALE, SHARE = 300, 5.0, 0.3

@@ -15,8 +15,8 @@ from choices import CANDIDATE, READERS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rss_rl.models.bidirectional import both_ends
 from rss_rl.models.cloze import initial_gru
+from rss_rl.models.encoders.recurrent import both_ends
 
 every_reader = pytest.mark.parametrize(("reader", "output"), READERS)
 LENGTHS = [(9, 4), (12, 1), (1, 5), (7, 7)]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rss_rl.models import dropout as module
 from rss_rl.models.dropout import Dropout, keyed_dropout, packed_rows, part_keys
-from rss_rl.ops.compilers import missing_compiler
+from rss_rl.ops.native import missing_compiler
 from rss_rl.ops.packing import Packed
 from rss_rl.seeding import example_keys
 

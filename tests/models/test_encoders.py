@@ -14,7 +14,7 @@ from rss_rl.models import build as build_module
 from rss_rl.models.build import build_encoder
 from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.encoders.pooled import PooledEncoder
-from rss_rl.ops.compilers import missing_compiler
+from rss_rl.ops.native import missing_compiler
 
 NAMES = VECTOR_ENCODERS
 LENGTHS = (6, 1, 3, 0, 9, 2)

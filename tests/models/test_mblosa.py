@@ -16,7 +16,7 @@ from torch import Tensor
 from rss_rl.config import PolicyConfig
 from rss_rl.models.build import build_classifier, parameter_count
 from rss_rl.models.dropout import keyed_dropout
-from rss_rl.models.mblosa import BlockContext, BlockSelfAttention, BlockSettings
+from rss_rl.models.encoders.biblosan import BlockContext, BlockSelfAttention, BlockSettings
 from rss_rl.policies.build import build_policy
 from rss_rl.types import LabelSpec
 

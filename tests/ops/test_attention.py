@@ -13,8 +13,8 @@ from torch import Tensor
 from rss_rl.ops import attention
 from rss_rl.ops import attention as module
 from rss_rl.ops.attention import feature_wise_attention
-from rss_rl.ops.attention_pairs import allowed_pairs
 from rss_rl.ops.masking import kept_indices
+from rss_rl.ops.packing import allowed_pairs
 
 C = 5.0
 

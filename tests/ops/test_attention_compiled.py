@@ -11,9 +11,9 @@ from torch import Tensor
 from rss_rl.models.directional import AttentionSettings, DirectionalAttention
 from rss_rl.ops import attention as module
 from rss_rl.ops.attention import attention_weights, feature_wise_attention
-from rss_rl.ops.attention_pairs import Order, Pairs
-from rss_rl.ops.compilers import missing_compiler
 from rss_rl.ops.gated import gated_attention
+from rss_rl.ops.native import missing_compiler
+from rss_rl.ops.packing import Order, Pairs
 
 pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))
 TOLERANCE = 5e-6

@@ -8,9 +8,8 @@ from attending import C, inputs_of, outcome, padded_native, pairs_of, reference
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rss_rl.ops.attention_pairs import Order
-from rss_rl.ops.compilers import missing_compiler
-from rss_rl.ops.native import OutOfRange
+from rss_rl.ops.native import OutOfRange, missing_compiler
+from rss_rl.ops.packing import Order
 
 pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))
 ORDERS: tuple[Order, ...] = ("before", "after")

@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rss_rl.ops.attention import feature_wise_attention
-from rss_rl.ops.attention_pairs import Order, Pairs
 from rss_rl.ops.masking import Gathered
+from rss_rl.ops.packing import Order, Pairs
 
 pytest.importorskip("triton", reason="no package 'triton'")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"

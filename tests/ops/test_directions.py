@@ -16,11 +16,9 @@ from torch import Tensor
 
 from rss_rl.ops import directions, operators
 from rss_rl.ops.attention import feature_wise_attention
-from rss_rl.ops.attention_pairs import Pairs
 from rss_rl.ops.directions import Direction, Weights, directional_attention
-from rss_rl.ops.dropping import Drop
-from rss_rl.ops.linear_maps import gate_mix
-from rss_rl.ops.packing import Packed
+from rss_rl.ops.linear_maps import Drop, gate_mix
+from rss_rl.ops.packing import Packed, Pairs
 
 C, E, D = 5.0, 5, 7
 

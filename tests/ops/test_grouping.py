@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rss_rl.ops.grouping import (
+from rss_rl.ops.ragged import (
     first_positions,
     group_counts,
     group_sums,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from rss_rl.ops.compilers import missing_compiler
+from rss_rl.ops.native import missing_compiler
 
 COMPILER = os.environ.get("CXX") or "g++"
 SANITIZED = "-g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined"

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rss_rl.ops import operators
-from rss_rl.ops.compilers import missing_compiler
-from rss_rl.ops.dropping import LEVELS, Drop
-from rss_rl.ops.linear_maps import gate_mix, linear_maps
+from rss_rl.ops.linear_maps import LEVELS, Drop, gate_mix, linear_maps
+from rss_rl.ops.native import missing_compiler
 
 pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))
 

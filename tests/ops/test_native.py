@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from rss_rl.ops import native as module
-from rss_rl.ops.compilers import missing_compiler
-from rss_rl.ops.native import KernelsError, load_kernels
+from rss_rl.ops.native import KernelsError, load_kernels, missing_compiler
 
 needs_compiler = pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))
 

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from rss_rl.ops import operators
 from rss_rl.ops.attention import feature_wise_attention
-from rss_rl.ops.attention_pairs import Pairs
-from rss_rl.ops.compilers import missing_compiler
 from rss_rl.ops.linear_maps import gate_mix
 from rss_rl.ops.masking import kept_indices
+from rss_rl.ops.native import missing_compiler
 from rss_rl.ops.operators import Attending, Fusion
+from rss_rl.ops.packing import Pairs
 from rss_rl.ops.pooling import feature_wise_pooling
 
 pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))

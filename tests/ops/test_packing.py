@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rss_rl.ops.attention import feature_wise_attention, packed_attention
-from rss_rl.ops.attention_pairs import Order, PackedPairs
-from rss_rl.ops.packing import Packed
+from rss_rl.ops.packing import Order, Packed, PackedPairs
 from rss_rl.ops.pooling import feature_wise_pooling, packed_pooling
 
 C = 5.0

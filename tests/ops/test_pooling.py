@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rss_rl.ops.attention import KernelBackend
-from rss_rl.ops.compilers import missing_compiler
+from rss_rl.ops.native import missing_compiler
 from rss_rl.ops.packing import Packed
 from rss_rl.ops.pooling import feature_wise_pooling, packed_pooling, packed_shared_pooling
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rss_rl.ops.attention import feature_wise_attention
-from rss_rl.ops.attention_native import native_attention
-from rss_rl.ops.attention_pairs import Order, PackedPairs, Pairs
+from rss_rl.ops.attention import feature_wise_attention, native_attention
 from rss_rl.ops.masking import kept_indices
-from rss_rl.ops.packing import kept_cells
+from rss_rl.ops.packing import Order, PackedPairs, Pairs, kept_cells
 
 C = 5.0
 

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from rss_rl.ops.compilers import missing_compiler
+from rss_rl.ops.native import missing_compiler
 
 needs_compiler = pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))

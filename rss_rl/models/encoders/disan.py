@@ -12,11 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from rss_rl.components import Options
-from rss_rl.models.directional import AttentionSettings, DirectionalAttention, typed_directions
+from rss_rl.models.directional import (
+    AttentionSettings,
+    DirectionalAttention,
+    ReSA,
+    typed_directions,
+)
 from rss_rl.models.encoders.pooled import encode_padded, source2token
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import Source2Token
-from rss_rl.models.resa import ReSA
 from rss_rl.ops.gated import union
 from rss_rl.ops.packing import Packed, Rows
 

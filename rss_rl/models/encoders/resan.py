@@ -11,12 +11,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rss_rl.components import Options
-from rss_rl.models.directional import DirectionalAttention, typed_directions
+from rss_rl.models.directional import DirectionalAttention, ReSA, typed_directions
 from rss_rl.models.encoders.disan import attention_settings, disa
 from rss_rl.models.encoders.pooled import encode_padded, source2token
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import Source2Token
-from rss_rl.models.resa import ReSA
 from rss_rl.ops.packing import Packed, Rows
 from rss_rl.types import HEAD
 

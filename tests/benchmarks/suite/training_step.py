@@ -23,8 +23,8 @@ from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.models.build import build_classifier
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops.attention import feature_wise_attention
-from rss_rl.ops.attention_pairs import Pairs
 from rss_rl.ops.masking import kept_indices
+from rss_rl.ops.packing import Pairs
 from rss_rl.training.allocator import keep_freed_memory
 from rss_rl.types import Array, LabelSpec
 from suite.records import Record, compared, limited
