@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import pytest
 from cyclopts import App, CycloptsError
 from fences import fences, inline, pages, typed
 
@@ -71,34 +70,6 @@ def commands(group: App, path: str = "rss-rl") -> Iterator[tuple[str, str]]:
             yield from commands(command, f"{path} {name}")
         else:
             yield f"{path} {name}", f"{command.help}\n\n{command.help_epilogue}"
-
-
-@pytest.mark.parametrize(
-    ("command", "why"),
-    [
-        ("rss-rl trian demo", "no command 'trian'"),
-        ("rss-rl train demo --run-dri x", "--run-dri"),
-        ("rss-rl fit reviews.csv --text review", "label"),
-        ("rss-rl train demo model.hiden=8", "model.hiden"),
-        ("rss-rl config show demo phases.0.step=3", "phases.0.step"),
-        ("rss-rl data prepear x", "no command 'prepear'"),
-    ],
-)
-def test_a_wrong_command_is_found(command: str, why: str) -> None:
-    found = complaint(command.split(), whole=True)
-    assert found is not None
-    assert why in found
-
-
-def test_commands_are_taken_apart() -> None:
-    text = (
-        "$ A=1 rss-rl demo \\\n   --seed 1  # twice\nout\n$ for s in 0 1; do rss-rl x; done | cat\n"
-    )
-    assert [words for words in typed(text) if words[0] == "rss-rl"] == [
-        ["rss-rl", "demo", "--seed", "1"],
-        ["rss-rl", "x"],
-    ]
-    assert list(inline("says `rss-rl\nfit x` and `rss-rl`")) == [["rss-rl", "fit", "x"]]
 
 
 def test_commands_in_console_blocks_exist(repository: Path) -> None:

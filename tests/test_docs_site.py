@@ -119,14 +119,3 @@ def test_broken_links_and_missing_pages_fail_the_build(spoilt: Path, tmp_path: P
         "docs/sweeps.md is in the navigation and missing",
     ):
         assert said in output
-
-
-def test_what_the_site_would_fetch_or_show_as_markdown_fails_the_build(
-    spoilt: Path, tmp_path: Path
-) -> None:
-    add(spoilt / "docs" / "data.md", '<script src="https://example.org/a.js"></script>')
-    add(spoilt / "docs" / "sweeps.md", "A table:\n| a | b |\n|---|---|\n| 1 | 2 |")
-    done = build(spoilt, tmp_path / "site")
-    assert done.returncode == 1
-    assert "docs/data.html: fetches https://example.org/a.js" in done.stderr
-    assert "docs/sweeps.html: is shown as it was written: |---|---|" in done.stderr

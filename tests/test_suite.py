@@ -11,13 +11,10 @@ import pytest
 import small
 import torch
 import torch.nn.functional as F
-from suite import training_step
-from suite.records import Record, compared, limited
+from suite.records import compared, limited
 from suite.reference import PlainReSAN
 from suite.registry import Benchmark
-from suite.report import comparison, draw, table
 from suite.timing import Settings
-from suite.workers import Worker, WorkerError
 
 STUBS = "bench_stubs"
 
@@ -35,28 +32,11 @@ def test_a_ratio_says_how_many_times_better_ours_is() -> None:
         compared("a", [1.0], [float("inf")], "s")
 
 
-def test_a_worker_answers_turn_by_turn_in_its_own_environment() -> None:
-    with (
-        Worker(f"{STUBS}:counter", {"start": 3}, environment=PATHS) as one,
-        Worker(f"{STUBS}:counter", {"start": 0}, environment=PATHS | {"SUITE_TEST": "8"}) as other,
-    ):
-        assert [one(), other(), one(), other()] == [3, 8, 4, 8]
-
-
 PATHS = {
     "PYTHONPATH": os.pathsep.join(
         str(Path(__file__).parent / folder) for folder in ("benchmarks", "support", "..")
     )
 }
-
-
-@pytest.mark.parametrize(("how", "why"), [("gone", "ended with 7"), ("asleep", "no answer within")])
-def test_a_worker_that_ends_or_hangs_is_reported(how: str, why: str) -> None:
-    arguments = {"start": 0, "how": how}
-    with Worker(f"{STUBS}:counter", arguments, environment=PATHS, timeout_s=30) as worker:
-        worker.timeout_s = 0.5 if how == "asleep" else 30
-        with pytest.raises(WorkerError, match=why):
-            worker()
 
 
 @pytest.mark.parametrize("stub", ["two_records", "endless"])
@@ -72,21 +52,6 @@ def test_what_a_benchmark_said_before_it_died_counts(
     assert [(record.name, record.n) for record in found] == [("test/first", 3)]
     assert "test ended with -9" in capsys.readouterr().err
     assert not part.exists()
-
-
-def test_commits_are_compared_by_their_ratios(tmp_path: Path) -> None:
-    old = [Record("a", 1, 2, 2.0, "s", 3, (1.9, 2.1)), Record("b", 1, 2, 2.0, "s", 3, (1.0, 3.0)),
-           Record("c", 1, 2, 2.0, "s", 3, (2.0, 2.0))]  # fmt: skip
-    new = [Record("a", 1, 3, 3.0, "s", 3, (2.9, 3.1)), Record("b", 1, 3, 3.0, "s", 3, (2.9, 3.1)),
-           Record("d", 1, 3, 3.0, "s", 3, (2.9, 3.1))]  # fmt: skip
-    text = comparison(new, old)
-    assert "| a | 2.00 | 3.00 | **+50%** |" in text
-    assert "| b | 2.00 | 3.00 | +50% |" in text
-    assert "| c | 2.00 | – | gone |" in text
-    assert "| d | – | 3.00 | new |" in text
-    assert "| a | 1 | 3 | s | 3.00 (2.90 to 3.10) | 3 |" in table(new, {"cores": 2})
-    draw(tmp_path / "bench.png", new)
-    assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("share", [None, 0.5, 0.0])
@@ -117,16 +82,3 @@ def test_the_plain_reference_is_our_model_in_other_words(share: float | None) ->
             zero if expected is None else expected,
             rtol=1e-10, atol=1e-13, msg=name,
         )  # fmt: skip
-
-
-@pytest.mark.parametrize("name", list(training_step.SIZES))
-def test_batches_are_as_long_as_the_datasets_sentences(name: str) -> None:
-    size = training_step.SIZES[name]
-    lengths = size.lengths()
-    for slot in range(2):
-        assert lengths[:, slot].mean() == pytest.approx(size.means[slot], rel=0.03)
-        assert lengths[:, slot].std() == pytest.approx(size.deviations[slot], rel=0.08)
-    batches = training_step.batches_of(size)
-    tokens = sum(int(v.sum()) for b in batches for v in b.valid)
-    whole = 64 * len(batches) * sum(size.means)
-    assert tokens == pytest.approx(whole, rel=0.1)

@@ -128,37 +128,3 @@ def test_select(workplace: Path) -> None:
     text = said("select", run_of(workplace), *texts)
     assert "snores?" in text
     assert f"prediction: {best}" in text
-
-
-def test_wrong_use_is_explained(workplace: Path) -> None:
-    run = run_of(workplace)
-    cases = {
-        ("select", run, "one"): "has 1 text(s) where the task has 2",
-        ("select", run, "one", " "): "a text has no words",
-        ("select", workplace, "one", "two"): "Name the directory of a run",
-        ("select", run, "one", "two", "--which", "77"): "Steps present: 0, 5, 10",
-        ("evaluate", run, "--split", "tset"): "did you mean 'test'? Its splits are",
-        ("evaluate", run, "--which", "first"): "the run has no checkpoint 'first'",
-        ("evaluate", run, "--device", "cuda:99"): "the device 'cuda:99' cannot be used",
-        ("evaluate", run / "all-tokens", "--mode", "sampled"): "the run has no policy, so",
-        ("report", workplace): "Name the directory of a run",
-        ("train", run): f"Resume it: rss-rl train --resume {run}",
-        ("train", "--resume", run, "seed=4"): "resumed with its own settings",
-        ("train", workplace / "pairs.yaml", "modle.hidden=3"): "unknown key 'modle'; did you mean",
-        ("train", "sikc"): "no such configuration; did you mean 'sick'?",
-        ("train", "sick", "--resume", "--overwrite"): "give one of them",
-    }
-    for arguments, message in cases.items():
-        assert message in said(*arguments, code=2), arguments
-
-
-def test_a_finished_run_is_not_trained_again(workplace: Path) -> None:
-    before = (run_of(workplace) / "report.json").read_text()
-    out = said("train", "--resume", run_of(workplace))
-    assert "The run is finished" in out
-    assert "thresholded" in out
-    data = f"data={workplace / 'data' / 'pairs'}"
-    again = ("train", workplace / "pairs.yaml", data, "seed=3", "--run-dir", run_of(workplace))
-    assert "The run is finished" in said(*again, "--resume")
-    assert "there is already a run" in said(*again, code=2)
-    assert (run_of(workplace) / "report.json").read_text() == before

@@ -99,18 +99,6 @@ def test_batches_of_few_tokens_and_an_average_do_not_mind_who_samples(
         Outcome.read(path).assert_equals(expected)
 
 
-def test_other_numbers_with_another_seed(
-    tiny: Callable[..., RunConfig], reference: Outcome, tmp_path: Path
-) -> None:
-    for _ in train(tiny(seed=1), tmp_path / "run"):
-        pass
-    other = Outcome.read(tmp_path / "run")
-    for name in ("classifier/head.output.weight", "policy/modules_by_role.0.score.weight"):
-        key = f"run/latest/{name}"
-        assert (other.tensors[key] != reference.tensors[key]).any()
-    assert other.report["splits"] != reference.report["splits"]
-
-
 def test_a_killed_sampler_is_replaced(
     tiny: Callable[..., RunConfig], reference: Outcome, tmp_path: Path
 ) -> None:
@@ -197,7 +185,3 @@ class TestErrors:
         message = r"sampler 0 .process .* node .*, update 4, shard 1: row \d+: the policy's"
         with pytest.raises(NonFiniteError, match=message):
             sample(backend, self.job(), bad)
-
-    def test_at_the_start_it_is_shown(self, tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
-        with pytest.raises(SamplerError, match="could not be started: .*is no prepared directory"):
-            ray_samplers(tiny(data=str(tmp_path), sampler={"backend": "ray"}))

@@ -20,12 +20,10 @@ import pytest
 import yaml
 from invoking import invoke
 from marked import wait_until
-from ray_nodes import Nodes, forget_token, free_port, new_token
+from ray_nodes import Nodes, forget_token, new_token
 from tiny_runs import Outcome
 
-from rss_rl.cluster.submission import send_job
 from rss_rl.config import RunConfig
-from rss_rl.errors import ClusterError
 
 # Ray's client says so to a newer aiohttp than it knows.
 pytestmark = pytest.mark.filterwarnings("ignore:ssl=None is deprecated:DeprecationWarning")
@@ -156,9 +154,6 @@ class TestRefusals:
         assert result.exit_code == 2, result.output
         return result.stderr
 
-    def test_a_setting_that_is_wrong(self) -> None:
-        assert "unknown key 'sed'" in self.submit("sed=1", "--storage", "s3://bucket/run")
-
     @pytest.mark.parametrize("place", ["runs/first", "/data/first"])
     def test_a_path_that_only_this_machine_sees(self, place: str) -> None:
         assert "data is a path on this machine" in self.submit("--storage", "s3://bucket/run")
@@ -170,10 +165,6 @@ class TestRefusals:
         message = self.submit(*_shared(Path("/x")))
         assert "refuses the token of RAY_AUTH_TOKEN" in message
         assert "of-another" not in message
-
-    def test_no_dashboard_there(self) -> None:
-        with pytest.raises(ClusterError, match="no Ray cluster answered"):
-            send_job(f"http://127.0.0.1:{free_port()}", {}, insecure=False, timeout_s=1)
 
 
 def _shared(storage: Path) -> list[str]:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mirrored import CONFIG, RUN, synced, take, wait_for
+from mirrored import CONFIG, RUN, synced
 
 from rss_rl.errors import CheckpointError, StorageError
-from rss_rl.logs.events import EVENTS_FILE, EventLog, parse_events
 from rss_rl.mirror.lease import WRITER_FILE, Lease
-from rss_rl.mirror.mirror import Mirror, Patience, open_mirror
+from rss_rl.mirror.mirror import open_mirror
 from rss_rl.mirror.restore import continue_from
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.runs.run_directory import RunDirectory
@@ -102,18 +100,3 @@ def test_overwrite_does_not_take_the_path_of_a_live_writer(tmp_path: Path) -> No
     taken.close()
     with suppress(StorageError):
         lease.renew()
-
-
-def test_a_take_over_is_reported_by_a_run_that_has_nothing_to_upload(tmp_path: Path) -> None:
-    storage = open_storage(str(tmp_path / "there"))
-    with RunDirectory.create(tmp_path / "run", CONFIG) as run:
-        log = EventLog(run.path)
-        lease = Lease(storage, renew_s=0.02)
-        made = Mirror(storage, run.path, lease, keep=False, patience=Patience(0.02))
-        made.start(log)
-        wait_for(lambda: made.scalars()["storage/failures"] == 1 or take(tmp_path / "there"))
-        time.sleep(0.2)
-        made.close()
-    (output,) = parse_events((run.path / EVENTS_FILE).read_bytes())
-    assert (output["event"], output["level"]) == ("storage_failed", "warning")
-    assert "process 1 on elsewhere has taken over" in output["cause"]

@@ -90,17 +90,6 @@ def test_a_second_attempt_waits_for_a_writer_that_died(
     assert [record.message.count("process 1 on elsewhere") for record in caplog.records] == [1]
 
 
-def test_a_writer_that_renews_its_lease_is_not_waited_for_to_the_end(tmp_path: Path) -> None:
-    storage = open_storage(str(tmp_path))
-    first = Lease(storage, renew_s=0.2)
-    began = time.monotonic()
-    with pytest.raises(StorageError, match="writes there"):
-        Lease(storage, wait=True, fresh_s=30)
-    assert time.monotonic() - began < 15
-    first.check()
-    first.release()
-
-
 CLAIM = (
     "import os, sys\n"
     "from rss_rl.errors import StorageError\n"

@@ -112,22 +112,6 @@ def test_any_lengths_and_selections_give_finite_losses_and_gradients(
         assert parameter.grad is None or torch.isfinite(parameter.grad).all()
 
 
-@every_reader
-def test_every_parameter_gets_gradient_and_none_from_an_empty_shard(
-    reader: str, output: str
-) -> None:
-    model = read(reader, output)
-    _, found = choices.gradients(model, choices.clozes(*LENGTHS), None)
-    for (name, _), gradient in zip(model.named_parameters(), found, strict=True):
-        assert (gradient != 0).any(), name
-    model.zero_grad()
-    empty = choices.clozes(*LENGTHS).part(slice(0, 0))
-    model.losses(model(*empty.inputs), empty.labels).sum().backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None, name
-        assert not parameter.grad.any()
-
-
 def test_gru_directions_start_at_each_sequences_own_ends() -> None:
     torch.manual_seed(0)
     layer = initial_gru(small.EMBEDDING, 3).double()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
-import small
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -132,25 +130,6 @@ def test_it_is_torchs_dropout_without_keys_and_nothing_in_evaluation() -> None:
     with keyed_dropout(keys_of(*range(4))):
         assert torch.equal(layer.eval()(values), values)
         assert torch.equal(Dropout(0.0).train()(values), values)
-
-
-@pytest.mark.parametrize("settings", small.VARIANTS.values(), ids=small.VARIANTS)
-def test_a_classifiers_logits_do_not_depend_on_who_shares_the_batch(
-    settings: dict[str, Any],
-) -> None:
-    model = small.classifier(dropout=0.4, **settings).train()
-    tokens, valid, selections = small.pairs((6, 2), (1, 7), (5, 5), (4, 3))
-
-    def logits(part: slice) -> Tensor:
-        with keyed_dropout(keys_of(*range(4)[part])):
-            return model([t[part] for t in tokens], [v[part] for v in valid],
-                         [s[part] for s in selections])  # fmt: skip
-
-    whole = logits(slice(None))
-    assert not torch.allclose(whole, model.eval()(tokens, valid, selections))
-    model.train()
-    for part in (slice(0, 1), slice(1, 4), slice(3, 4)):
-        torch.testing.assert_close(logits(part), whole[part], rtol=1e-9, atol=1e-12)
 
 
 def test_rows_drop_what_their_tokens_would() -> None:

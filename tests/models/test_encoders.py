@@ -69,50 +69,6 @@ def gradients(module: Any) -> dict[str, Tensor]:
 
 
 @every_encoder
-def test_a_sentence_alone_equals_itself_in_a_padded_batch_values_and_gradients(name: str) -> None:
-    module = build(name)
-    embedded, valid, selection = batch(*LENGTHS)
-    together = module(embedded, valid, selection)
-    assert together.shape == (len(LENGTHS), module.output_size)
-    loss(together).backward()
-    assert embedded.grad is not None
-    whole, parts = gradients(module), []
-    for row, length in enumerate(LENGTHS):
-        mine = slice(row, row + 1)
-        single = embedded.detach()[mine, :length].requires_grad_()
-        alone = module(single, valid[mine, :length], selection[mine, :, :length])
-        torch.testing.assert_close(alone[0], together[row], rtol=1e-10, atol=1e-12)
-        loss(alone).backward()
-        parts.append(gradients(module))
-        if length:
-            assert single.grad is not None
-            torch.testing.assert_close(
-                single.grad[0], embedded.grad[row, :length], rtol=1e-9, atol=1e-12
-            )
-    for label, gradient in whole.items():
-        summed = torch.stack([part[label] for part in parts]).sum(0)
-        torch.testing.assert_close(gradient, summed, rtol=1e-9, atol=1e-11)
-
-
-@every_encoder
-def test_unselected_tokens_leave_the_logits_bit_equal(name: str) -> None:
-    model = small.classifier(double=False, encoder=name, **SIZES.get(name, {}))
-    tokens, valid, selections = small.pairs((6, 2), (1, 7), (5, 5))
-    unselected = [v & ~s.any(1) for v, s in zip(valid, selections, strict=True)]
-    assert all(bits.any() for bits in unselected)
-    changed = [
-        torch.where(bits, t % (small.WORDS - 1) + 1, t)
-        for bits, t in zip(unselected, tokens, strict=True)
-    ]
-    before = model(tokens, valid, selections)
-    assert torch.equal(model(changed, valid, selections), before)
-    others = [
-        torch.where(v, t % (small.WORDS - 1) + 1, 0) for t, v in zip(tokens, valid, strict=True)
-    ]
-    assert not torch.allclose(model(others, valid, selections), before)
-
-
-@every_encoder
 def test_dropout_does_not_depend_on_who_shares_the_batch(name: str) -> None:
     model = small.classifier(dropout=0.4, encoder=name, **SIZES.get(name, {})).train()
     # The first example has no token in its first sentence: alone, that batch has no column.

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from rss_rl.config import PolicyConfig
 from rss_rl.models.build import build_classifier, parameter_count
-from rss_rl.models.dropout import keyed_dropout
-from rss_rl.models.encoders.biblosan import BlockContext, BlockSelfAttention, BlockSettings
+from rss_rl.models.encoders.biblosan import BlockSelfAttention, BlockSettings
 from rss_rl.policies.build import build_policy
 from rss_rl.types import LabelSpec
 
@@ -90,38 +89,6 @@ def test_vanilla_attention_equals_its_formula() -> None:
         weights = np.exp(a) / np.exp(a).sum()
         wanted = sum((w * x_i for w, x_i in zip(weights, x[row][kept], strict=True)), np.zeros(5))
         np.testing.assert_allclose(result[row], wanted, rtol=1e-9, atol=1e-12)
-
-
-@every_form
-@pytest.mark.parametrize("dropout", [0.0, 0.4])
-def test_a_sentence_alone_equals_itself_in_a_padded_batch(
-    parts: dict[str, bool], dropout: float
-) -> None:
-    """Values and gradients, under the masks that dropout gives each example."""
-    settings = BlockSettings(R, "elu", dropout, 2.5, **parts)
-    context = BlockContext(small.EMBEDDING, small.HIDDEN, settings).double()
-    small.randomise(context)
-    embedded, valid = sentences(*LENGTHS)
-    keys = small.keys(0, len(LENGTHS))
-
-    def run(rows: slice, n: int) -> tuple[Tensor, Tensor, list[Tensor]]:
-        x = embedded[rows, :n].clone().requires_grad_()
-        with keyed_dropout(keys[rows]):
-            out = context(x, valid[rows, :n]) * valid[rows, :n, None]
-        by_input, *by_weight = torch.autograd.grad(out.square().sum(), [x, *context.parameters()])
-        return out, by_input, by_weight
-
-    out, by_input, by_weight = run(slice(None), max(LENGTHS))
-    sums = [torch.zeros_like(g) for g in by_weight]
-    for row, n in enumerate(LENGTHS):
-        alone, gradient, parts_of = run(slice(row, row + 1), n)
-        torch.testing.assert_close(alone[0], out[row, :n], rtol=1e-10, atol=1e-12)
-        torch.testing.assert_close(gradient[0], by_input[row, :n], rtol=1e-9, atol=1e-11)
-        assert not by_input[row, n:].any()
-        for total, share in zip(sums, parts_of, strict=True):
-            total += share
-    for total, whole in zip(sums, by_weight, strict=True):
-        torch.testing.assert_close(total, whole, rtol=1e-9, atol=1e-10)
 
 
 SNLI = LabelSpec("classes", ("contradiction", "entailment", "neutral"))

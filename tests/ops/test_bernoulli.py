@@ -108,16 +108,6 @@ def test_certain_bits_stay_finite(size: float) -> None:
     assert float(bernoulli.entropy(logits.detach(), valid)) == pytest.approx(0.0, abs=1e-6)
 
 
-def test_shapes_that_do_not_fit_are_refused() -> None:
-    logits, valid = draw(2, 2, 3)
-    with pytest.raises(ValueError, match="do not fit logits"):
-        bernoulli.sample(logits, valid, torch.rand(2, 2, 3))
-    with pytest.raises(ValueError, match="do not fit logits"):
-        bernoulli.sample(logits, valid, torch.rand(1, 2, 1, 3))
-    with pytest.raises(ValueError, match="selection must be bool"):
-        bernoulli.log_prob(logits, torch.ones(1, 2, 2, 3), valid)
-
-
 @given(**{name: SHAPES[name] for name in ("b", "roles", "n", "seed")}, share=st.floats(0.05, 0.95))
 def test_even_logits_keep_a_share_of_every_sentence(
     b: int, roles: int, n: int, seed: int, share: float

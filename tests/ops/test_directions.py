@@ -172,23 +172,6 @@ def test_a_sequence_alone_is_what_it_is_in_a_batch() -> None:
         torch.testing.assert_close(alone, whole[rows], rtol=0, atol=1e-12)
 
 
-def test_what_does_not_fit_is_refused() -> None:
-    tokens = tokens_of(7)
-    values, weights = drawn(7, tokens, torch.float32)
-    short = Drop(torch.arange(2), 5)
-    wrong = (
-        (values[1:], weights, [None, None]),
-        (values.double(), weights, [None, None]),
-        (values, [weights[0], weights[1]._replace(head=weights[1].head[1:])], [None, None]),
-        (values, [weights[0], weights[1]._replace(gate_bias=weights[1].hidden)], [None, None]),
-        (values, [weights[0], weights[1]._replace(gate=weights[1].gate.double())], [None, None]),
-        (values, weights, [None, short]),
-    )
-    for some, others, drops in wrong:
-        with pytest.raises(ValueError):
-            directional_attention(some, together(others, drops), tokens, "elu", C)  # type: ignore[arg-type]
-
-
 @needs_compiler
 def test_what_learns_goes_through_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = tokens_of(9)

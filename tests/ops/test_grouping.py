@@ -72,11 +72,3 @@ def test_first_positions_sums_and_padding(shape: tuple[int, int, int]) -> None:
             assert int(first[m, g]) == (places[0] if places else 0)
             assert padded[m, g].tolist() == ([m + 1, g + 1] if g < counts[m] else [0, 0])
             assert bool(present[m, g]) is (g < int(counts[m]))
-
-
-def test_misuse_is_refused() -> None:
-    with pytest.raises(ValueError, match="int64"):
-        group_counts(torch.zeros(2, 3))
-    marks = torch.zeros(2, 3, dtype=torch.int64)
-    with pytest.raises(ValueError, match="do not fit"):
-        regroup(torch.ones(2, 4, dtype=torch.bool), marks, group_counts(marks))

@@ -62,16 +62,6 @@ def test_divergence_is_kl_from_the_target() -> None:
         assert result[row] == pytest.approx(kl, abs=1e-12)
 
 
-def test_gradient_of_the_divergence_is_probability_minus_target() -> None:
-    given = logits(3, 5).requires_grad_()
-    scores = torch.tensor([1.0, 3.7, 5.0], dtype=torch.float64)
-    (gradient,) = torch.autograd.grad(score_divergence(given, scores, 1.0, 5.0).sum(), given)
-    wanted = torch.softmax(given, -1) - torch.from_numpy(
-        np.stack([paper_target(y) for y in scores.tolist()])
-    )
-    torch.testing.assert_close(gradient, wanted, rtol=0, atol=1e-12)
-
-
 def test_expected_score() -> None:
     given = logits(4, 5)
     for row in range(4):

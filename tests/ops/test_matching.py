@@ -78,16 +78,3 @@ def test_autocast_changes_no_bit() -> None:
     plain = cross_features(of, other)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(cross_features(of, other), plain)
-
-
-def test_what_does_not_fit_is_refused() -> None:
-    of, other = sequences([3, 1], seed=0), sequences([2, 2, 2], seed=1)
-    with pytest.raises(ValueError, match="beside"):
-        cross_features(of, other)
-    for wrong in (
-        of._replace(keep=of.keep.double()),
-        of._replace(tokens=of.tokens[:, :1]),
-        of._replace(vectors=of.vectors[0]),
-    ):
-        with pytest.raises(ValueError, match="not of the same sequences"):
-            best_matches(wrong, of)

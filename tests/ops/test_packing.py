@@ -143,15 +143,3 @@ def test_gradcheck_of_packed_pooling() -> None:
     tokens = Packed.of([torch.tensor([[True, True, False], [True, True, True]])])
     given_ = leaves(0, (5, 3), (5, 3), dtype=torch.float64)
     assert torch.autograd.gradcheck(lambda *some: packed_pooling(*some, tokens), given_)
-
-
-def test_what_does_not_fit_is_refused() -> None:
-    pairs = pairs_of(0, 1.0, "before")
-    heads, dependents = len(pairs.heads), len(pairs.dependents)
-    v, u = torch.ones(heads, 3), torch.ones(dependents, 3)
-    for wrong in ((v[1:], u, u), (v, u[1:], u), (v, u, u.double())):
-        with pytest.raises(ValueError, match="do not fit"):
-            packed_attention(*wrong, pairs, C)
-    for wrong_pool in ((u[1:], u[1:]), (u, u[:, :2]), (u, u.double())):
-        with pytest.raises(ValueError, match="do not fit"):
-            packed_pooling(*wrong_pool, pairs.dependents)

@@ -18,10 +18,8 @@ from rationale_twins import (
 )
 
 from rss_rl.ops.rationale_overlap import (
-    BUDGETS,
     SpanScores,
     best_tokens,
-    budget_count,
     document_scores,
     matched_span_f1,
     mean_overlap_f1,
@@ -84,22 +82,6 @@ def test_areas(seed: int, tokens: int) -> None:
     assert area == pytest.approx(curve_area(scores.tolist(), wanted.tolist()))
 
 
-@pytest.mark.parametrize(
-    ("scores", "wanted", "area"),
-    [
-        ([0.9, 0.8, 0.8, 0.3, 0.2, 0.1], [1, 0, 1, 1, 0, 0], 0.8472222222222221),
-        ([0.1, 0.2, 0.3, 0.4], [1, 0, 0, 0], 0.125),
-        ([0.5, 0.5, 0.5, 0.5, 0.5], [0, 1, 0, 1, 1], 0.8),
-        ([3, 1, 2, 2, 0, -1, 2], [0, 1, 1, 0, 0, 1, 1], 0.39642857142857146),
-    ],
-)
-def test_the_area_is_that_of_scikit_learn(
-    scores: list[float], wanted: list[int], area: float
-) -> None:
-    # auc(recall, precision) of precision_recall_curve(wanted, scores), scikit-learn 1.9.1.
-    assert precision_recall_area(np.array(scores), array(*wanted)) == pytest.approx(area, abs=1e-12)
-
-
 @given(BITS)
 def test_spans_of_a_document_by_their_overlap(pair: tuple[list[bool], list[bool]]) -> None:
     kept, wanted = np.array(pair[0]), np.array(pair[1])
@@ -125,19 +107,6 @@ def test_what_a_ranking_is_worth(seed: int, tokens: int) -> None:
     assert found._asdict() == pytest.approx(ranked(scores.tolist(), wanted.tolist()))
     # Only the order of scores counts.
     assert ranked_scores(scores * 1e-9 - 5e-10, wanted) == found
-
-
-def test_a_ranking_by_the_marks_themselves() -> None:
-    wanted = np.arange(100) < 30
-    found = ranked_scores(wanted.astype(float), wanted)
-    assert found is not None
-    assert (found.count_token_f1, found.count_iou_f1) == (1.0, 1.0)
-    # Budgets below 30 keep nothing else, those above all of it: p - 1 words of 100 at p%.
-    counts = [round(100 * share) - 1 for share in BUDGETS]
-    assert counts == [budget_count(100, part) for part in range(1, 20)]
-    expected = [2 * min(count, 30) / (count + 30) for count in counts]
-    assert found.budget_token_f1 == pytest.approx(np.mean(expected))
-    assert ranked_scores(np.zeros(3), array(0, 0, 0)) is None
 
 
 def test_the_later_of_equal_scores_ranks_higher() -> None:

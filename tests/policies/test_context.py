@@ -48,26 +48,6 @@ def test_parameter_counts(kind: Any, gates: int) -> None:
     assert parameter_count(module) == context + features * d + d + d + 1
 
 
-def test_parameter_counts_of_convolutions_and_of_attention() -> None:
-    e, d, window = 300, 100, 5
-    convolved = RSSModule(e, d, "elu", 0.5, "conv")
-    layers = (e * d + d) + 2 * (window * d * 2 * d + 2 * d)
-    assert parameter_count(convolved) == layers + 3 * d * d + d + d + 1
-    attending = RSSModule(e, d, "elu", 0.5, "none", "learnt")
-    assert parameter_count(attending) == 2 * (e * e + e) + 3 * e * d + d + d + 1
-
-
-def test_what_attention_pools_is_what_source2token_does() -> None:
-    torch.manual_seed(0)
-    embedded, valid = sentences(4, 2)
-    module = RSSModule(embedded.shape[-1], 3, "elu", 0.5, "none", "learnt").double()
-    pool = module.pool(embedded, valid)
-    shown = torch.cat([embedded, pool[:, None].expand_as(embedded), embedded * pool[:, None]], -1)
-    wanted = module.score(torch.nn.functional.elu(module.hidden(shown)))[..., 0]
-    found = module(embedded, valid)
-    torch.testing.assert_close(found[valid], wanted[valid])
-
-
 @every_kind
 def test_gates_begin_glorot_uniform_and_biases_zero(kind: Any) -> None:
     torch.manual_seed(0)

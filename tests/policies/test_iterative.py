@@ -17,7 +17,6 @@ from torch.autograd import gradcheck
 
 from rss_rl.config import PolicyConfig
 from rss_rl.models.build import build_classifier, parameter_count
-from rss_rl.ops.importance import truncated_sum, truncated_token
 from rss_rl.policies.build import build_policy
 from rss_rl.policies.iterative import IterativeOptions, IterativePolicy
 from rss_rl.policies.protocol import PolicySetup
@@ -96,19 +95,6 @@ def test_the_probabilities_of_all_selections_sum_to_one_and_are_the_frequencies(
 
 @every_cell
 @either
-def test_a_bit_is_one_when_its_uniform_is_below_its_chance(cell: str, shared: bool) -> None:
-    policy = iterative(cell=cell, shared=shared)
-    embedded, valid = small.embedded(4)
-    drawn = uniforms(valid, 5)
-    selection = policy(embedded, valid).sample(drawn).selection
-    for k, (role, module) in itertools.product(range(5), enumerate(policy.modules_by_role)):
-        z = selection[k, 0, role].numpy()
-        chances = policy_twins.conditional(embedded[0].numpy(), z, twins.parameters(module), "elu")
-        assert (z == (drawn[k, 0, role].numpy() < chances)).all()
-
-
-@every_cell
-@either
 def test_the_deterministic_pass_takes_each_bit_if_likely(cell: str, shared: bool) -> None:
     policy = iterative(cell=cell, shared=shared, seed=3)
     embedded, valid = small.embedded(6, 2, 4)
@@ -174,29 +160,6 @@ def test_gradients_are_those_of_the_values(cell: str) -> None:
         return torch.func.functional_call(Evaluate(), by_name, ())  # type: ignore[no-any-return]
 
     assert gradcheck(run, weights, fast_mode=True)
-
-
-def test_importance_ratios_are_products_of_conditional_ones() -> None:
-    """Corrections weigh by p(z) / p_behaviour(z) exactly, though the bits are not independent."""
-    target, behaviour = iterative(), iterative(seed=1)
-    embedded, valid = small.embedded(*LENGTHS)
-    sampled = behaviour(embedded, valid).sample(uniforms(valid))
-    log_prob = target(embedded, valid).evaluate(sampled.selection).log_prob
-    old = sampled.log_prob.detach()
-    paid = torch.ones(3, 3, 1)
-    whole = truncated_sum([log_prob], [old.sum((-1, -2))], paid, 1e9).ratio[0]
-    bitwise = truncated_token([log_prob], [old], paid, 1e9).ratio[0]
-    torch.testing.assert_close(bitwise.prod(-1).prod(-1), whole)
-    for k, (row, n) in itertools.product(range(3), enumerate(LENGTHS)):
-        x, ratio = embedded[row, :n].numpy(), 1.0
-        for role in range(ROLES):
-            z = sampled.selection[k, row, role, :n].numpy()
-            new, before = (
-                policy_twins.probability(x, z, twins.parameters(p.modules_by_role[role]), "elu")
-                for p in (target, behaviour)
-            )
-            ratio *= new / before
-        assert float(whole[k, row]) == pytest.approx(ratio, rel=1e-9)
 
 
 D, E = 300, 300

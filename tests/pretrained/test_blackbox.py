@@ -147,27 +147,6 @@ def test_pairs_are_read_as_the_library_reads_them(tmp_path: Path) -> None:
     np.testing.assert_allclose(-losses, found, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "name", ["roberta", "electra", "distilbert", "albert", "modernbert", "mpnet", "roformer"]
-)
-def test_attention_of_other_transformers_takes_gates(name: str, tmp_path: Path) -> None:
-    place = tiny_transformers.save_another(tmp_path, name, classes=2, initializer_range=0.5)
-    examples, bits = batch()
-    reward = built(place)
-    gates = [torch.from_numpy(bits)[None].float()]
-    losses = reward.gated_losses(tensor_batch(examples, torch.device("cpu")), gates)
-    np.testing.assert_allclose(-losses, reward.score(examples, [bits])["log_likelihood"], atol=1e-4)
-
-
-@pytest.mark.parametrize("name", ["deberta-v2", "gpt2"])
-def test_attention_that_cannot_weigh_words(name: str, tmp_path: Path) -> None:
-    """It refuses weights, or is another one with them, as that of decoders."""
-    place = tiny_transformers.save_another(tmp_path, name, classes=2, initializer_range=0.5)
-    given = tensor_batch(batch()[0], torch.device("cpu"))
-    with pytest.raises(ConfigError, match="cannot weigh words by gates"):
-        built(place).gated_losses(given, [torch.ones(1, 4, 2, 6)])
-
-
 def of(function: Probabilities, sentences: int = 1, **options: Any) -> Any:
     component = of_function(function, "m:told")
     setup = RewardSetup(LabelSpec("classes", ("0", "1")), sentences, None, "cpu", WORDS)

@@ -215,17 +215,6 @@ def test_gates_of_0_and_1_are_a_selection_and_others_have_gradients(folder: Path
     assert bool((gates.grad[~selection] == 0).all())
 
 
-def test_a_gate_that_closes_takes_its_word_away(folder: Path) -> None:
-    """By attention: what is left are the other words at their places."""
-    one = encoder(folder, positions="kept")
-    tokens, valid = batch([[2, 4, 3, 7], [3, 4, 2]])
-    gates = valid[:, None].float().repeat(1, ROLES, 1)
-    gates[:, :, 1] = 1e-6
-    torch.testing.assert_close(
-        one.gated(tokens, valid, gates), one(tokens, valid, gates > 0.5), atol=1e-4, rtol=1e-4
-    )
-
-
 @pytest.mark.parametrize("name", ["roberta", "electra", "distilbert", "albert", "modernbert"])
 def test_other_transformers_weigh_words_by_gates(name: str, tmp_path: Path) -> None:
     folder = tiny_transformers.save_another(tmp_path / name, name)
@@ -324,21 +313,6 @@ def test_dropout_follows_the_keys(folder: Path) -> None:
 
     assert torch.equal(read(1, 2), read(1, 2))
     assert not torch.equal(read(1, 2), read(1, 3))
-
-
-@pytest.mark.parametrize("name", ["bert", "roberta", "electra", "distilbert", "modernbert"])
-def test_dropout_of_attention_can_be_set(name: str, tmp_path: Path) -> None:
-    """It replaces the pretrained model's, which is the only other dropout of these."""
-    others = ("hidden_dropout_prob", "dropout", "embedding_dropout", "mlp_dropout")
-    own = ("attention_probs_dropout_prob", "attention_dropout")
-    settings = dict.fromkeys(others, 0.0) | dict.fromkeys(own, 0.5)
-    folder = tiny_transformers.save_another(tmp_path / name, name, **settings)
-    tokens, valid = batch([[2, 3, 4, 5], [8, 7]])
-    everything = valid[:, None].expand(-1, ROLES, -1)
-    for rate, differs in ((None, True), (0.0, False), (0.5, True)):
-        one = encoder(folder, attention_dropout=rate)
-        exact = one(tokens, valid, everything)
-        assert differs != torch.equal(one.train()(tokens, valid, everything), exact)
 
 
 def test_a_name_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
