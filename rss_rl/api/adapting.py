@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from rss_rl.api.encoding import encode
 from rss_rl.api.options import FitOptions, Overrides, Rows, TableOptions
@@ -53,8 +55,6 @@ _LENGTHS = {
     "own_long": "long texts",
     "own_phrases": "long texts",
 }
-_WIDEST = 38
-"""Width limit of the KEY=VALUE column; longer entries do not widen it."""
 _LONG_TEXT = 100
 """Mean words per text from which attention between all pairs of words is not used."""
 _LOOKED_AT = 10_000
@@ -250,10 +250,10 @@ def _gpu() -> str | None:
 
 
 def _say_choices(shown: Console, chosen: Sequence[Choice]) -> None:
-    written = [f"{choice.key}={choice.value}" for choice in chosen]
-    width = max(len(text) for text in written if len(text) <= _WIDEST)
-    for text, choice in zip(written, chosen, strict=True):
-        say(shown, f"  {text:<{width}}  {choice.why}")
+    table = Table.grid(padding=(0, 2))
+    for choice in chosen:
+        table.add_row(*map(escape, ("", f"{choice.key}={choice.value}", choice.why)))
+    shown.print(table)
 
 
 def choices(manifest: Manifest, keep: float | None, *, phrases: bool = False) -> list[Choice]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from rss_rl.api.terminal import plain_table, say
+from rss_rl.api.terminal import plain_table, say, shell
 from rss_rl.results.score_cells import mode_cells, modes_frame, modes_note
 
 
@@ -32,5 +32,5 @@ def print_report(out: Console, run: Path, report: Mapping[str, Any]) -> None:
             "dim",
         )
     say(out, f"\nRun:     {run}")
-    say(out, f"Curves:  tensorboard --logdir {run}")
-    say(out, f'Try it:  rss-rl select {run} "..."')
+    say(out, f"Curves:  {shell('tensorboard', '--logdir', run)}")
+    say(out, f'Try it:  {shell("rss-rl", "select", run)} "..."')

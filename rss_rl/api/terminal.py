@@ -8,6 +8,7 @@ input.
 
 from __future__ import annotations
 
+import codecs
 import re
 import shlex
 import sys
@@ -35,6 +36,10 @@ _CONTROLS = re.compile(
 )
 
 
+_MARKS = {"█": "#", "●": "*", "·": ".", "✓": "+", "…": "...", "±": "+-", "×": "x", "²": "^2"}
+_MARKS |= {"ρ": "rho", "λ": "lambda", "‖": "|", "ʰ": "(head)", "ᵈ": "(dependent)"}
+
+
 def printable(text: str) -> str:
     r"""Text with control characters escaped as in JSON.
 
@@ -44,14 +49,36 @@ def printable(text: str) -> str:
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-class _Guarded:
-    """A stream that escapes control characters; consoles bypass it."""
+def encodable(text: str, encoding: str) -> str:
+    r"""Text with what an encoding lacks escaped as in JSON; our own marks become ASCII ones.
 
-    def __init__(self, stream: TextIO) -> None:
+    >>> encodable("██ naïve 読", "latin-1")
+    '## naïve \\u8aad'
+    """
+    return text.encode(encoding, _replaced.__name__).decode(encoding)
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    lacking = re.sub("[⠀-⣿]", "●", error.object[error.start : error.end])  # of a spinner
+    return "".join(_MARKS.get(c, f"\\u{ord(c):04x}") for c in lacking), error.end
+
+
+codecs.register_error(_replaced.__name__, _replaced)
+
+
+def _encoding(stream: object) -> str:
+    return (getattr(stream, "encoding", None) or "utf-8").lower()
+
+
+class _Encoded:
+    """A stream that shows all, whatever its encoding."""
+
+    def __init__(self, stream: IO[str]) -> None:
         self.rich_proxied_file = stream  # the attribute by which rich finds the wrapped stream
 
     def write(self, text: str) -> int:
-        self.rich_proxied_file.write(printable(text))
+        self.rich_proxied_file.write(encodable(text, _encoding(self.rich_proxied_file)))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -60,6 +87,13 @@ class _Guarded:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.rich_proxied_file, name)
+
+
+class _Guarded(_Encoded):
+    """One that escapes control characters, too; consoles bypass it."""
+
+    def write(self, text: str) -> int:
+        return super().write(printable(text))
 
 
 @contextmanager
@@ -72,7 +106,12 @@ def guarded_streams(stdout: TextIO | None = None, stderr: TextIO | None = None) 
 
 
 class SafeConsole(Console):
-    """A console that escapes control characters in what it prints."""
+    """A console that escapes in what it prints what a terminal interprets or cannot show."""
+
+    @property
+    def encoding(self) -> str:
+        """That of the underlying stream."""
+        return _encoding(self.file)
 
     @property
     def file(self) -> IO[str]:
@@ -80,7 +119,7 @@ class SafeConsole(Console):
         file = super().file
         while (behind := getattr(file, "rich_proxied_file", None)) is not None:
             file = behind
-        return file
+        return cast(IO[str], _Encoded(file))
 
     @file.setter
     def file(self, new_file: IO[str]) -> None:
@@ -91,7 +130,7 @@ class SafeConsole(Console):
     ) -> Iterable[Segment]:
         """Segments with text escaped; control segments are the console's own and are kept."""
         for segment in super().render(renderable, options):
-            if segment.control or not _CONTROLS.search(segment.text):
+            if segment.control:
                 yield segment
             else:
                 yield Segment(printable(segment.text), segment.style)

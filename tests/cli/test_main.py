@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cyclopts import App
 from invoking import invoke
 
 import rss_rl
-
-COMMANDS = [
-    "demo",
-    "train",
-    "evaluate",
-    "select",
-    "explain",
-    "serve",
-    "predict",
-    "export",
-    "report",
-    "status",
-    "config show",
-    "data prepare",
-    "data list",
-    "data fetch",
-    "submit",
-    "doctor",
-]
+from rss_rl.cli.main import COMMANDS
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_examples(command: str) -> None:
-    result = invoke([*command.split(), "--help"])
+def commands(group: App, path: str = "") -> Iterator[str]:
+    for name in group:
+        if name.startswith("-"):
+            continue
+        if group[name].default_command is None:
+            yield from commands(group[name], f"{path}{name} ")
+        else:
+            yield f"{path}{name}"
+
+
+@pytest.mark.parametrize("path", list(commands(COMMANDS)))
+def test_help_has_examples_and_whole_names(path: str) -> None:
+    result = invoke([*path.split(), "--help"], {"COLUMNS": "80"})
     assert result.exit_code == 0
-    assert f"rss-rl {command}" in result.output
-    assert "Example" in result.output
+    assert f"rss-rl {path}" in result.stdout.partition("Examples:")[2]
+    command = COMMANDS
+    for name in path.split():
+        command = command[name]
+    for option in command.assemble_argument_collection():
+        assert any(f"{name}{end}" in result.stdout for name in option.names for end in (" ", "\n"))
+    assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_every_parameter_says_what_it_means() -> None:
+    listed = re.findall(r"^\* `.*$", COMMANDS.generate_docs(), re.MULTILINE)
+    assert len(listed) > 150
+    assert not [line for line in listed if not re.match(r"\* `[^`]+`: \w", line)]
 
 
 def test_the_version_is_printed() -> None:
@@ -100,3 +106,31 @@ def test_a_name_that_no_file_can_have_is_one_line() -> None:
     result = invoke(["demo", "--run-dir", "n" * 300])
     assert result.exit_code == 2
     assert result.stderr == f"error: {'n' * 300}/config.json: File name too long\n"
+
+
+def test_the_demo_alone_prepares_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = invoke(["train", "demo_real"])
+    assert result.exit_code == 2
+    assert "Run `rss-rl demo --real` first, and give data=runs/demo-real-data" in result.stderr
+
+
+def test_a_table_is_a_file_and_no_address() -> None:
+    for command in (["fit"], ["data", "prepare", "--out", "none"]):
+        result = invoke([*command, "https://a.org/b.csv", "--text", "a", "--label", "b"])
+        assert result.exit_code == 2
+        assert "https://a.org/b.csv: is an address, not a file. Download it" in result.stderr
+
+
+def test_mistakes_in_a_command_are_one_line_with_where_to_look() -> None:
+    for words, why in (
+        (["fit", "a.csv", "--lable", "b"], "Unknown option: --lable. Did you mean --label?"),
+        (["fit", "a.csv"], "--text requires an argument"),
+        (["data", "prepare", "x", "--out", "y", "--task", "z"], 'Invalid value "z" for --task'),
+        (["fot"], 'Unknown command "fot". Did you mean "fit"?'),
+    ):
+        result = invoke(words)
+        assert result.exit_code == 2
+        assert why in result.stderr
+        assert result.stderr.count("\n") == 1
+        assert "--help" in result.stderr

@@ -9,7 +9,8 @@ import os
 import pty
 import sys
 from collections.abc import Callable
-from io import StringIO
+from contextlib import redirect_stderr, redirect_stdout
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from rss_rl.api.terminal import SafeConsole, guarded_streams, printable
+from rss_rl.api.terminal import SafeConsole, guarded_streams, plain_table, printable
 from rss_rl.cli import main
 from rss_rl.cli.commands import add, group
 from rss_rl.cli.show import console, echo
@@ -97,6 +98,26 @@ def test_a_terminal_gets_our_colours_and_cursor_moves_and_no_others() -> None:
     assert "\x1b[31mmine" in said
     assert "\x1b[?25l" in said  # the cursor is hidden while the bar moves
     assert r"\u001b[" not in said
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_utf_8_is_shown_everything(encoding: str) -> None:
+    with TextIOWrapper(BytesIO(), encoding) as stream:
+        with redirect_stdout(stream), redirect_stderr(stream):
+            main.app(["fit", "--help"])
+            with guarded_streams():
+                with Progress(console=SafeConsole(force_terminal=True, width=60)) as bar:
+                    bar.add_task("a file", total=2, completed=1)
+                with SafeConsole(force_terminal=True).status("busy"):
+                    pass
+                table = plain_table(["Spearman ρ", "score²"], [["1", "naïve 読"]])
+                console().print(table)
+                echo("██ ●")
+        stream.flush()
+        said = stream.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+    for shown in ("--keep", "a file", "Spearman rho", r"\u8aad", "## *"):
+        assert shown in said
+    assert "naïve" in said or encoding == "ascii"
 
 
 def test_names_and_columns_of_a_file(tmp_path: Path) -> None:
