@@ -31,8 +31,8 @@ from rss_rl.errors import DataError
 from rss_rl.models.dropout import Dropout
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.encoders.recurrent import Bidirectional, both_ends
-from rss_rl.models.heads import ClassTask, TaskClassifier
-from rss_rl.models.protocol import ClassifierSetup
+from rss_rl.models.heads import ClassTask
+from rss_rl.models.protocol import Classifier, ClassifierSetup
 from rss_rl.ops.masking import gather, kept_indices, masked_softmax
 from rss_rl.ops.ragged import first_positions, group_counts, group_sums, present_groups
 
@@ -166,7 +166,7 @@ class SequentialAttention(nn.Module):
         return _read(self.gru, self.dropout(gamma), valid).sum(-1)
 
 
-class ClozeReader(TaskClassifier):
+class ClozeReader(Classifier):
     """A passage (slot 0, marked with candidates), a question (slot 1) and selections to logits.
 
     Unselected words are removed from both before anything reads them; the list of candidates is
@@ -176,9 +176,6 @@ class ClozeReader(TaskClassifier):
         attention, output: how the passage is attended to, and candidates are scored.
         hidden: H. dropout: on the input of each GRU.
     """
-
-    shares_sentences = False
-    takes_gates = False
 
     def __init__(
         self, embedding: WordEmbedding, attention: PassageAttention, output: Answering,

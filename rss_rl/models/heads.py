@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.layers import Dense, Highway, glorot_linear
 from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.losses import expected_score, score_divergence
@@ -65,16 +63,6 @@ class SentencesHead(nn.Module):
         return self.output(self.highway(self.dense(self._features(sentences))))  # type: ignore[no-any-return]
 
 
-class Task(Protocol):
-    """What logits mean: their loss for a label, and the label that they predict."""
-
-    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Loss of each example, [M]; its negative is the log-likelihood of the reward."""
-
-    def predict(self, logits: Tensor) -> Tensor:
-        """Class index or score of each example, [M]."""
-
-
 class ClassTask:
     """Softmax over classes with the cross-entropy."""
 
@@ -100,20 +88,3 @@ class ScoreTask:
     def predict(self, logits: Tensor) -> Tensor:
         """Expected score, [M]."""
         return expected_score(logits, self._low, self._high)
-
-
-class TaskClassifier(nn.Module):
-    """Base class of the built-in classifiers; the task says what their logits mean."""
-
-    def __init__(self, embedding: WordEmbedding, task: Task) -> None:
-        super().__init__()
-        self.embedding = embedding
-        self._task = task
-
-    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """See `Task`."""
-        return self._task.losses(logits, labels)
-
-    def predict(self, logits: Tensor) -> Tensor:
-        """See `Task`."""
-        return self._task.predict(logits)

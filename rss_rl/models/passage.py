@@ -27,9 +27,9 @@ from rss_rl.models.encoders.protocol import (
     TokenEncoder,
     WordEncoder,
 )
-from rss_rl.models.heads import ClassTask, TaskClassifier, entailment_features
+from rss_rl.models.heads import ClassTask, entailment_features
 from rss_rl.models.layers import Dense, Source2Token, glorot_linear
-from rss_rl.models.protocol import ClassifierSetup
+from rss_rl.models.protocol import Classifier, ClassifierSetup
 from rss_rl.ops.masking import gather, kept_indices
 from rss_rl.ops.packing import Packed
 from rss_rl.ops.ragged import Grouped, group_counts, padded_groups, present_groups, regroup
@@ -39,7 +39,7 @@ _LIMITS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384)
 all others, and pairs of tokens grow with the square of the length."""
 
 
-class PassageClassifier(TaskClassifier):
+class PassageClassifier(Classifier):
     """A passage (slot 0, marked with sentences), a question (slot 1) and selections to logits.
 
     Unselected words are removed from passage and question before anything reads them, except from
@@ -50,9 +50,6 @@ class PassageClassifier(TaskClassifier):
         encoder: of sentences. context: over sentences, reading 4 D features.
         hidden: D. head_hidden: of the last Dense. activation, dropout: of each Dense.
     """
-
-    shares_sentences = False
-    takes_gates = False
 
     def __init__(
         self, embedding: WordEmbedding, encoder: Encoder, context: TokenEncoder,

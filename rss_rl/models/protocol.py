@@ -1,4 +1,4 @@
-"""The interface of a classifier, the task model around an encoder, and its setup.
+"""The base class of classifiers, the task models around an encoder, and their setup.
 
 Legend: M examples (or selections of examples), N_s tokens of sentence slot s, C outputs.
 """
@@ -43,21 +43,35 @@ class ClassifierSetup:
     backend: KernelBackend
 
 
-class TaskModel(Protocol):
-    """What a run requires of a classifier.
+class Task(Protocol):
+    """What logits mean: their loss for a label, and the label that they predict."""
 
-    embedding  of words; policies read it, too
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Loss of each example, [M]; its negative is the log-likelihood of the reward."""
+
+    def predict(self, logits: Tensor) -> Tensor:
+        """Class index, score, or number of the sentence or candidate of each example, [M]."""
+
+
+class Classifier(nn.Module):
+    """Tokens and selections to logits, whose meaning the task says.
+
+    Args:
+        embedding: of words; policies read it, too.
     """
 
-    embedding: WordEmbedding
+    shares_sentences = False
+    """Whether it takes K M selections of M examples, sample-major."""
 
-    @property
-    def shares_sentences(self) -> bool:
-        """Whether it takes K M selections of M examples, sample-major."""
+    def __init__(self, embedding: WordEmbedding, task: Task) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self._task = task
 
     @property
     def takes_gates(self) -> bool:
         """Whether selections may be gates in [0, 1], see `GatedEncoder`."""
+        return False
 
     def forward(
         self,
@@ -73,13 +87,12 @@ class TaskModel(Protocol):
             selections: S x bool [M, 2, N_s]; None selects every token in both roles.
             marks: int64 [M, N_0], only of passages, see `Batch`.
         """
+        raise NotImplementedError
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Loss of each example, [M]; its negative is the log-likelihood of the reward."""
+        """See `Task`."""
+        return self._task.losses(logits, labels)
 
     def predict(self, logits: Tensor) -> Tensor:
-        """Class index, score, or number of the sentence or candidate of each example, [M]."""
-
-
-class Classifier(nn.Module, TaskModel):
-    """The type that the runtime uses; a classifier need not inherit from it."""
+        """See `Task`."""
+        return self._task.predict(logits)

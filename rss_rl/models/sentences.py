@@ -26,12 +26,10 @@ from rss_rl.models.heads import (
     OfSentences,
     ScoreTask,
     SentencesHead,
-    Task,
-    TaskClassifier,
     entailment_features,
     relatedness_features,
 )
-from rss_rl.models.protocol import ClassifierSetup
+from rss_rl.models.protocol import Classifier, ClassifierSetup, Task
 from rss_rl.ops.masking import gather, kept_indices
 from rss_rl.ops.packing import Packed
 from rss_rl.types import LabelSpec
@@ -57,7 +55,7 @@ def remove_unselected(
     )
 
 
-class SentencesClassifier(TaskClassifier):
+class SentencesClassifier(Classifier):
     """Tokens and selections to logits, losses and predictions.
 
     Args:
@@ -79,7 +77,7 @@ class SentencesClassifier(TaskClassifier):
 
     @property
     def takes_gates(self) -> bool:
-        """See `TaskModel`."""
+        """See `Classifier`."""
         return isinstance(self.encoder, GatedEncoder)
 
     def forward(

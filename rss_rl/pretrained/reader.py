@@ -21,7 +21,6 @@ from rss_rl.pretrained.pieces import PieceTable, special_pieces
 from rss_rl.pretrained.windows import cut, groups
 
 Positions = Literal["closed", "kept"]
-Pool = Literal["mean", "first"]
 _CELLS = 1 << 14
 _SMALLEST = 1e-6
 _WITHOUT_WEIGHTS = ("deberta", "deberta-v2")
@@ -114,9 +113,8 @@ class WordReader(nn.Module):
         *,
         place: Tensor | None = None,
         gates: Tensor | None = None,
-        pool: Pool = "mean",
     ) -> Tensor:
-        """A vector of each text: mean of its pieces, or of its windows' first; zeros without any.
+        """A vector of each text, the mean of its pieces; zeros without any.
 
         Args:
             words: int64 [R], ids. text: int64 [R], ascending, the text of each.
@@ -138,10 +136,6 @@ class WordReader(nn.Module):
         each = None if gates is None else torch.repeat_interleave(gates, count)
         for group in self._groups(pieces, windows.length, windows.position, each):
             at = windows.text[group.inputs.windows]
-            if pool == "first":
-                sums = add_rows(sums, at, group.states[:, 0].float())
-                weights = add_rows(weights, at, torch.ones_like(at, dtype=sums.dtype)[:, None])
-                continue
             weight = group.inputs.valid[..., None].to(sums.dtype)
             weight = weight if group.scale is None else weight * group.scale
             sums = add_rows(sums, at, (group.states.float() * weight).sum(1))

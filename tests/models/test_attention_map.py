@@ -47,11 +47,10 @@ def test_it_equals_the_slow_formula(
         embedded = model.embedding(tokens)[0].numpy()
     assert found is not None
     disan = settings.get("encoder") == "disan"
-    directions = model.encoder.context.directions if disan else model.encoder.resa.directions
     roles = bits.any(0).expand(2, -1).numpy() if disan else bits.numpy()
     expected = sum(
         slow(direction, embedded, roles, back)
-        for direction, back in zip(directions, (True, False), strict=True)
+        for direction, back in zip(model.encoder.resa.directions, (True, False), strict=True)
     )
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
     assert found.any()

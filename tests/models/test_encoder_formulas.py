@@ -150,12 +150,7 @@ def test_disan_is_resan_with_everything_selected(activation: str, keep_unselecte
         encoder="resan", activation=activation, tanh_scale=2.5, keep_unselected=keep_unselected
     )
     small.randomise(resan, seed=5)
-    resan.load_state_dict(
-        {
-            name.replace("context.directions", "resa.directions"): value
-            for name, value in disan.state_dict().items()
-        }
-    )
+    resan.load_state_dict(disan.state_dict())
     embedded, valid = batch()
     one, other = (
         module(embedded, valid, all_selected(valid)).detach() for module in (disan, resan)

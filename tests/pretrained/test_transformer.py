@@ -69,7 +69,7 @@ def pieces(words: list[int]) -> list[int]:
     return found
 
 
-def slow(folder: Path, words: list[int], pool: str = "mean") -> torch.Tensor:
+def slow(folder: Path, words: list[int]) -> torch.Tensor:
     """The vector of one text, read by the library itself, window by window."""
     model = AutoModel.from_pretrained(folder).eval()
     cut, room = pieces(words), tiny_transformers.LONGEST - 2
@@ -82,7 +82,7 @@ def slow(folder: Path, words: list[int], pool: str = "mean") -> torch.Tensor:
     states = [
         model(input_ids=torch.tensor([[2, *window, 3]])).last_hidden_state[0] for window in windows
     ]
-    return torch.cat([s[:1] for s in states] if pool == "first" else states).mean(0)
+    return torch.cat(states).mean(0)
 
 
 def batch(rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -91,7 +91,6 @@ def batch(rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
     return tokens, torch.arange(longest) < torch.tensor([len(row) for row in rows])[:, None]
 
 
-@pytest.mark.parametrize("pool", ["mean", "first"])
 @settings(max_examples=15)
 @given(
     rows=st.lists(
@@ -99,17 +98,17 @@ def batch(rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
     ),
     seed=st.integers(0, 99),
 )
-def test_equals_the_library(folder: Path, pool: str, rows: list[list[int]], seed: int) -> None:
+def test_equals_the_library(folder: Path, rows: list[list[int]], seed: int) -> None:
     """In a batch, cut into windows, of the selected words: what the library says of each text."""
     tokens, valid = batch(rows)
     draw = torch.Generator().manual_seed(seed)
     bits = torch.rand(len(rows), ROLES, tokens.shape[1], generator=draw) < 0.5
     selection = bits & valid[:, None]
     with torch.no_grad():
-        found = encoder(folder, pool=pool)(tokens, valid, selection)
+        found = encoder(folder)(tokens, valid, selection)
         for row, vector, keep in zip(rows, found, selection.any(1), strict=True):
             kept = [word for word, bit in zip(row, keep.tolist(), strict=False) if bit]
-            torch.testing.assert_close(vector, slow(folder, kept, pool), atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(vector, slow(folder, kept), atol=1e-5, rtol=1e-5)
 
 
 OTHERS = ["roberta", "deberta-v2", "electra", "modernbert"]

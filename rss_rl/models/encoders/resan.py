@@ -7,29 +7,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from rss_rl.components import Options
-from rss_rl.models.directional import DirectionalAttention, ReSA, typed_directions
-from rss_rl.models.encoders.disan import attention_settings, disa
+from rss_rl.models.directional import (
+    AttentionSettings,
+    DirectionalAttention,
+    ReSA,
+    typed_directions,
+)
 from rss_rl.models.encoders.pooled import encode_padded, source2token
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import Source2Token
+from rss_rl.ops.gated import union
 from rss_rl.ops.packing import Packed, Rows
 from rss_rl.types import HEAD
 
 
 class ReSANEncoder(nn.Module):
-    """ReSA, then source2token over the tokens that come out of it."""
+    """ReSA, then source2token over the tokens that come out of it.
 
-    shares_rows = True
+    Args:
+        every: each token that is selected in either role is head and dependent: DiSA.
+    """
 
-    def __init__(self, resa: ReSA, pool: Source2Token) -> None:
+    def __init__(self, resa: ReSA, pool: Source2Token, *, every: bool = False) -> None:
         super().__init__()
         self.resa, self.pool = resa, pool
         self.output_size = resa.output_size
         self.reads_unselected = resa.keeps_unselected
+        self.shares_rows = not every
+        self._every = every
 
     def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         """See `Encoder`."""
@@ -37,7 +47,7 @@ class ReSANEncoder(nn.Module):
 
     def packed(self, words: Rows, tokens: Packed, roles: Tensor) -> Tensor:
         """See `PackedEncoder`."""
-        found = self.resa.packed(words, tokens, roles)
+        found = self.resa.packed(words, tokens, torch.ones_like(roles) if self._every else roles)
         if found.baseline is None:
             return self.pool.packed(Rows(found.vectors), found.tokens)
         return self.pool.packed_shared(
@@ -46,13 +56,28 @@ class ReSANEncoder(nn.Module):
 
     def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """See `GatedEncoder`; if unselected tokens are kept, a head's gate acts on its context."""
+        if self._every:
+            gates = union(gates)[:, None].expand_as(gates)
         context = self.resa.gated(embedded, valid, gates)
         pooled = valid.to(gates.dtype) if self.reads_unselected else gates[:, HEAD]
         return self.pool.gated(context, pooled)
 
     def attending(self, selection: Tensor) -> tuple[Sequence[DirectionalAttention], Tensor]:
         """See `AttendingEncoder`."""
+        if self._every:
+            selection = selection.any(0).expand(2, -1)
         return list(typed_directions(self.resa.directions)), selection
+
+
+def disa(setup: EncoderSetup, options: Options) -> ReSA:
+    """Directional self-attention over words or whole sentences, all of them selected."""
+    return resa(setup, keep_unselected=False)
+
+
+def resa(setup: EncoderSetup, *, keep_unselected: bool) -> ReSA:
+    """ReSA for a setup."""
+    settings = AttentionSettings(setup.activation, setup.dropout, setup.tanh_scale, setup.backend)
+    return ReSA(setup.inputs, setup.hidden, settings, keep_unselected=keep_unselected)
 
 
 class _ReSANOptions(Options):
@@ -64,13 +89,8 @@ class _ReSANOptions(Options):
 
 
 def _build(setup: EncoderSetup, options: _ReSANOptions) -> ReSANEncoder:
-    resa = ReSA(
-        setup.inputs,
-        setup.hidden,
-        attention_settings(setup),
-        keep_unselected=options.keep_unselected,
-    )
-    return ReSANEncoder(resa, source2token(setup, resa.output_size))
+    context = resa(setup, keep_unselected=options.keep_unselected)
+    return ReSANEncoder(context, source2token(setup, context.output_size))
 
 
 def _capabilities(options: _ReSANOptions) -> frozenset[str]:

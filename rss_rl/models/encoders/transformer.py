@@ -23,7 +23,7 @@ from rss_rl.models.dropout import Dropout, batch_seed, drawing
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.ops.gated import union
 from rss_rl.pretrained.folder import Pretrained, open_pretrained
-from rss_rl.pretrained.reader import Pool, Positions, WordReader, layers_of
+from rss_rl.pretrained.reader import Positions, WordReader, layers_of
 
 
 class TransformerOptions(Options):
@@ -46,9 +46,6 @@ class TransformerOptions(Options):
         gt=0,
         description="Learning rate of its weights as a multiple of"
         " learner.supervised.learning_rate, which the head has.",
-    )
-    pool: Pool = Field(
-        default="mean", description="Sentence vector: mean of all pieces, or the first, [CLS]."
     )
     positions: Positions = Field(
         default="closed",
@@ -96,7 +93,6 @@ class TransformerEncoder(nn.Module):
         self.output_size = self.reader.size
         self.relative_rate = options.rate
         self.reads_unselected = options.positions == "kept"
-        self._pool: Pool = options.pool
         self._tokenizer = pretrained.tokenizer
         self._register_state_dict_hook(_without_frozen)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(_with_frozen)  # type: ignore[no-untyped-call]
@@ -131,7 +127,6 @@ class TransformerEncoder(nn.Module):
                 len(words),
                 place=place,
                 gates=None if gates is None else gates[kept],
-                pool=self._pool,
             )
         return cast(Tensor, self.dropout(vectors))
 
