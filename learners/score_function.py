@@ -50,36 +50,30 @@ S x [K, B] whose gradient, over K B, is minus that of the expected reward."""
 class BaselineOptions(Options):
     """Options of the baseline."""
 
-    baseline: Baseline = Field(
-        default="leave-one-out",
-        description="What is subtracted from rewards: a running mean of them, the reward of the"
-        " thresholded selection, or the mean of the example's other selections.",
-    )
-    baseline_momentum: float = Field(
-        default=0.95, ge=0, lt=1, description="Momentum of baseline=moving-average."
-    )
+    baseline: Baseline = "leave-one-out"
+    """What is subtracted from rewards: a running mean of them, the reward of the thresholded
+    selection, or the mean of the example's other selections.
+    """
+    baseline_momentum: float = Field(default=0.95, ge=0, lt=1)
+    """Momentum of baseline=moving-average."""
 
 
 class ReinforceOptions(BaselineOptions):
     """Options of the baseline and of the off-policy correction."""
 
-    correction: Literal["none", "truncated-sum", "truncated-token"] = Field(
-        default="truncated-sum",
-        description="Importance ratios of selections that an older policy drew: truncated, of the"
-        " whole selection (V-trace) or of each bit. The default had the least error of the gradient"
-        " at nearly every lag.",
-    )
-    ratio_max: float = Field(
-        default=2.0, ge=1, description="Largest importance ratio of a truncated correction."
-    )
+    correction: Literal["none", "truncated-sum", "truncated-token"] = "truncated-sum"
+    """Importance ratios of selections that an older policy drew: truncated, of the whole selection
+    (V-trace) or of each bit. The default had the least error of the gradient at nearly every lag.
+    """
+    ratio_max: float = Field(default=2.0, ge=1)
+    """Largest importance ratio of a truncated correction."""
 
 
 class PPOClipOptions(BaselineOptions):
     """Options of the baseline and the clipping."""
 
-    ratio_clip: float = Field(
-        default=0.2, gt=0, lt=1, description="epsilon: ratios stay in [1 - epsilon, 1 + epsilon]."
-    )
+    ratio_clip: float = Field(default=0.2, gt=0, lt=1)
+    """epsilon: ratios stay in [1 - epsilon, 1 + epsilon]."""
 
 
 def corrected(

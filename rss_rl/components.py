@@ -158,9 +158,23 @@ def default_estimator(policy: frozenset[str]) -> str:
 
 
 class Options(BaseModel):
-    """Base class of a component's options: frozen, strict, no unknown keys, no NaN."""
+    """Base class of a component's options: frozen, strict, no unknown keys, no NaN.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    The string below an option, or `Field(description=...)`, describes it.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        for field in cls.model_fields.values():
+            field.description = field.description and " ".join(field.description.split())
 
 
 class NoOptions(Options):

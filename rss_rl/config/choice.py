@@ -51,12 +51,10 @@ class Choice(Section):
 
     kind: ClassVar[Kind]
 
-    name: str = Field(
-        description="An installed component, see `rss-rl components`, or package.module:OBJECT."
-    )
-    options: dict[str, Any] = Field(
-        default={}, description="Its options, see `rss-rl components KIND NAME`."
-    )
+    name: str
+    """An installed component, see `rss-rl components`, or package.module:OBJECT."""
+    options: dict[str, Any] = Field(default={})
+    """Its options, see `rss-rl components KIND NAME`."""
 
     @model_validator(mode="before")
     @classmethod

@@ -28,39 +28,27 @@ class ClassifierChoice(Choice):
 class ModelConfig(Section):
     """The classifier (reward model): encoder and task model."""
 
-    encoder: EncoderChoice = Field(
-        default_factory=lambda: EncoderChoice(name=DEFAULTS["encoder"]),
-        description="What makes a sentence vector of the selected tokens.",
-    )
-    classifier: ClassifierChoice | None = Field(
-        default=None,
-        description="The task model around the encoder; null: the built-in one for the labels.",
-    )
-    hidden: int = Field(
-        default=300,
-        ge=1,
-        description="Hidden size D; vectors of sentences have 2 D features where an encoder has two"
-        " directions or attention heads.",
-    )
-    head_hidden: int | None = Field(
-        default=None, ge=1, description="Hidden size of the task head; default `hidden`."
-    )
+    encoder: EncoderChoice = Field(default_factory=lambda: EncoderChoice(name=DEFAULTS["encoder"]))
+    """What makes a sentence vector of the selected tokens."""
+    classifier: ClassifierChoice | None = None
+    """The task model around the encoder; null: the built-in one for the labels."""
+    hidden: int = Field(default=300, ge=1)
+    """Hidden size D; vectors of sentences have 2 D features where an encoder has two directions or
+    attention heads.
+    """
+    head_hidden: int | None = Field(default=None, ge=1)
+    """Hidden size of the task head; default `hidden`."""
     activation: Literal["relu", "elu"] = "elu"
-    dropout: float = Field(
-        default=0.25, ge=0, lt=1, description="Drop rate on the input of each Dense layer."
-    )
-    tanh_scale: float = Field(
-        default=5.0,
-        gt=0,
-        le=20,  # attention weighs by exp(logit - c), which float32 must not round to 0
-        description="c of the attention logit c tanh(s / c).",
-    )
-    attention: Literal["auto", "eager", "compiled"] = Field(
-        default="auto",
-        description="What computes feature-wise attention and what stands around it. compiled:"
-        " kernels, in C++ on the CPU (linear maps, gates, pooling and RSS too) and"
-        " Triton's on CUDA; auto: compiled where the machine that begins the run can.",
-    )
+    dropout: float = Field(default=0.25, ge=0, lt=1)
+    """Drop rate on the input of each Dense layer."""
+    tanh_scale: float = Field(default=5.0, gt=0, le=20)
+    """c of the attention logit c tanh(s / c)."""
+    # Attention weighs by exp(logit - c), which float32 must not round to 0.
+    attention: Literal["auto", "eager", "compiled"] = "auto"
+    """What computes feature-wise attention and what stands around it. compiled: kernels, in C++ on
+    the CPU (linear maps, gates, pooling and RSS too) and Triton's on CUDA; auto: compiled where the
+    machine that begins the run can.
+    """
 
 
 Reads = Literal["sentence", "example", "contextual"]
@@ -72,43 +60,32 @@ class PolicyConfig(Choice):
 
     kind: ClassVar[Kind] = "policy"
 
-    name: str = Field(
-        default=DEFAULTS["policy"],
-        description="An installed policy, see `rss-rl components policies`, or"
-        " package.module:OBJECT.",
-    )
-    reads: Reads = Field(
-        default="sentence",
-        description="sentence: a policy selects its words without knowing the other sentence of the"
-        " example. example: beside each word also the other's mean vector, the product with it, and"
-        " how near the nearest word there is: the passage is read knowing the question."
-        " contextual: beside its vectors each word as the encoder `pretrained` sees it in its text"
-        " or sentence, from states that `rss-rl data encode` wrote; the classifier still gets the"
-        " kept words alone.",
-    )
-    pretrained: Folder | None = Field(
-        default=None,
-        description="Folder of a transformer with its tokenizer, or its name on the Hugging Face"
-        " hub, for reads=contextual.",
-    )
-    layers: int | None = Field(
-        default=None,
-        ge=1,
-        description="Layers of `pretrained` that are read, from the first; null: all. States of"
-        " middle layers say more of single words.",
-    )
-    window: Window = Field(
-        default="text",
-        description="What `pretrained` reads at once: text, up to its maximum length, or each"
-        " sentence by itself, as an encoder knows them that was fine-tuned on sentences. One ends"
-        " with '.', '!' or '?'.",
-    )
-    from_run: str | None = Field(
-        default=None,
-        description="Directory of a run with the same policy on the same data. The run begins with"
-        " its best policy and the word vectors that it reads. The policy stays fixed in phases"
-        " without policy: true, the word vectors with learner.supervised.embedding_rate=0.",
-    )
+    name: str = DEFAULTS["policy"]
+    """An installed policy, see `rss-rl components policies`, or package.module:OBJECT."""
+    reads: Reads = "sentence"
+    """sentence: a policy selects its words without knowing the other sentence of the example.
+    example: beside each word also the other's mean vector, the product with it, and how near the
+    nearest word there is: the passage is read knowing the question. contextual: beside its vectors
+    each word as the encoder `pretrained` sees it in its text or sentence, from states that `rss-rl
+    data encode` wrote; the classifier still gets the kept words alone.
+    """
+    pretrained: Folder | None = None
+    """Folder of a transformer with its tokenizer, or its name on the Hugging Face hub, for
+    reads=contextual.
+    """
+    layers: int | None = Field(default=None, ge=1)
+    """Layers of `pretrained` that are read, from the first; null: all. States of middle layers say
+    more of single words.
+    """
+    window: Window = "text"
+    """What `pretrained` reads at once: text, up to its maximum length, or each sentence by itself,
+    as an encoder knows them that was fine-tuned on sentences. One ends with '.', '!' or '?'.
+    """
+    from_run: str | None = None
+    """Directory of a run with the same policy on the same data. The run begins with its best policy
+    and the word vectors that it reads. The policy stays fixed in phases without policy: true, the
+    word vectors with learner.supervised.embedding_rate=0.
+    """
 
     @model_validator(mode="after")
     def _knows_what_it_reads(self) -> PolicyConfig:
@@ -128,45 +105,32 @@ class RewardModelChoice(Choice):
     """What says how good a selection is."""
 
     kind: ClassVar[Kind] = "reward_model"
-    name: str = Field(
-        default=DEFAULTS["reward_model"],
-        description="An installed component, see `rss-rl components reward_models`, or"
-        " package.module:OBJECT.",
-    )
+    name: str = DEFAULTS["reward_model"]
+    """An installed component, see `rss-rl components reward_models`, or package.module:OBJECT."""
 
 
 class RewardConfig(Section):
     """Reward = score of the model - sparsity_cost * penalty, for each sentence."""
 
     model: RewardModelChoice = Field(default_factory=RewardModelChoice)
-    sparsity_cost: float = Field(
-        default=0.02, ge=0, description="Lambda of the paper; with target_share where it begins."
-    )
-    penalty: Literal["sum", "product"] = Field(
-        default="sum",
-        description="sum: (heads + dependents) / n, the paper; product: heads / n * dependents / n,"
-        " the released program.",
-    )
-    coherence_cost: float = Field(
-        default=0.0,
-        ge=0,
-        description="Nats for n changes between neighbours in a sentence of n tokens, of both"
-        " roles: the fused lasso of Lei et al. (2016).",
-    )
-    target_share: float | None = Field(
-        default=None,
-        gt=0,
-        lt=1,
-        description="Share of the tokens to keep (head or dependent), as many heads as dependents:"
-        " a lambda for each role follows, of either sign, so that no less is kept either.",
-    )
-    share_schedule: float = Field(
-        default=0.0,
-        ge=0,
-        le=1,
-        description="Part of the policy's updates over which the share to keep falls, linearly,"
-        " from all tokens to target_share; 0: it is target_share from the first.",
-    )
+    sparsity_cost: float = Field(default=0.02, ge=0)
+    """Lambda of the paper; with target_share where it begins."""
+    penalty: Literal["sum", "product"] = "sum"
+    """sum: (heads + dependents) / n, the paper; product: heads / n * dependents / n, the released
+    program.
+    """
+    coherence_cost: float = Field(default=0.0, ge=0)
+    """Nats for n changes between neighbours in a sentence of n tokens, of both roles: the fused
+    lasso of Lei et al. (2016).
+    """
+    target_share: float | None = Field(default=None, gt=0, lt=1)
+    """Share of the tokens to keep (head or dependent), as many heads as dependents: a lambda for
+    each role follows, of either sign, so that no less is kept either.
+    """
+    share_schedule: float = Field(default=0.0, ge=0, le=1)
+    """Part of the policy's updates over which the share to keep falls, linearly, from all tokens to
+    target_share; 0: it is target_share from the first.
+    """
 
     @property
     def fixed_cost(self) -> float:
@@ -186,36 +150,27 @@ class PhaseConfig(Section):
     """A stretch of training: who learns, and when it ends (whichever comes first)."""
 
     name: str = Field(min_length=1)
-    supervised: bool = Field(default=False, description="The classifier learns.")
-    policy: bool = Field(default=False, description="The policy learns.")
-    selection: Literal["all", "sampled", "thresholded", "uniform_share"] = Field(
-        default="sampled",
-        description="What the classifier is trained on: every token, sampled selections, those of"
-        " the policy at test time (thresholded), or random ones whose share is drawn uniformly for"
-        " each sentence and role, so that it learns what parts of any size mean (Jethani et al."
-        " 2021).",
-    )
-    mixed_share: float = Field(
-        default=0.0,
-        ge=0,
-        lt=1,
-        description="Of the examples of an update: those that the classifier reads with a random"
-        " selection as of selection=uniform_share, in place of a sampled one.",
-    )
-    steps: int | None = Field(default=None, ge=1, description="Updates at most.")
-    patience: int | None = Field(
-        default=None,
-        ge=1,
-        description="Ends after this many evaluations without a better dev loss (sampled: reward).",
-    )
-    restore_best: bool = Field(
-        default=False, description="Continue from the update that was best on dev."
-    )
-    alternate_every: int | None = Field(
-        default=None,
-        ge=1,
-        description="Learners take turns of this many updates instead of sharing each one.",
-    )
+    supervised: bool = False
+    """The classifier learns."""
+    policy: bool = False
+    """The policy learns."""
+    selection: Literal["all", "sampled", "thresholded", "uniform_share"] = "sampled"
+    """What the classifier is trained on: every token, sampled selections, those of the policy at
+    test time (thresholded), or random ones whose share is drawn uniformly for each sentence and
+    role, so that it learns what parts of any size mean (Jethani et al. 2021).
+    """
+    mixed_share: float = Field(default=0.0, ge=0, lt=1)
+    """Of the examples of an update: those that the classifier reads with a random selection as of
+    selection=uniform_share, in place of a sampled one.
+    """
+    steps: int | None = Field(default=None, ge=1)
+    """Updates at most."""
+    patience: int | None = Field(default=None, ge=1)
+    """Ends after this many evaluations without a better dev loss (sampled: reward)."""
+    restore_best: bool = False
+    """Continue from the update that was best on dev."""
+    alternate_every: int | None = Field(default=None, ge=1)
+    """Learners take turns of this many updates instead of sharing each one."""
 
     @property
     def selects(self) -> bool:
@@ -249,55 +204,47 @@ MetricName = Literal["accuracy", "correlation", "ranking", "rationales"]
 class EvaluationConfig(Section):
     """When the dev split is scored, and how the best checkpoint is chosen."""
 
-    every: int = Field(default=100, ge=1, description="Updates between evaluations on dev.")
-    selections: int = Field(default=4, ge=1, description="K of the sampled evaluation.")
+    every: int = Field(default=100, ge=1)
+    """Updates between evaluations on dev."""
+    selections: int = Field(default=4, ge=1)
+    """K of the sampled evaluation."""
     batch_size: int = Field(default=128, ge=1)
-    best_metric: str = Field(
-        default="auto",
-        min_length=1,
-        description="Dev metric that picks the best checkpoint: auto, loss, reward, or any that the"
-        " run reports. auto: accuracy or pearson, as the labels are.",
-    )
-    metrics: tuple[MetricName, ...] = Field(
-        default=(), strict=False, description="Reported metrics; empty: all that fit the data."
-    )
-    all_tokens: bool = Field(
-        default=True,
-        description="Also train the same model with every token selected, for as many steps.",
-    )
+    best_metric: str = Field(default="auto", min_length=1)
+    """Dev metric that picks the best checkpoint: auto, loss, reward, or any that the run reports.
+    auto: accuracy or pearson, as the labels are.
+    """
+    metrics: tuple[MetricName, ...] = Field(default=(), strict=False)
+    """Reported metrics; empty: all that fit the data."""
+    all_tokens: bool = True
+    """Also train the same model with every token selected, for as many steps."""
 
 
 class CheckpointConfig(Section):
     """How often a run can be resumed from."""
 
-    every: int = Field(
-        default=200,
-        ge=1,
-        description="Updates between checkpoints; one is written at each evaluation too.",
-    )
+    every: int = Field(default=200, ge=1)
+    """Updates between checkpoints; one is written at each evaluation too."""
     keep_last: int = Field(default=2, ge=1)
 
 
 class RunConfig(Section):
     """Everything a run depends on."""
 
-    data: str = Field(description="Directory or URI written by `rss-rl data prepare`.")
+    data: str
+    """Directory or URI written by `rss-rl data prepare`."""
     seed: int = Field(default=0, ge=0)
-    batch_size: int = Field(default=64, ge=1, description="Examples an update.")
-    batch_tokens: int | None = Field(
-        default=None,
-        ge=1,
-        description="Tokens of a batch at most, in training and evaluation, padding counted: rows"
-        " times the sum over the sentences of the longest. Batches of more are cut, and a longer"
-        " row is one by itself; rollouts hold K selections of as many. null: batch_size alone.",
-    )
-    batch_lengths: Literal["auto", "similar", "mixed"] = Field(
-        default="auto",
-        description="Texts of a training batch: of similar lengths, which leaves little padding, or"
-        " of mixed lengths, so that what a batch keeps tells what all texts keep, which is what"
-        " reward.target_share is held by. auto: mixed where a target share is set; similar where"
-        " not.",
-    )
+    batch_size: int = Field(default=64, ge=1)
+    """Examples an update."""
+    batch_tokens: int | None = Field(default=None, ge=1)
+    """Tokens of a batch at most, in training and evaluation, padding counted: rows times the sum
+    over the sentences of the longest. Batches of more are cut, and a longer row is one by itself;
+    rollouts hold K selections of as many. null: batch_size alone.
+    """
+    batch_lengths: Literal["auto", "similar", "mixed"] = "auto"
+    """Texts of a training batch: of similar lengths, which leaves little padding, or of mixed
+    lengths, so that what a batch keeps tells what all texts keep, which is what reward.target_share
+    is held by. auto: mixed where a target share is set; similar where not.
+    """
     model: ModelConfig = Field(default_factory=ModelConfig)
     policy: PolicyConfig = Field(default_factory=PolicyConfig)
     reward: RewardConfig = Field(default_factory=RewardConfig)

@@ -22,30 +22,19 @@ class OptimizerConfig(Section):
 
     name: Literal["adam", "adadelta", "sgd"] = "adam"
     learning_rate: float = Field(default=1e-3, gt=0)
-    decay_updates: int | None = Field(
-        default=None,
-        ge=1,
-        description="Update at which the learning rate, decaying linearly, reaches zero; null:"
-        " constant.",
-    )
-    embedding_rate: float = Field(
-        default=1.0,
-        ge=0,
-        description="Learning rate of word vectors as a multiple of learning_rate; 0 freezes them.",
-    )
-    rho: float = Field(default=0.95, gt=0, lt=1, description="Adadelta's decay.")
-    betas: tuple[_Decay, _Decay] = Field(
-        default=(0.9, 0.999), strict=False, description="Adam's decays."
-    )
+    decay_updates: int | None = Field(default=None, ge=1)
+    """Update at which the learning rate, decaying linearly, reaches zero; null: constant."""
+    embedding_rate: float = Field(default=1.0, ge=0)
+    """Learning rate of word vectors as a multiple of learning_rate; 0 freezes them."""
+    rho: float = Field(default=0.95, gt=0, lt=1)
+    """Adadelta's decay."""
+    betas: tuple[_Decay, _Decay] = Field(default=(0.9, 0.999), strict=False)
+    """Adam's decays."""
     eps: float = Field(default=1e-8, gt=0)
-    l2: float = Field(
-        default=0.0,
-        ge=0,
-        description="gamma of gamma |theta|^2: weights only, not biases or embeddings.",
-    )
-    clip_norm: float | None = Field(
-        default=5.0, gt=0, description="Largest gradient norm; null never clips."
-    )
+    l2: float = Field(default=0.0, ge=0)
+    """gamma of gamma |theta|^2: weights only, not biases or embeddings."""
+    clip_norm: float | None = Field(default=5.0, gt=0)
+    """Largest gradient norm; null never clips."""
 
 
 class EstimatorConfig(Choice):
@@ -59,65 +48,44 @@ class LearnerConfig(Section):
 
     supervised: OptimizerConfig = OptimizerConfig()
     policy: OptimizerConfig = OptimizerConfig()
-    estimator: EstimatorConfig | None = Field(
-        default=None,
-        description="Of the policy's gradient: from the rewards of sampled selections, or through"
-        " the gates. null: the default for the policy.",
-    )
-    entropy_cost: float = Field(
-        default=0.0, ge=0, description="Weight of the mean bit entropy in the policy's objective."
-    )
-    weight_average: float | None = Field(
-        default=None,
-        gt=0,
-        lt=1,
-        description="Decay of a running average of the classifier's weights; the average is then"
-        " published, evaluated and saved. null: none.",
-    )
-    distillation: float = Field(
-        default=0.0,
-        ge=0,
-        le=1,
-        description="Weight d of a second target where the classifier reads a selection: what it"
-        " predicted from all tokens before it first read one. Its loss is then (1 - d) times that"
-        " of the label, plus d times the cross-entropy with that prediction. 0: the label alone.",
-    )
-    device: str = Field(
-        default="cpu",
-        description="Device of the learner, and of the sampler in its process if sampler.backend is"
-        " local: cpu, cuda, cuda:1, ...",
-    )
-    precision: Precision = Field(
-        default="float32",
-        description="bfloat16: matrix products in autocast; parameters stay float32. auto: bfloat16"
-        " on devices where it is faster, so results may differ between machines.",
-    )
-    threads: int = Field(
-        default=1, ge=1, le=MOST_THREADS, description="CPU threads of each learner."
-    )
-    actors: int = Field(
-        default=0,
-        ge=0,
-        description="Learners as Ray actors that share each batch, each on its own device. 0: the"
-        " driver learns.",
-    )
-    gpus: float = Field(default=0.0, ge=0, description="GPUs that each learner actor requests.")
-    placement: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = Field(
-        default="PACK", description="Strategy of the learner actors' placement group."
-    )
-    timeout_s: float = Field(
-        default=300.0,
-        gt=0,
-        description="An update or evaluation that takes learner actors longer counts as hung.",
-    )
-    start_timeout_s: float = Field(
-        default=120.0, gt=0, description="All learner actors must have started by then."
-    )
-    max_restarts: int = Field(
-        default=3,
-        ge=0,
-        description="Restarts of lost learner actors from the same checkpoint.",
-    )
+    estimator: EstimatorConfig | None = None
+    """Of the policy's gradient: from the rewards of sampled selections, or through the gates. null:
+    the default for the policy.
+    """
+    entropy_cost: float = Field(default=0.0, ge=0)
+    """Weight of the mean bit entropy in the policy's objective."""
+    weight_average: float | None = Field(default=None, gt=0, lt=1)
+    """Decay of a running average of the classifier's weights; the average is then published,
+    evaluated and saved. null: none.
+    """
+    distillation: float = Field(default=0.0, ge=0, le=1)
+    """Weight d of a second target where the classifier reads a selection: what it predicted from
+    all tokens before it first read one. Its loss is then (1 - d) times that of the label, plus d
+    times the cross-entropy with that prediction. 0: the label alone.
+    """
+    device: str = "cpu"
+    """Device of the learner, and of the sampler in its process if sampler.backend is local: cpu,
+    cuda, cuda:1, ...
+    """
+    precision: Precision = "float32"
+    """bfloat16: matrix products in autocast; parameters stay float32. auto: bfloat16 on devices
+    where it is faster, so results may differ between machines.
+    """
+    threads: int = Field(default=1, ge=1, le=MOST_THREADS)
+    """CPU threads of each learner."""
+    actors: int = Field(default=0, ge=0)
+    """Learners as Ray actors that share each batch, each on its own device. 0: the driver learns.
+    """
+    gpus: float = Field(default=0.0, ge=0)
+    """GPUs that each learner actor requests."""
+    placement: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
+    """Strategy of the learner actors' placement group."""
+    timeout_s: float = Field(default=300.0, gt=0)
+    """An update or evaluation that takes learner actors longer counts as hung."""
+    start_timeout_s: float = Field(default=120.0, gt=0)
+    """All learner actors must have started by then."""
+    max_restarts: int = Field(default=3, ge=0)
+    """Restarts of lost learner actors from the same checkpoint."""
 
     @model_validator(mode="after")
     def _devices_fit(self) -> LearnerConfig:
@@ -144,70 +112,46 @@ class LearnerConfig(Section):
 class SamplerConfig(Section):
     """Samplers, and the selections that they sample."""
 
-    backend: Literal["local", "ray"] = Field(
-        default="local", description="local: in this process, without Ray."
-    )
-    actors: int = Field(
-        default=1,
-        ge=1,
-        description="Ray sampler actors wanted; those for which the cluster has room start, others"
-        " join later. local always has one.",
-    )
-    selections: int = Field(default=4, ge=1, description="K, selections drawn for each example.")
-    shards: int = Field(
-        default=2, ge=1, description="Shards that the batch of an update is split into."
-    )
-    threads: int = Field(
-        default=1, ge=1, le=MOST_THREADS, description="CPU threads of each sampler."
-    )
-    precision: Precision = Field(
-        default="float32",
-        description="Of matrix products, as `learner.precision`; with auto, of each sampler's own"
-        " device.",
-    )
-    gpus: float = Field(
-        default=0.0,
-        ge=0,
-        le=1,
-        description="GPUs that each Ray sampler requests and computes on: with 0.25 four samplers"
-        " share one. 0: samplers compute on CPUs.",
-    )
-    batch_tokens: int | None = Field(
-        default=None,
-        ge=1,
-        description="Most tokens, including padding, of all selections in one call of the reward"
-        " model; a shard with more is scored in several. Bounds memory. null: one call.",
-    )
-    max_policy_lag: int = Field(
-        default=0,
-        ge=0,
-        description="Largest policy lag of a rollout that is learnt from. 0: synchronous, an update"
-        " waits for rollouts of its own version, and runs are bit-identical.",
-    )
-    in_flight: int = Field(
-        default=2,
-        ge=1,
-        description="Most shards sent to a sampler at a time: half in work, half queued. Each half"
-        " is one call, so 8 costs the driver less than 2 where an update has several shards per"
-        " sampler.",
-    )
-    publish_every: int = Field(
-        default=1, ge=1, description="Updates between two snapshots; at most max_policy_lag + 1."
-    )
-    timeout_s: float = Field(
-        default=120.0, gt=0, description="A shard that takes longer counts as a hung sampler."
-    )
-    start_timeout_s: float = Field(
-        default=120.0, gt=0, description="The first sampler must have started by then."
-    )
-    resources: dict[str, float] = Field(
-        default={}, description="Custom Ray resources that each sampler takes, such as {spot: 1}."
-    )
-    max_restarts: int = Field(
-        default=3,
-        ge=0,
-        description="Deaths or hangs of a sampler that are tolerated within 100 of its shards.",
-    )
+    backend: Literal["local", "ray"] = "local"
+    """local: in this process, without Ray."""
+    actors: int = Field(default=1, ge=1)
+    """Ray sampler actors wanted; those for which the cluster has room start, others join later.
+    local always has one.
+    """
+    selections: int = Field(default=4, ge=1)
+    """K, selections drawn for each example."""
+    shards: int = Field(default=2, ge=1)
+    """Shards that the batch of an update is split into."""
+    threads: int = Field(default=1, ge=1, le=MOST_THREADS)
+    """CPU threads of each sampler."""
+    precision: Precision = "float32"
+    """Of matrix products, as `learner.precision`; with auto, of each sampler's own device."""
+    gpus: float = Field(default=0.0, ge=0, le=1)
+    """GPUs that each Ray sampler requests and computes on: with 0.25 four samplers share one. 0:
+    samplers compute on CPUs.
+    """
+    batch_tokens: int | None = Field(default=None, ge=1)
+    """Most tokens, including padding, of all selections in one call of the reward model; a shard
+    with more is scored in several. Bounds memory. null: one call.
+    """
+    max_policy_lag: int = Field(default=0, ge=0)
+    """Largest policy lag of a rollout that is learnt from. 0: synchronous, an update waits for
+    rollouts of its own version, and runs are bit-identical.
+    """
+    in_flight: int = Field(default=2, ge=1)
+    """Most shards sent to a sampler at a time: half in work, half queued. Each half is one call, so
+    8 costs the driver less than 2 where an update has several shards per sampler.
+    """
+    publish_every: int = Field(default=1, ge=1)
+    """Updates between two snapshots; at most max_policy_lag + 1."""
+    timeout_s: float = Field(default=120.0, gt=0)
+    """A shard that takes longer counts as a hung sampler."""
+    start_timeout_s: float = Field(default=120.0, gt=0)
+    """The first sampler must have started by then."""
+    resources: dict[str, float] = Field(default={})
+    """Custom Ray resources that each sampler takes, such as {spot: 1}."""
+    max_restarts: int = Field(default=3, ge=0)
+    """Deaths or hangs of a sampler that are tolerated within 100 of its shards."""
 
     @model_validator(mode="after")
     def _makes_sense(self) -> SamplerConfig:

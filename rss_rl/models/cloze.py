@@ -242,19 +242,16 @@ def _candidates(tokens: Tensor, marks: Tensor, present: Tensor) -> Tensor:
 
 
 class _ClozeOptions(Options):
-    attention: Literal["stanford", "sequential"] = Field(
-        default="sequential",
-        description="Attention to the passage: a bilinear form, or a GRU over products.",
-    )
-    hidden: int = Field(default=128, ge=1, description="Hidden size of each direction of the GRUs.")
-    output: Literal["entities", "words", "pointer"] = Field(
-        default="pointer",
-        description="Score of a candidate. entities: by a weight row of its number (the papers, for"
-        " anonymous entities); words: by its word vector; pointer: by the attention on it.",
-    )
-    entities: int = Field(
-        default=600, ge=1, description="Candidate numbers that output=entities has rows for."
-    )
+    attention: Literal["stanford", "sequential"] = "sequential"
+    """Attention to the passage: a bilinear form, or a GRU over products."""
+    hidden: int = Field(default=128, ge=1)
+    """Hidden size of each direction of the GRUs."""
+    output: Literal["entities", "words", "pointer"] = "pointer"
+    """Score of a candidate. entities: by a weight row of its number (the papers, for anonymous
+    entities); words: by its word vector; pointer: by the attention on it.
+    """
+    entities: int = Field(default=600, ge=1)
+    """Candidate numbers that output=entities has rows for."""
 
 
 def _build(setup: ClassifierSetup, options: _ClozeOptions) -> ClozeReader:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from rss_rl.components import Component, Options
@@ -152,9 +151,8 @@ class SentencesClassifier(Classifier):
 
 
 class _SentencesOptions(Options):
-    highway: bool = Field(
-        default=True, description="Highway layer in the head of pairs with class labels."
-    )
+    highway: bool = True
+    """Highway layer in the head of pairs with class labels."""
 
 
 def _build(setup: ClassifierSetup, options: _SentencesOptions) -> SentencesClassifier:

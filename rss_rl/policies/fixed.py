@@ -35,9 +35,8 @@ class BernoulliPolicy(nn.Module):
 class BernoulliOptions(Options):
     """Options of random selection."""
 
-    probability: float = Field(
-        default=0.5, gt=0, lt=1, description="Probability of keeping a token, in each role."
-    )
+    probability: float = Field(default=0.5, gt=0, lt=1)
+    """Probability of keeping a token, in each role."""
 
 
 BERNOULLI = Component(

@@ -34,11 +34,12 @@ _INITIAL_B = math.log(2.0)  # softplus(0), as published
 class HardKumaOptions(SelectorOptions):
     """Options of stretched and clipped Kumaraswamy gates."""
 
-    initial_probability: float = Field(
-        default=0.5, gt=0, lt=1, description="Initial probability of a nonzero gate, at score 0."
-    )
-    low: float = Field(default=-0.1, lt=0, description="Lower end of the stretched gates.")
-    high: float = Field(default=1.1, gt=1, description="Upper end of the stretched gates.")
+    initial_probability: float = Field(default=0.5, gt=0, lt=1)
+    """Initial probability of a nonzero gate, at score 0."""
+    low: float = Field(default=-0.1, lt=0)
+    """Lower end of the stretched gates."""
+    high: float = Field(default=1.1, gt=1)
+    """Upper end of the stretched gates."""
 
 
 class HardKumaGates(SelectionDistribution):

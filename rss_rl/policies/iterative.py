@@ -232,14 +232,14 @@ _CELLS: dict[Cell, tuple[int, Callable[[Tensor, Tensor, Tensor], Tensor]]] = {
 class IterativeOptions(Options):
     """Options of bits drawn in the order of the tokens."""
 
-    hidden: int = Field(default=300, ge=1, description="Hidden size D, also of the cell's state.")
-    shared: bool = Field(
-        default=False, description="One module for both roles, heads and dependents."
-    )
-    cell: Cell = Field(default="rnn", description="Recurrent cell over the bits drawn so far.")
-    initial_probability: float = Field(
-        default=0.5, gt=0, lt=1, description="Initial probability of selecting a token."
-    )
+    hidden: int = Field(default=300, ge=1)
+    """Hidden size D, also of the cell's state."""
+    shared: bool = False
+    """One module for both roles, heads and dependents."""
+    cell: Cell = "rnn"
+    """Recurrent cell over the bits drawn so far."""
+    initial_probability: float = Field(default=0.5, gt=0, lt=1)
+    """Initial probability of selecting a token."""
 
 
 ITERATIVE = Component(

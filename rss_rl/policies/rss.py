@@ -147,25 +147,18 @@ class RSSPolicy(nn.Module):
 class SelectorOptions(Options):
     """Options of policies that score tokens by RSS modules."""
 
-    hidden: int = Field(
-        default=300, ge=1, description="Hidden size D, also of each direction of the context layer."
-    )
-    shared: bool = Field(
-        default=False,
-        description="One module for both roles, heads and dependents ('w/o dependency"
-        " restricted').",
-    )
-    context: Context = Field(
-        default="none",
-        description="A layer below the policy that adds each token's context: bidirectional and"
-        " recurrent, or two gated convolutions, which cost a fraction of that.",
-    )
-    pool: Pool = Field(
-        default="mean",
-        description="Summary of the sentence that each token reads: the mean of its tokens, learnt"
-        " attention over them, or nothing, for data so small that a policy would memorise its"
-        " sentences.",
-    )
+    hidden: int = Field(default=300, ge=1)
+    """Hidden size D, also of each direction of the context layer."""
+    shared: bool = False
+    """One module for both roles, heads and dependents ('w/o dependency restricted')."""
+    context: Context = "none"
+    """A layer below the policy that adds each token's context: bidirectional and recurrent, or two
+    gated convolutions, which cost a fraction of that.
+    """
+    pool: Pool = "mean"
+    """Summary of the sentence that each token reads: the mean of its tokens, learnt attention over
+    them, or nothing, for data so small that a policy would memorise its sentences.
+    """
 
     def modules(
         self, setup: PolicySetup, initial_probability: float = 0.5, *, by_role: int = 1
@@ -184,22 +177,19 @@ class SelectorOptions(Options):
 class BitsOptions(SelectorOptions):
     """Options of independent bits."""
 
-    initial_probability: float = Field(
-        default=0.5, gt=0, lt=1, description="Initial probability of selecting a token."
-    )
-    temperature: float = Field(
-        default=1.0, gt=0, description="Temperature of the gates' gradient, for pathwise learning."
-    )
+    initial_probability: float = Field(default=0.5, gt=0, lt=1)
+    """Initial probability of selecting a token."""
+    temperature: float = Field(default=1.0, gt=0)
+    """Temperature of the gates' gradient, for pathwise learning."""
 
 
 class RSSOptions(BitsOptions):
     """Options of bits with logits of their own."""
 
-    even: bool = Field(
-        default=False,
-        description="Keep the same share of every sentence, in expectation. Otherwise a policy that"
-        " can tell the label may say it by how much it keeps.",
-    )
+    even: bool = False
+    """Keep the same share of every sentence, in expectation. Otherwise a policy that can tell the
+    label may say it by how much it keeps.
+    """
 
 
 RSS = Component(

@@ -42,15 +42,10 @@ _LEAST_WIDTH, _LARGEST_WIDTH = 0.5, 16.0
 class SmoothOptions(BitsOptions):
     """Options of smooth masks."""
 
-    width: float = Field(
-        default=1.5,
-        gt=_LEAST_WIDTH,
-        lt=_LARGEST_WIDTH,
-        description="Initial width of every bump, in tokens.",
-    )
-    within: Literal["text", "sentence"] = Field(
-        default="text", description="What a bump reaches over: its whole text, or its sentence."
-    )
+    width: float = Field(default=1.5, gt=_LEAST_WIDTH, lt=_LARGEST_WIDTH)
+    """Initial width of every bump, in tokens."""
+    within: Literal["text", "sentence"] = "text"
+    """What a bump reaches over: its whole text, or its sentence."""
 
 
 class SmoothPolicy(nn.Module):

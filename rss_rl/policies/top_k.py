@@ -25,16 +25,12 @@ from rss_rl.types import ROLES
 class TopKOptions(SelectorOptions):
     """A budget of tokens, as a number or as a share."""
 
-    tokens: int | None = Field(
-        default=None, ge=1, description="k, or all of a shorter sentence; give this or `share`."
-    )
-    share: float | None = Field(
-        default=None,
-        gt=0,
-        le=1,
-        description="Share of a sentence's tokens, rounded, at least one; give this or `tokens`.",
-    )
-    temperature: float = Field(default=1.0, gt=0, description="Temperature of the gates' gradient.")
+    tokens: int | None = Field(default=None, ge=1)
+    """k, or all of a shorter sentence; give this or `share`."""
+    share: float | None = Field(default=None, gt=0, le=1)
+    """Share of a sentence's tokens, rounded, at least one; give this or `tokens`."""
+    temperature: float = Field(default=1.0, gt=0)
+    """Temperature of the gates' gradient."""
 
     @model_validator(mode="after")
     def _has_one_budget(self) -> TopKOptions:

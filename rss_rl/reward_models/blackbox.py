@@ -19,7 +19,6 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from rss_rl.components import Component, Folder, Options
@@ -46,38 +45,32 @@ _OTHER_WAY = "Give a function from texts to probabilities that calls it"
 
 
 class _TargetOptions(Options):
-    target: Literal["label", "prediction"] = Field(
-        default="prediction",
-        description="The class to predict from the selected words: that of the data, or the one"
-        " that the classifier predicts from the whole text.",
-    )
-    of_class: str | None = Field(
-        default=None,
-        description="A class to predict from the selected words of every text, in place of target:"
-        " finds evidence for it, even if the classifier predicts another.",
-    )
+    target: Literal["label", "prediction"] = "prediction"
+    """The class to predict from the selected words: that of the data, or the one that the
+    classifier predicts from the whole text.
+    """
+    of_class: str | None = None
+    """A class to predict from the selected words of every text, in place of target: finds evidence
+    for it, even if the classifier predicts another.
+    """
 
 
 class BlackboxOptions(_TargetOptions):
     """Options of a text classifier."""
 
-    pretrained: Folder = Field(
-        description="Folder of an AutoModelForSequenceClassification with its tokenizer, or its"
-        " name on the Hugging Face hub."
-    )
-    absent: Literal["remove", "mask"] = Field(
-        default="remove",
-        description="Words that are not selected: removed, or replaced by the mask token.",
-    )
+    pretrained: Folder
+    """Folder of an AutoModelForSequenceClassification with its tokenizer, or its name on the
+    Hugging Face hub.
+    """
+    absent: Literal["remove", "mask"] = "remove"
+    """Words that are not selected: removed, or replaced by the mask token."""
 
 
 class FunctionOptions(_TargetOptions):
     """Options of a function from texts to probabilities."""
 
-    absent: str | None = Field(
-        default=None,
-        description="Replacement for each word that is not selected; null: it is removed.",
-    )
+    absent: str | None = None
+    """Replacement for each word that is not selected; null: it is removed."""
 
 
 class _Classifier(Protocol):

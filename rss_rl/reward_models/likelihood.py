@@ -144,17 +144,14 @@ class ComplementReward:
 class LikelihoodOptions(Options):
     """Options of the classifier's likelihood."""
 
-    complement: float = Field(
-        default=0.0,
-        ge=0,
-        description="w of -w p(label | the tokens left out), in nats: more of what predicts the"
-        " label is selected. Each selection then costs two evaluations of the classifier.",
-    )
-    of_class: str | None = Field(
-        default=None,
-        description="A class whose likelihood is the reward of every example, in place of its"
-        " label's: selects evidence for it. Keep the classifier frozen meanwhile.",
-    )
+    complement: float = Field(default=0.0, ge=0)
+    """w of -w p(label | the tokens left out), in nats: more of what predicts the label is selected.
+    Each selection then costs two evaluations of the classifier.
+    """
+    of_class: str | None = None
+    """A class whose likelihood is the reward of every example, in place of its label's: selects
+    evidence for it. Keep the classifier frozen meanwhile.
+    """
 
 
 def _build(setup: RewardSetup, options: LikelihoodOptions) -> ClassifierReward | ComplementReward:

@@ -6,11 +6,11 @@ Legend: an example is one text, or two for a task on pairs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-_STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
+_STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
 _SHOWN = 80
 """Unknown field names are truncated to this many characters in messages."""
 
@@ -56,22 +56,12 @@ class Asked(BaseModel):
     """One example and the words to keep: by default, those that the policy selects."""
 
     model_config = _STRICT
-    texts: Annotated[
-        list[str],
-        Field(min_length=1, max_length=2, description="A text; two for a pair or a question."),
-    ]
-    share: Annotated[
-        float | None,
-        Field(
-            gt=0,
-            le=1,
-            description="Keep this share of each text's words by score, and at least one word.",
-        ),
-    ] = None
-    keep: Annotated[
-        list[list[bool]] | None,
-        Field(description="For each text, whether each of its words is kept."),
-    ] = None
+    texts: list[str] = Field(min_length=1, max_length=2)
+    """A text; two for a pair or a question."""
+    share: float | None = Field(default=None, gt=0, le=1)
+    """Keep this share of each text's words by score, and at least one word."""
+    keep: list[list[bool]] | None = None
+    """For each text, whether each of its words is kept."""
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
@@ -84,26 +74,27 @@ class Ask(BaseModel):
     """Body of `POST /predict`."""
 
     model_config = _STRICT
-    examples: Annotated[list[Asked], Field(min_length=1)]
-    run: Annotated[
-        str | None, Field(description="Name of a run, see `GET /runs`. Default: the first run.")
-    ] = None
+    examples: list[Asked] = Field(min_length=1)
+    run: str | None = None
+    """Name of a run, see `GET /runs`. Default: the first run."""
 
 
 class _Given(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
 class Word(_Given):
     """A word of a text; start and end are character offsets, absent if the words differ from it."""
 
     word: str
-    known: Annotated[bool, Field(description="Whether it is in the vocabulary.")]
-    head: Annotated[bool, Field(description="Kept, and attends to others.")]
-    dependent: Annotated[bool, Field(description="Kept, and others attend to it.")]
-    head_probability: Annotated[
-        float | None, Field(description="Under the policy; absent if the run has none.")
-    ] = None
+    known: bool
+    """Whether it is in the vocabulary."""
+    head: bool
+    """Kept, and attends to others."""
+    dependent: bool
+    """Kept, and others attend to it."""
+    head_probability: float | None = None
+    """Under the policy; absent if the run has none."""
     dependent_probability: float | None = None
     start: int | None = None
     end: int | None = None
@@ -112,15 +103,14 @@ class Word(_Given):
 class Answered(_Given):
     """One example, in the format of `rss-rl select --json`."""
 
-    prediction: Annotated[
-        str | float | None,
-        Field(description="A class, sentence, candidate or score; null without a classifier."),
-    ]
-    class_probabilities: Annotated[
-        dict[str, float] | None, Field(description="By name; null for a score.")
-    ]
-    kept: Annotated[float, Field(description="Share of all words that are kept, 0 to 1.")]
-    sentences: Annotated[list[list[Word]], Field(description="The words of each text.")]
+    prediction: str | float | None
+    """A class, sentence, candidate or score; null without a classifier."""
+    class_probabilities: dict[str, float] | None
+    """By name; null for a score."""
+    kept: float
+    """Share of all words that are kept, 0 to 1."""
+    sentences: list[list[Word]]
+    """The words of each text."""
 
 
 class Answer(_Given):

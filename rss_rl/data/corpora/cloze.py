@@ -28,8 +28,6 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
-
 from rss_rl.components import NoOptions, Options
 from rss_rl.data.corpora.cuts import development_rows
 from rss_rl.data.corpora.folders import source_files, source_folder
@@ -157,9 +155,8 @@ def _passage(path: Path, row: int, words: list[str], all_tokens: bool) -> Row:
 class LambadaOptions(Options):
     """The candidates for the last word."""
 
-    candidates: Literal["words", "all"] = Field(
-        default="words", description="words: tokens with a letter; all: every token."
-    )
+    candidates: Literal["words", "all"] = "words"
+    """words: tokens with a letter; all: every token."""
 
 
 def _lambada(request: SourceRequest, options: LambadaOptions) -> ReaderSource:

@@ -89,8 +89,10 @@ def fold_rows(split: str, rows: int, *, name: str, fold: int, folds: int, seed: 
 class FoldOptions(Options):
     """Which fold of a cross validation is the test split."""
 
-    fold: int = Field(default=0, ge=0, description="Counted from 0.")
-    folds: int = Field(default=10, ge=2, description="How many there are.")
+    fold: int = Field(default=0, ge=0)
+    """Counted from 0."""
+    folds: int = Field(default=10, ge=2)
+    """How many there are."""
 
     @model_validator(mode="after")
     def _is_there(self) -> FoldOptions:

@@ -24,8 +24,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pydantic import Field
-
 from rss_rl.components import NoOptions, Options
 from rss_rl.data.corpora.folders import source_folder
 from rss_rl.data.records import Record, RowModel, examples, read_records
@@ -214,10 +212,8 @@ def _widened(bits: list[bool], sentences: Sentences) -> list[bool]:
 class EvidenceOptions(Options):
     """The rationale."""
 
-    evidence: Literal["spans", "sentences"] = Field(
-        default="spans",
-        description="The tokens that people marked, or the whole sentences with a marked token.",
-    )
+    evidence: Literal["spans", "sentences"] = "spans"
+    """The tokens that people marked, or the whole sentences with a marked token."""
 
 
 def _build(

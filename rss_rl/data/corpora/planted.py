@@ -207,35 +207,26 @@ _STATEMENT = (
 class PlantedSettings(Options):
     """Options of the generated examples."""
 
-    train: int = Field(default=6000, ge=1, le=10**9, description="Training examples.")
-    dev: int = Field(default=1000, ge=1, le=10**9, description="Development examples.")
-    test: int = Field(default=1000, ge=1, le=10**9, description="Test examples.")
-    min_distractors: int = Field(
-        default=FEWEST,
-        ge=FEWEST,
-        le=10**4,
-        description="Fewest words of an example (both sentences) outside the rationale.",
-    )
-    max_distractors: int = Field(default=60, le=10**4, description="Most such words.")
-    words: int = Field(
-        default=8, ge=1, le=len(ANIMALS["mammal"]), description="Words of each kind of animal."
-    )
-    negations: float = Field(
-        default=0.3, ge=0, le=1, description="Share of examples whose deciding clause is negated."
-    )
-    decoys: float = Field(
-        default=0.2,
-        ge=0,
-        le=1,
-        description="Share of unnegated examples whose distractor clause, if any, is negated.",
-    )
-    usual: float = Field(
-        default=0.8,
-        ge=0,
-        le=1,
-        description="Pairs: share of hypotheses in which mammal prevails over bird, bird over fish"
-        " or fish over mammal; closer to 0.5 is harder to learn.",
-    )
+    train: int = Field(default=6000, ge=1, le=10**9)
+    """Training examples."""
+    dev: int = Field(default=1000, ge=1, le=10**9)
+    """Development examples."""
+    test: int = Field(default=1000, ge=1, le=10**9)
+    """Test examples."""
+    min_distractors: int = Field(default=FEWEST, ge=FEWEST, le=10**4)
+    """Fewest words of an example (both sentences) outside the rationale."""
+    max_distractors: int = Field(default=60, le=10**4)
+    """Most such words."""
+    words: int = Field(default=8, ge=1, le=len(ANIMALS["mammal"]))
+    """Words of each kind of animal."""
+    negations: float = Field(default=0.3, ge=0, le=1)
+    """Share of examples whose deciding clause is negated."""
+    decoys: float = Field(default=0.2, ge=0, le=1)
+    """Share of unnegated examples whose distractor clause, if any, is negated."""
+    usual: float = Field(default=0.8, ge=0, le=1)
+    """Pairs: share of hypotheses in which mammal prevails over bird, bird over fish or fish over
+    mammal; closer to 0.5 is harder to learn.
+    """
 
     @model_validator(mode="after")
     def _is_range(self) -> PlantedSettings:

@@ -13,8 +13,6 @@ __all__ = ["CR", "MPQA", "SUBJ", "TREC"]
 from functools import partial
 from typing import Literal
 
-from pydantic import Field
-
 from rss_rl.components import Options
 from rss_rl.data.corpora.cuts import FoldOptions, development_rows, fold_rows
 from rss_rl.data.corpora.folders import source_files, source_folder
@@ -37,9 +35,8 @@ _TREC_FILES = {"train": "train_5500.label", "dev": "train_5500.label", "test": "
 class TrecOptions(Options):
     """Which labels are predicted."""
 
-    labels: Literal["coarse", "fine"] = Field(
-        default="coarse", description="coarse: 6 types of questions; fine: 50."
-    )
+    labels: Literal["coarse", "fine"] = "coarse"
+    """coarse: 6 types of questions; fine: 50."""
 
 
 def _trec(request: SourceRequest, options: TrecOptions) -> ReaderSource:

@@ -143,7 +143,8 @@ def _articles(path: Path) -> list[tuple[str, list[Any]]]:
 class SquadOptions(Options):
     """Which passages are read."""
 
-    max_tokens: int = Field(default=0, ge=0, description="Leave out longer passages; 0: no limit.")
+    max_tokens: int = Field(default=0, ge=0)
+    """Leave out longer passages; 0: no limit."""
 
 
 def _build(request: SourceRequest, options: SquadOptions) -> ReaderSource:

@@ -14,8 +14,6 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from pydantic import Field
-
 from rss_rl.components import Options
 from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.corpora.labelled_lines import (
@@ -44,7 +42,8 @@ _BRACKETS = {"-LRB-": "(", "-RRB-": ")"}
 class SstOptions(Options):
     """Options of the treebank."""
 
-    phrases: bool = Field(default=False, description="Train on the phrases of the trees, too.")
+    phrases: bool = False
+    """Train on the phrases of the trees, too."""
 
 
 def _build(

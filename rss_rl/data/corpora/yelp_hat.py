@@ -21,8 +21,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pydantic import Field
-
 from rss_rl.components import Options
 from rss_rl.data.corpora.cuts import drawn_split
 from rss_rl.data.corpora.folders import source_folder
@@ -158,9 +156,8 @@ def _checked(row: _Map) -> _Map | BadRow:
 class YelpHatOptions(Options):
     """Whose marks count."""
 
-    map: Literal["super", "consensus"] = Field(
-        default="super", description="Words that any annotator marked, or that all of them did."
-    )
+    map: Literal["super", "consensus"] = "super"
+    """Words that any annotator marked, or that all of them did."""
 
 
 def _build(request: SourceRequest, options: YelpHatOptions) -> ReaderSource:

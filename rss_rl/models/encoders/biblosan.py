@@ -169,14 +169,14 @@ _SENTENCES = 4
 
 
 class _BiBloSANOptions(Options):
-    block_length: int | None = Field(
-        default=None,
-        ge=1,
-        description="Tokens of a block; null: by the paper's rule, from the lengths of the training"
-        " sentences and the batch size.",
-    )
-    local: bool = Field(default=True, description="Tokens have the context within their block.")
-    across: bool = Field(default=True, description="Tokens have the context of other blocks.")
+    block_length: int | None = Field(default=None, ge=1)
+    """Tokens of a block; null: by the paper's rule, from the lengths of the training sentences and
+    the batch size.
+    """
+    local: bool = True
+    """Tokens have the context within their block."""
+    across: bool = True
+    """Tokens have the context of other blocks."""
 
     @model_validator(mode="after")
     def _has_context(self) -> _BiBloSANOptions:

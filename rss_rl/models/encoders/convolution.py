@@ -108,15 +108,17 @@ class GatedConvolutions(nn.Module):
 
 
 class _WindowsOptions(Options):
-    windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        default=(3, 4, 5), min_length=1, description="Tokens of each window."
-    )
-    filters: int = Field(default=200, ge=1, description="Features of each window.")
+    windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(3, 4, 5), min_length=1)
+    """Tokens of each window."""
+    filters: int = Field(default=200, ge=1)
+    """Features of each window."""
 
 
 class _LayersOptions(Options):
-    layers: int = Field(default=3, ge=1, description="Number of layers.")
-    window: int = Field(default=5, ge=1, description="Tokens of a layer's window.")
+    layers: int = Field(default=3, ge=1)
+    """Number of layers."""
+    window: int = Field(default=5, ge=1)
+    """Tokens of a layer's window."""
 
 
 def _windows(setup: EncoderSetup, options: _WindowsOptions) -> WindowsEncoder:

@@ -87,7 +87,8 @@ class MultiHeadContext(nn.Module):
 
 
 class _MultiHeadOptions(Options):
-    heads: int = Field(default=8, ge=1, description="Number of heads, a divisor of 2 D.")
+    heads: int = Field(default=8, ge=1)
+    """Number of heads, a divisor of 2 D."""
 
 
 def _context(setup: EncoderSetup, options: _MultiHeadOptions) -> MultiHeadContext:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from rss_rl.components import Options
@@ -81,11 +80,10 @@ def resa(setup: EncoderSetup, *, keep_unselected: bool) -> ReSA:
 
 
 class _ReSANOptions(Options):
-    keep_unselected: bool = Field(
-        default=False,
-        description="true: the paper's ReSAN, an unselected token still reaches the sentence"
-        " vector; false: the faithful form, only selected heads stay.",
-    )
+    keep_unselected: bool = False
+    """true: the paper's ReSAN, an unselected token still reaches the sentence vector; false: the
+    faithful form, only selected heads stay.
+    """
 
 
 def _build(setup: EncoderSetup, options: _ReSANOptions) -> ReSANEncoder:

@@ -29,39 +29,30 @@ from rss_rl.pretrained.reader import Positions, WordReader, layers_of
 class TransformerOptions(Options):
     """Options of a pretrained transformer."""
 
-    pretrained: Folder = Field(
-        description="Folder of the model (config.json, model.safetensors, tokenizer.json), or its"
-        " name on the Hugging Face hub."
-    )
-    learns: Literal["all", "last", "lora", "nothing"] = Field(
-        default="all",
-        description="Which weights are trained: all; those of the last `last` layers; low-rank"
-        " adapters (LoRA, Hu et al. 2022); or only the head. Frozen weights are neither published"
-        " nor saved.",
-    )
-    last: int = Field(default=2, ge=1, description="Layers trained with learns=last.")
-    rank: int = Field(default=8, ge=1, description="Rank of the adapters of learns=lora.")
-    rate: float = Field(
-        default=0.05,
-        gt=0,
-        description="Learning rate of its weights as a multiple of"
-        " learner.supervised.learning_rate, which the head has.",
-    )
-    positions: Positions = Field(
-        default="closed",
-        description="closed: selected words become adjacent. kept: they keep their distances.",
-    )
-    attention_dropout: float | None = Field(
-        default=None,
-        ge=0,
-        lt=1,
-        description="Dropout of attention probabilities; null = that of the pretrained model. With"
-        " 0, torch trains with fused attention on CPUs, too: long texts take less than half the"
-        " time and memory.",
-    )
-    checkpointing: bool = Field(
-        default=False, description="Recompute activations in backward passes, to save memory."
-    )
+    pretrained: Folder
+    """Folder of the model (config.json, model.safetensors, tokenizer.json), or its name on the
+    Hugging Face hub.
+    """
+    learns: Literal["all", "last", "lora", "nothing"] = "all"
+    """Which weights are trained: all; those of the last `last` layers; low-rank adapters (LoRA, Hu
+    et al. 2022); or only the head. Frozen weights are neither published nor saved.
+    """
+    last: int = Field(default=2, ge=1)
+    """Layers trained with learns=last."""
+    rank: int = Field(default=8, ge=1)
+    """Rank of the adapters of learns=lora."""
+    rate: float = Field(default=0.05, gt=0)
+    """Learning rate of its weights as a multiple of learner.supervised.learning_rate, which the
+    head has.
+    """
+    positions: Positions = "closed"
+    """closed: selected words become adjacent. kept: they keep their distances."""
+    attention_dropout: float | None = Field(default=None, ge=0, lt=1)
+    """Dropout of attention probabilities; null = that of the pretrained model. With 0, torch trains
+    with fused attention on CPUs, too: long texts take less than half the time and memory.
+    """
+    checkpointing: bool = False
+    """Recompute activations in backward passes, to save memory."""
 
 
 class TransformerEncoder(nn.Module):
