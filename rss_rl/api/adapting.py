@@ -10,7 +10,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from rich.console import Console
@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rss_rl.api.encoding import encode
-from rss_rl.api.options import FitOptions, Overrides, Rows, TableOptions
+from rss_rl.api.options import Overrides, Rows, TableOptions
 from rss_rl.api.preparing import prepare
 from rss_rl.api.rows import split_files
 from rss_rl.api.terminal import busy, counted, say
@@ -73,6 +73,43 @@ class Choice(NamedTuple):
     why: str
 
 
+class Wish(NamedTuple):
+    """What `fit` was asked for, see there."""
+
+    keep: float | None = None
+    config: str | Path | None = None
+    pretrained: str | None = None
+    phrases: bool = False
+
+    def check(self) -> None:
+        """Refuse wishes that cannot be, or that contradict each other.
+
+        Raises:
+            ConfigError: in terms of the user's options.
+        """
+        number = isinstance(self.keep, int | float) and not isinstance(self.keep, bool)
+        if self.keep is not None and not (number and 0 < self.keep < 1):
+            raise ConfigError(
+                f"{self.keep!r:.40} is not a share of the words between 0 and 1",
+                where="keep (--keep)",
+                remedy="Give one, such as 0.3",
+            )
+        if self.config is not None and self.pretrained is not None:
+            raise ConfigError(
+                "a transformer determines the configuration",
+                where="pretrained (--pretrained)",
+                remedy="Leave config (--config) out, or set the transformer there:"
+                " policy.pretrained or model.encoder.options.pretrained",
+            )
+        classifies = self.pretrained is not None and _gpu() is not None
+        if self.phrases and (self.config is not None or classifies):
+            raise ConfigError(
+                "another configuration decides what is kept",
+                where="phrases (--phrases)",
+                remedy="Leave it out, or else config (--config) or pretrained (--pretrained)",
+            )
+
+
 def run_name(data: Rows) -> str:
     """The name of the run: that of the file, if there is one."""
     first = data[0] if isinstance(data, list | tuple) and data else data
@@ -84,14 +121,15 @@ def adapt(
     text: str | int,
     label: str | int,
     overrides: Overrides,
-    how: FitOptions,
+    wish: Wish,
+    table: TableOptions,
     folder: Path,
     console: Console,
 ) -> tuple[str | Path, list[str]]:
     """Prepare a table, and choose a configuration and settings for it.
 
     Args:
-        data, text, label, overrides, how: see `fit`.
+        data, text, label, overrides, wish, table: see `fit`.
         folder: where the prepared data are put. console: for what was chosen, and why.
 
     Returns:
@@ -100,18 +138,16 @@ def adapt(
     Raises:
         RssError: any expected failure.
     """
-    check_fit(how)
-    keys = TableOptions.__annotations__
-    table = cast(TableOptions, {key: value for key, value in how.items() if key in keys})
+    wish.check()
     if table.get("text_b") is not None:
         table["text_b"] = str(table["text_b"])
-    read = data, str(text), str(label), table, how.get("pretrained")
+    read = data, str(text), str(label), table, wish.pretrained
     out, there, chosen = _prepared(*read, folder, console)
-    keep, config, phrases = how.get("keep"), how.get("config"), how.get("phrases", False)
+    keep, config, pretrained, phrases = wish
     manifest = open_prepared(out).manifest
     given = settings(overrides)
     if config is None:
-        base, own = choose_encoder(manifest, how.get("pretrained"), _gpu(), phrases=phrases)
+        base, own = choose_encoder(manifest, pretrained, _gpu(), phrases=phrases)
         fitting = choices(manifest, keep, phrases=phrases)
         own = _not_overridden(own + (fitting if base.value in _EPOCHS else fitting[:1]), given)
         own += _decays(base.value, own, given) if base.value in _EPOCHS else []
@@ -178,36 +214,6 @@ def _encode(data: Path, policy: PolicyConfig, console: Console) -> None:
             layers=policy.layers,
             window=policy.window,
             progress=lambda _, done, end: progress(done, end),
-        )
-
-
-def check_fit(how: FitOptions) -> None:
-    """Refuse options that cannot be, or that contradict each other.
-
-    Raises:
-        ConfigError: in terms of the user's options.
-    """
-    keep, config, pretrained = how.get("keep"), how.get("config"), how.get("pretrained")
-    number = isinstance(keep, int | float) and not isinstance(keep, bool)
-    if keep is not None and not (number and 0 < keep < 1):
-        raise ConfigError(
-            f"{keep!r:.40} is not a share of the words between 0 and 1",
-            where="keep (--keep)",
-            remedy="Give one, such as 0.3",
-        )
-    if config is not None and pretrained is not None:
-        raise ConfigError(
-            "a transformer determines the configuration",
-            where="pretrained (--pretrained)",
-            remedy="Leave config (--config) out, or set the transformer there: policy.pretrained or"
-            " model.encoder.options.pretrained",
-        )
-    classifies = pretrained is not None and _gpu() is not None
-    if how.get("phrases") and (config is not None or classifies):
-        raise ConfigError(
-            "another configuration decides what is kept",
-            where="phrases (--phrases)",
-            remedy="Leave it out, or else config (--config) or pretrained (--pretrained)",
         )
 
 

@@ -12,11 +12,11 @@ from cyclopts import Parameter
 from rss_rl.api.options import (
     Directory,
     Duration,
-    FitOptions,
     NeededColumn,
     Overrides,
     PythonOnly,
     Rows,
+    TableOptions,
     Typed,
 )
 from rss_rl.api.terminal import shell
@@ -35,12 +35,16 @@ def fit(
     *,
     text: NeededColumn,
     label: NeededColumn,
+    keep: Annotated[float | None, Parameter(metavar="SHARE")] = None,
+    config: Annotated[str | Path | None, Typed(str | None)] = None,
+    pretrained: Annotated[str | None, Parameter(metavar="FOLDER_OR_HUB_NAME")] = None,
+    phrases: bool = False,
     time: Duration = None,
     out: Directory = None,
     overwrite: bool = False,
     callbacks: PythonOnly[Sequence[Callable[[RunEvent], None]]] = (),
     console: PythonOnly[Console | None] = None,
-    **how: Unpack[FitOptions],
+    **table: Unpack[TableOptions],
 ) -> Run:
     """Prepare a table and train on it: a classifier, and a policy that picks the words it reads.
 
@@ -55,11 +59,20 @@ def fit(
         overrides: Settings that override those chosen from the data.
         text: Column of the text.
         label: Column with the label.
+        keep: Share of the words to keep, `reward.target_share`. Default: 0.4, or 0.2 if texts have
+            over 100 words on average.
+        config: Train with this configuration, such as own_context, changed only by --keep and
+            KEY=VALUE settings. Default: own, own_pairs or own_long, adapted to the data.
+        pretrained: A transformer to use. Without a GPU it reads each word alone, which gives the
+            word vectors, and each text once, as the policy's context. With a GPU it is the
+            classifier.
+        phrases: Of long texts, keep phrases like those that people mark. Default: single words,
+            which predict a little better.
         out: Directory of the run. Default: runs/NAME for NAME.csv.
         overwrite: Replace an existing run in the directory.
         callbacks: called with each event of the training, see `rss_rl.train`.
         console: for progress; default: standard output.
-        how: how the table is read, and what is made of it.
+        table: how the table is read.
 
     Raises:
         RssError: any expected failure.
@@ -71,7 +84,7 @@ def fit(
 
         `rss-rl fit reviews.csv --text review --label stars --time 5m learner.policy.l2=1e-4`
     """
-    from rss_rl.api.adapting import adapt, check_fit, run_name
+    from rss_rl.api.adapting import Wish, adapt, run_name
     from rss_rl.api.terminal import SafeConsole
     from rss_rl.api.training import train
     from rss_rl.models.build import check_defaults
@@ -81,7 +94,8 @@ def fit(
     check_defaults()
     if time is not None:
         seconds(time)  # refused before the data are prepared
-    check_fit(how)
+    wish = Wish(keep, config, pretrained, phrases)
+    wish.check()
     shown = console or SafeConsole(highlight=False)
     path = Path(out) if out is not None else Path("runs") / run_name(data)
     if os.path.isfile(path / CONFIG_FILE) and not overwrite:
@@ -91,9 +105,9 @@ def fit(
             remedy=f"Resume it ({shell('rss-rl', 'train', '--resume', path)}), give another"
             " directory, or overwrite=True (--overwrite)",
         )
-    config, settings = adapt(data, text, label, overrides, how, path.parent, shown)
+    base, settings = adapt(data, text, label, overrides, wish, table, path.parent, shown)
     return train(
-        config,
+        base,
         settings,
         out=path,
         time=time,

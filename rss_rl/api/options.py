@@ -36,7 +36,7 @@ Overrides = Annotated[
     Sequence[str] | Mapping[str, Any], Typed(list[str]), Parameter(name="KEY=VALUE")
 ]
 """`["learner.policy.l2=1e-4"]` or `{"learner.policy.l2": 1e-4}`."""
-OneFile = Annotated[Rows | None, Typed(Path | None)]
+OneFile = Annotated[Rows | None, Typed(Path | None), Parameter(metavar="FILE")]
 Column = Annotated[str | int | None, Typed(str | None), Parameter(metavar="COLUMN")]
 TextColumn = Annotated[str | None, Parameter(metavar="COLUMN")]
 NeededColumn = Annotated[str | int, Typed(str), Parameter(metavar="COLUMN")]
@@ -74,129 +74,59 @@ TrustPlugins = Annotated[
     ),
 ]
 
-_FILES = Group("Your own files", sort_key=1)
-_WORDS = Group("Words and vectors", sort_key=2)
-_BAD_ROWS = Group("Bad rows", sort_key=3)
-
-
-def _of(panel: Group, meaning: str, metavar: str | None = None) -> Parameter:
-    return Parameter(group=panel, help=meaning, metavar=metavar)
+_FILES = Parameter(group=Group("Your own files", sort_key=1))
+_WORDS = Parameter(group=Group("Words and vectors", sort_key=2))
+_BAD_ROWS = Parameter(group=Group("Bad rows", sort_key=3))
 
 
 class TableOptions(TypedDict, total=False):
-    """How a table is read: options of `fit`, of `prepare`, and of a sweep whose base is a table."""
+    """How a table is read: options of `fit`, of `prepare`, and of a sweep whose base is a table.
 
-    text_b: Annotated[Column, _of(_FILES, "Column of a pair's second text.", "COLUMN")]
-    task: Annotated[
-        Literal["classes", "score"],
-        _of(
-            _FILES,
-            "Whether labels are classes or numbers. Default: `fit` guesses from the labels;"
-            " classes for `data prepare`.",
-        ),
-    ]
-    low: Annotated[
-        float | None, _of(_FILES, "Lowest possible score. Default: the lowest of the training rows")
-    ]
-    high: Annotated[float | None, _of(_FILES, "Highest possible score.")]
-    id: Annotated[
-        str | None,
-        _of(_FILES, "Column that identifies a row. Default: file name and row.", "COLUMN"),
-    ]
-    rationale: Annotated[
-        str | None,
-        _of(
-            _FILES,
-            "Column with a list of 0 and 1, one for each word of a text that is a list of words: 1"
-            " for the words that matter.",
-            "COLUMN",
-        ),
-    ]
-    rationale_b: Annotated[str | None, _of(_FILES, "The same for --text-b.", "COLUMN")]
-    dev: Annotated[
-        OneFile,
-        _of(_FILES, "Development split. Default: split off from the training rows.", "FILE"),
-    ]
-    test: Annotated[
-        OneFile, _of(_FILES, "Test split. Default: split off from the training rows.", "FILE")
-    ]
-    split: Annotated[
-        str | Sequence[float],
-        Typed(str),
-        _of(
-            _FILES, "Shares of train, dev and test in a random split; 0.8/0.1/0.1 if not given.",
-            "A/B/C",
-        ),
-    ]  # fmt: skip
-    split_seed: Annotated[int, _of(_FILES, "Seed of the random split; 0 if not given.")]
+    Args:
+        text_b: Column of a pair's second text.
+        task: Whether labels are classes or numbers. Default: `fit` guesses from the labels, `data
+            prepare` takes classes.
+        low: Lowest possible score. Default: the lowest of the training rows.
+        high: Highest possible score.
+        id: Column that identifies a row. Default: file name and row.
+        rationale: Column with a list of 0 and 1, one for each word of a text that is a list of
+            words: 1 for the words that matter.
+        rationale_b: The same for --text-b.
+        dev: Development split. Default: split off from the training rows.
+        test: Test split. Default: split off from the training rows.
+        split: Shares of train, dev and test in a random split. Default: 0.8/0.1/0.1.
+        split_seed: Seed of the random split. Default: 0.
+        vectors: GloVe text (plain, .gz, .zip or ARCHIVE.zip:FILE), word2vec binary (.bin), or
+            static:FOLDER_OR_PACKAGE for subword vectors such as those of model2vec and wordllama,
+            or encoder:FOLDER_OR_HUB_NAME for a pretrained encoder that reads each word alone.
+            Repeat it to concatenate several. Default: random vectors; of `fit`, those of
+            --pretrained, or of an installed package, if there is one.
+        dim: Width of random vectors. Default: 100.
+        max_words: Longest text, in words. Preparing reports what long texts cost.
+        too_long: Whether texts over --max-words are cut (the default) or their rows left out. Both
+            are counted.
+        skip_bad_rows: Leave bad rows out, and list them in rejects.jsonl. Default: the first bad
+            row is an error.
+    """
+
+    text_b: Annotated[Column, _FILES]
+    task: Annotated[Literal["classes", "score"], _FILES]
+    low: Annotated[float | None, _FILES]
+    high: Annotated[float | None, _FILES]
+    id: Annotated[TextColumn, _FILES]
+    rationale: Annotated[TextColumn, _FILES]
+    rationale_b: Annotated[TextColumn, _FILES]
+    dev: Annotated[OneFile, _FILES]
+    test: Annotated[OneFile, _FILES]
+    split: Annotated[str | Sequence[float], Typed(str), Parameter(metavar="A/B/C"), _FILES]
+    split_seed: Annotated[int, _FILES]
     vectors: Annotated[
         str | Path | Sequence[str | Path] | None,
         Typed(list[str]),
-        _of(
-            _WORDS,
-            "GloVe text (plain, .gz, .zip or ARCHIVE.zip:FILE), word2vec binary (.bin), or "
-            "static:FOLDER_OR_PACKAGE for subword vectors such as those of model2vec and wordllama,"
-            " or encoder:FOLDER_OR_HUB_NAME for a pretrained encoder that reads each word alone. "
-            "Repeat it to concatenate several. Default: random vectors; of `fit`, those of "
-            "--pretrained, or of an installed package, if there is one.",
-            "FILE",
-        ),
+        Parameter(metavar="FILE"),
+        _WORDS,
     ]
-    dim: Annotated[int, _of(_WORDS, "Width of random vectors; 100 if not given.")]
-    max_words: Annotated[
-        int | None,
-        _of(_BAD_ROWS, "Longest text, in words. Preparing reports what long texts cost."),
-    ]
-    too_long: Annotated[
-        Literal["cut", "leave-out"] | None,
-        _of(
-            _BAD_ROWS,
-            "Whether texts over --max-words are cut (the default) or their rows left out. "
-            "Both are counted.",
-        ),
-    ]
-    skip_bad_rows: Annotated[
-        bool,
-        _of(
-            _BAD_ROWS,
-            "Leave bad rows out, and list them in rejects.jsonl. Default: the first bad row is "
-            "an error.",
-        ),
-    ]
-
-
-class FitOptions(TableOptions, total=False):
-    """How `fit` reads a table and what it makes of it; keys of a sweep whose base is a table."""
-
-    keep: Annotated[
-        float | None,
-        Parameter(
-            metavar="SHARE",
-            help="Share of the words to keep, `reward.target_share`. Default: 0.4, or 0.2 if texts "
-            "have over 100 words on average.",
-        ),
-    ]
-    config: Annotated[
-        str | Path | None,
-        Typed(str | None),
-        Parameter(
-            help="Train with this configuration, such as own_context, changed only by --keep and "
-            "KEY=VALUE settings. Default: own, own_pairs or own_long, adapted to the data.",
-        ),
-    ]
-    pretrained: Annotated[
-        str | None,
-        Parameter(
-            metavar="FOLDER_OR_HUB_NAME",
-            help="A transformer to use. Without a GPU it reads each word alone, which gives the "
-            "word vectors, and each text once, as the policy's context. With a GPU it is the "
-            "classifier.",
-        ),
-    ]
-    phrases: Annotated[
-        bool,
-        Parameter(
-            help="Of long texts, keep phrases like those that people mark. Default: single words, "
-            "which predict a little better."
-        ),
-    ]
+    dim: Annotated[int, _WORDS]
+    max_words: Annotated[int | None, _BAD_ROWS]
+    too_long: Annotated[Literal["cut", "leave-out"] | None, _BAD_ROWS]
+    skip_bad_rows: Annotated[bool, _BAD_ROWS]

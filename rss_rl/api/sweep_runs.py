@@ -9,13 +9,13 @@ from datetime import timedelta
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, cast, get_type_hints
+from typing import Any, cast
 
 from rich.console import Console
 
-from rss_rl.api.adapting import adapt
+from rss_rl.api.adapting import Wish, adapt
 from rss_rl.api.interruption import Interruption
-from rss_rl.api.options import FitOptions
+from rss_rl.api.options import TableOptions
 from rss_rl.api.preparing import prepare
 from rss_rl.api.terminal import say
 from rss_rl.config import parse_value
@@ -76,7 +76,8 @@ def _say_stopping() -> None:
 def _base(spec: Spec, folder: Path, out: Console) -> Base:
     if isinstance(spec.base, str):
         return find_base(spec.base)
-    needed, known = ("data", "text", "label"), get_type_hints(FitOptions)
+    needed = ("data", "text", "label")
+    known = (*Wish._fields, *TableOptions.__annotations__)
     how = dict(spec.base)
     wrong = [name for name in how if name not in known and name not in needed]
     wrong += [name for name in needed if name not in how]
@@ -84,8 +85,9 @@ def _base(spec: Spec, folder: Path, out: Console) -> Base:
         remedy = f"A table has {', '.join(needed)}, and may have {', '.join(known)}"
         raise ConfigError(f"'{wrong[0]}' is unknown or missing", where="base", remedy=remedy)
     data, text, label = (how.pop(name) for name in needed)
-    options = cast(FitOptions, how)
-    config, chosen = adapt(data, text, label, (), options, folder / DATA_FOLDER, out)
+    wish = Wish(**{name: how.pop(name) for name in Wish._fields if name in how})
+    table = cast(TableOptions, how)
+    config, chosen = adapt(data, text, label, (), wish, table, folder / DATA_FOLDER, out)
     pairs = (setting.partition("=") for setting in chosen)
     own = {key: parse_value(value, where=key) for key, _, value in pairs}
     return Base(find_config(config).stem, find_config(config), own)

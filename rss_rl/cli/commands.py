@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import Parameter, Signature, cleandoc, signature
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Unpack, get_args, get_origin, get_type_hints
 
 import cyclopts
 
@@ -66,7 +66,8 @@ def add(
     made.__signature__ = Signature(sorted(parameters.values(), key=lambda found: found.kind))
     made.__annotations__ = {name: found.annotation for name, found in parameters.items()}
     text, _, examples = cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
-    meanings = "".join(_arguments(part) for part in (text, cleandoc((show and show.__doc__) or "")))
+    records = [get_args(hint)[0].__doc__ for hint in _hints(function).values() if _is_record(hint)]
+    meanings = "".join(map(_arguments, [text, *map(cleandoc, records)]))
     made.__doc__ = f"{_ARGS.sub('', text)}\n\nArgs:\n{meanings}"
     ending = "Examples:\n\n" + cleandoc(examples) if examples else None
     name = function.__name__.strip("_")
@@ -75,12 +76,10 @@ def add(
 
 def _parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
     """The parameters that the command line has, with types, keyword arguments one by one."""
-    names = _Names(vars(builtins) | vars(sys.modules[function.__module__]))
-    hints = get_type_hints(function, localns=names, include_extras=True)
-    found = {}
+    found, hints = {}, _hints(function)
     for name, parameter in signature(function).parameters.items():
         hint = hints[name]
-        if parameter.kind is Parameter.VAR_KEYWORD:
+        if _is_record(hint):
             (record,) = get_args(hint)
             for key, own in get_type_hints(record, include_extras=True).items():
                 kind, more = _read(own)
@@ -104,6 +103,15 @@ def _parameter(parameter: Parameter, kind: Any, more: Sequence[Any]) -> Paramete
     required = cyclopts.Parameter(required=parameter.default is Parameter.empty)
     hint = _ANNOTATED[(get_args(kind)[0], *more, required)]
     return Parameter(parameter.name, Parameter.VAR_POSITIONAL, annotation=hint)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    names = _Names(vars(builtins) | vars(sys.modules[function.__module__]))
+    return get_type_hints(function, localns=names, include_extras=True)
+
+
+def _is_record(hint: Any) -> bool:
+    return get_origin(hint) is Unpack
 
 
 class _Names(dict[str, Any]):
