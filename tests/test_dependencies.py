@@ -18,8 +18,6 @@ EXTRAS = ("data", "serve", "transformers")
 """Those of users; `dev` and `docs` are for whoever works on the library."""
 WITH_TORCH = {"triton"}
 """Comes with the builds of torch that have use for it."""
-IN_NOTEBOOKS = {"IPython"}
-"""Is there wherever it is imported: by code that runs in a notebook alone."""
 
 
 def closure(wanted: Iterable[str]) -> set[str]:
@@ -70,7 +68,7 @@ def test_the_library_imports_nothing_but_its_dependencies(project: dict[str, Any
     owners = packages_distributions()
     missing = {
         name: sorted(graph.find_modules_that_directly_import(name))
-        for name in outside - WITH_TORCH - IN_NOTEBOOKS
+        for name in outside - WITH_TORCH
         if not {canonicalize_name(owner) for owner in owners.get(name, ())} & brought
     }
     assert len(outside) > 15

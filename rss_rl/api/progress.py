@@ -5,15 +5,12 @@ Import it only to train: its events need torch.
 
 from __future__ import annotations
 
-import io
-import math
 import os
 import sys
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -21,7 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rss_rl.api.terminal import SafeConsole, say
+from rss_rl.api.terminal import say
 from rss_rl.metrics.measures import brief_measures
 from rss_rl.results.output import describe_scores
 from rss_rl.training.attempts import LearnersLost
@@ -30,8 +27,6 @@ from rss_rl.training.session import UpdateReport
 from rss_rl.training.trainer import Evaluated, PhaseBegan
 
 _SMOOTHING = 0.9
-_PER_SECOND = 4
-_WIDTH = 110
 _STOPPING = "stopping after this update; Ctrl-C again quits at once"
 _TRAINING = {
     "reward/total": "reward",
@@ -47,16 +42,6 @@ _RATE = "throughput/examples_per_second"
 
 def _lost(event: LearnersLost) -> str:
     return f"learners lost, resuming from update {event.update}: {event.error}"
-
-
-class Progress(AbstractContextManager["Progress"], Protocol):
-    """Shows the events of a run."""
-
-    def show(self, event: RunEvent) -> None:
-        """Process an event."""
-
-    def stopping(self) -> None:
-        """Show that the run is stopping; safe in a signal handler."""
 
 
 @dataclass
@@ -97,20 +82,19 @@ def _dev_numbers(event: Evaluated) -> str:
 
 
 def make_progress(console: Console) -> Progress:
-    """Progress display for the console: live in a terminal or notebook, else plain lines."""
-    live = console.is_terminal or console.is_jupyter
-    return _LiveProgress(console) if live else _PlainProgress(console)
+    """Progress display for the console: live in a terminal, else plain lines."""
+    return _LiveProgress(console) if console.is_terminal else Progress(console)
 
 
-class _PlainProgress:
-    """One line for each phase and each evaluation."""
+class Progress(AbstractContextManager["Progress"]):
+    """Shows the events of a run: one line for each phase and each evaluation."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._phase = _Phase()
 
     def show(self, event: RunEvent) -> None:
-        """See `Progress`."""
+        """Process an event."""
         self._phase = self._phase.after(event)
         if isinstance(event, PhaseBegan):
             end = f"to {event.update + event.steps}" if event.steps else "until its plateau"
@@ -129,86 +113,29 @@ class _PlainProgress:
         self._console.file.flush()
 
     def stopping(self) -> None:
-        """See `Progress`."""
+        """Show that the run is stopping; safe in a signal handler."""
         os.write(sys.stderr.fileno(), f"{_STOPPING}\n".encode())
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         pass
 
 
-class _Cell:
-    """A live display in a notebook cell; `rich.live.Live` would need ipywidgets there."""
-
-    def __init__(self, draw: Callable[[], RenderableType]) -> None:
-        self._draw, self._drawn = draw, -math.inf
-        self._shown: Any = None
-
-    def start(self) -> None:
-        from IPython.display import HTML, display
-
-        self._shown = display(HTML(self._html()), display_id=True)
-
-    def refresh(self) -> None:
-        """Redraw, at most four times a second."""
-        from IPython.display import HTML
-
-        if self._shown is not None and time.monotonic() - self._drawn >= 1 / _PER_SECOND:
-            self._shown.update(HTML(self._html()))
-
-    def stop(self) -> None:
-        """Clear the display."""
-        from IPython.display import HTML
-
-        if self._shown is not None:
-            self._shown.update(HTML(""))
-
-    def _html(self) -> str:
-        self._drawn = time.monotonic()
-        out = SafeConsole(file=io.StringIO(), record=True, force_jupyter=False, width=_WIDTH)
-        out.print(self._draw())
-        page = "<pre style='line-height:1.3;white-space:pre'>{code}</pre>"
-        return out.export_html(inline_styles=True, code_format=page)
-
-
-class _Terminal:
-    """A live display at the bottom of a terminal, redrawn by a thread."""
-
-    def __init__(self, console: Console, draw: Callable[[], RenderableType]) -> None:
-        self._live = Live(console=console, get_renderable=draw, refresh_per_second=_PER_SECOND)
-
-    def start(self) -> None:
-        self._live.start()
-
-    def refresh(self) -> None:
-        """Do nothing; the thread redraws."""
-
-    def stop(self) -> None:
-        # Otherwise the last panel would stay on the screen after the summary lines.
-        self._live.transient = True
-        self._live.stop()
-
-
-class _LiveProgress:
+class _LiveProgress(Progress):
     """A panel redrawn four times a second; each finished phase leaves a summary line."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._phase = _Phase()
+        super().__init__(console)
         self._started = time.monotonic()
         self._stopping = False
-        self._place = _Cell(self._panel) if console.is_jupyter else _Terminal(console, self._panel)
+        self._live = Live(console=console, get_renderable=self._panel, refresh_per_second=4)
 
     def show(self, event: RunEvent) -> None:
         """See `Progress`."""
         if isinstance(event, PhaseBegan | Finished):
             self._leave_line()
         if isinstance(event, LearnersLost):
-            say(self._console, _lost(event))
+            self._say(_lost(event))
         self._phase = self._phase.after(event)
-        self._place.refresh()
 
     def stopping(self) -> None:
         """See `Progress`; shown at the next redraw."""
@@ -260,8 +187,10 @@ class _LiveProgress:
         return line
 
     def __enter__(self) -> Self:
-        self._place.start()
+        self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._place.stop()
+        # Otherwise the last panel would stay on the screen after the summary lines.
+        self._live.transient = True
+        self._live.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -15,6 +14,7 @@ from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import RunConfig, plugins_named, setting
 from rss_rl.errors import CheckpointError, ConfigError, RssError
 from rss_rl.metrics.measures import brief_measures, find_measure, format_measure, in_order
+from rss_rl.results.output import describe_scores
 from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, REPORT_FILE, RunDirectory
 
 if TYPE_CHECKING:
@@ -164,8 +164,7 @@ class Run:
 
     def __repr__(self) -> str:
         lines = [
-            f"\n{split}, {mode}: "
-            + "  ".join(f"{name} {value:.4g}" for name, value in brief_measures(scores).items())
+            f"\n{split}, {mode}: {describe_scores(brief_measures(scores))}"
             for split, mode, scores in self._rows()
         ]
         return f"rss_rl.Run({str(self.path)!r}, {self._state()}){''.join(lines)}"
@@ -191,20 +190,11 @@ class Run:
             return f"its report cannot be read: {error.what}"
 
     def _rows(self) -> list[tuple[str, str, dict[str, float]]]:
-        """Split, mode and scores of the report, without unreadable or non-numeric values."""
-        rows = []
-        with suppress(RssError):
-            for split, modes in _mapping(self.report.get("splits")).items():
-                for mode, scores in _mapping(modes).items():
-                    numbers = {n: v for n, v in _mapping(scores).items() if _is_number(v)}
-                    rows.append((split, mode, numbers))
-        return rows
-
-
-def _is_number(value: object) -> bool:
-    """Whether a score of a report is a finite number."""
-    return isinstance(value, int | float) and math.isfinite(value)
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+        """Split, mode and scores of the report; none of one that is damaged."""
+        with suppress(RssError, AttributeError, KeyError, TypeError, ValueError):
+            return [
+                (split, mode, {n: float(v) for n, v in scores.items() if v is not None})
+                for split, modes in self.report["splits"].items()
+                for mode, scores in modes.items()
+            ]
+        return []
