@@ -225,12 +225,6 @@ class Shard:
         block, i = self._place(row)
         return str(self._blocks[block]["example_id"][i].as_py())
 
-    def views(self) -> list[Array]:
-        """The arrays that batches are filled from: read-only views of the memory map."""
-        ragged = [*(r for part in self._tokens for r in part), *self._marks, *self._annotations]
-        arrays = (a for r in ragged for a in (r.values, r.offsets))
-        return [*arrays, *self._labels, *self._questions]
-
     def _place(self, row: int) -> tuple[int, int]:
         block = int(np.searchsorted(self._starts, row, side="right")) - 1
         return block, row - int(self._starts[block])

@@ -87,11 +87,6 @@ class Split:
         lengths.setflags(write=False)
         return lengths
 
-    def views(self) -> list[Array]:
-        """The arrays that batches are filled from: read-only views of the memory maps."""
-        numbers = range(len(self._info.shards))
-        return [view for number in numbers for view in self._shard(number).views()]
-
     def batch(self, rows: Sequence[int] | Array) -> Batch:
         """The examples of `rows`, each slot padded to its own longest sentence.
 

@@ -52,24 +52,6 @@ def test_a_parquet_file_that_is_cut_short_is_called_so(tmp_path: Path) -> None:
     assert all("cut short" in output for output in whatever_reads(path))
 
 
-@pytest.mark.parametrize("content", [b"text,label\na,b\n", b"[1]\n[2]\n", b"{'text': 1}\n"])
-def test_lines_that_are_no_json_are_not_told_to_lack_a_column(
-    tmp_path: Path, content: bytes
-) -> None:
-    path = tmp_path / "t.jsonl"
-    path.write_bytes(content)
-    for read in (
-        lambda: column_files([path], Columns(("text",), "label")),
-        lambda: list(read_texts(path, (), 1)),
-    ):
-        with pytest.raises(DataError, match=r"t\.jsonl, row 1: no line is a JSON object") as error:
-            read()
-        assert "no column" not in str(error.value)
-    path.write_bytes(b"\n")
-    with pytest.raises(DataError, match=r"t\.jsonl: has no rows"):
-        column_files([path], Columns(("text",), "label"))
-
-
 def test_a_file_that_may_not_be_read_is_not_damaged(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,6 @@ from rss_rl.cli.data import example_line, predicted
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, SourceRequest, named_source
 from rss_rl.data.store import open_prepared
-from rss_rl.errors import DataError
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -58,13 +57,6 @@ def test_lambada_is_cut_and_shown(lambada: Path, tmp_path: Path) -> None:
     shown = example_line(prepared.split("test"), 0)
     assert shown.startswith("lambada_test_plain_text-1  2 (bob): Ann met bob .")
     assert predicted(prepared.labels) == "which candidate of the passage fills the blank"
-
-
-def test_lambada_refuses(lambada: Path) -> None:
-    with pytest.raises(DataError, match="option candidates: Input should be 'words' or 'all'"):
-        rows_of("lambada", lambada, "test", candidates="some")
-    (lambada / "lambada_test_plain_text.txt").write_bytes(b"fine . fine\n\xff . a\n")
-    assert rows_of("lambada", lambada, "test")[1].reason == "bytes that are not UTF-8"
 
 
 STORY = "@entity7 met @entity3 in @entity9 , said @entity3 's friend ."

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from invoking import Result, invoke
 
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample
 from rss_rl.data.store import open_prepared
-from rss_rl.errors import DataError, RssError
+from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
 CLASSES = LabelSpec("classes", names=("a", "b"))
@@ -66,32 +64,3 @@ def test_a_passage_of_which_a_label_is_a_part_is_not_cut(list_source: Any, tmp_p
         prepare(source, tmp_path / "out", dim=2, max_words=2)
     manifest = prepare(source, tmp_path / "out", dim=2, max_words=3, too_long="leave-out")
     assert manifest.splits["train"].rows == 1
-
-
-def run(*arguments: object) -> Result:
-    result = invoke(["data", *arguments])
-    if isinstance(result.exception, RssError):
-        raise result.exception
-    return result
-
-
-def test_the_command_says_what_long_texts_cost(tmp_path: Path) -> None:
-    path, out = tmp_path / "t.csv", tmp_path / "out"
-    rows = [f"{'word ' * (5000 if n == 7 else 10)},{n % 2}" for n in range(200)]
-    path.write_text("\n".join(["text,label", *rows]) + "\n")
-    given = ("prepare", path, "--text", "text", "--label", "label", "--out", out)
-    said = " ".join(run(*given).output.split())
-    assert "5,000 words (t-9)" in said
-    assert "A batch of 64 with one of them is padded to 320,000 tokens" in said
-    assert "--max-words" in said
-    said = " ".join(run(*given, "--max-words", 12, "--force").output.split())
-    assert "1 row has a text of more than 12 words: cut" in said
-    assert "padded to 320,000" not in said
-    said = " ".join(run("show", out).output.split())
-    assert "1 row has a text of more than 12 words: cut" in said
-    left = ("--max-words", 12, "--too-long", "leave-out", "--force", "--json")
-    report = json.loads(run(*given, *left).output)
-    assert sum(split["rows"] for split in report["splits"].values()) == 199
-    assert sum(split["long_rows"] for split in report["splits"].values()) == 1
-    with pytest.raises(DataError, match="--too-long needs --max-words"):
-        run(*given, "--too-long", "leave-out", "--force")

@@ -120,28 +120,6 @@ def test_no_article_is_in_two_splits(tmp_path: Path) -> None:
     assert owners[0] != owners[1]
 
 
-@pytest.mark.parametrize(
-    ("bad", "reason"),
-    [
-        ("text", "Input should be a valid dictionary"),
-        ({"question": "q", "answers": []}, "answers: List should have at least 1"),
-        ({"question": "q", "answers": [{"text": "tea"}]}, "answers.0.answer_start: Field required"),
-        ({"question": "q", "answers": [{"text": "tea", "answer_start": 0}]}, "not at character 0"),
-        ({"question": "q", "answers": [{"text": "tea", "answer_start": 10**30}]}, "not at char"),
-        ({"question": "q", "answers": [{"text": " ", "answer_start": 3}]}, "not at character 3"),
-    ],
-)
-def test_bad_questions_are_reported_by_number(tmp_path: Path, bad: Any, reason: str) -> None:
-    folder = official(tmp_path / "squad", question("a", "tea"), bad, question("b", "tea"))
-    first, row, last = read(folder, "test")
-    assert isinstance(row, BadRow)
-    assert reason in row.reason
-    assert (row.file, row.row, row.by_convention) == (str(folder / "dev-v1.1.json"), 2, False)
-    assert isinstance(first, RawExample)
-    assert isinstance(last, RawExample)
-    assert last.row == 3
-
-
 @pytest.fixture
 def trecqa(tmp_path: Path) -> Path:
     folder = tmp_path / "trecqa"

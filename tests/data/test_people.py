@@ -46,32 +46,6 @@ class TestMovies:
         assert [i for i, bit in enumerate(row.rationale[0]) if bit] == [1, 2, 3, 9, 10]
         assert (row.id, row.row) == ("one", 1)
 
-    @pytest.mark.parametrize(
-        ("spans", "values", "reason"),
-        [
-            ([span(9, 12)], {}, "tokens 9 to 12 lies outside the 11 tokens of 'one'"),
-            ([span(-1, 2)], {}, "tokens -1 to 2 lies outside"),
-            ([span(4, 4, "film")], {}, "tokens 4 to 4 lies outside"),
-            ([span(1, 3, "slow film")], {}, "tokens 1 to 3 of 'one' has another text"),
-            ([span(1, 3, docid="two")], {}, "there is no document 'two'"),
-            ([span(1, 3, docid="../one")], {}, "'../one' is not the name of a file"),
-            ([span(1, 3), span(4, 5, docid="two")], {}, "lie in 2 documents: one, two"),
-            ([], {"docids": ["one", "two"]}, "lie in 2 documents"),
-            ([], {"annotation_id": "."}, "'.' is not the name of a file"),
-            ([], {"evidences": None}, "evidences: Input should be a valid list"),
-            ([{"docid": "one", "start_token": True, "end_token": 2}], {}, "0.start_token: Input"),
-        ],
-    )
-    def test_a_row_that_cannot_be_used(
-        self, tmp_path: Path, spans: list[object], values: dict[str, object], reason: str
-    ) -> None:
-        (row,) = rows_of("eraser-movies", movies(tmp_path, *spans, **values))
-        assert isinstance(row, BadRow)
-        assert reason in row.reason
-        error = row.error()
-        assert error.where == f"{tmp_path / 'train.jsonl'}, row 1"
-        assert error.remedy
-
 
 def hat_row(text: str, marked: Sequence[int], label: int = 0) -> dict[str, Any]:
     words = text.split()

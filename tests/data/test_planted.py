@@ -90,12 +90,6 @@ def test_each_marked_word_is_needed(pairs: bool) -> None:
     assert [left for left in often if len(labels[left]) == 1] == []
 
 
-def test_classes_are_equally_large(source: Planted) -> None:
-    labels = [example.label for example in source.read("dev")]
-    names = source.label_spec().names
-    assert [labels.count(name) for name in names] == [600 / len(names)] * len(names)
-
-
 @given(
     pairs=st.booleans(),
     seed=st.integers(0, 2**40),

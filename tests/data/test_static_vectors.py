@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 from static_vectors import MATRIX, PIECES, save
-from tokenizers import Tokenizer, models, pre_tokenizers
 
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample, ReaderSource
@@ -32,18 +31,6 @@ def test_a_word_is_the_mean_of_its_pieces(tmp_path: Path) -> None:
     wanted = [MATRIX[pieces].astype(np.float32).mean(0) for pieces in cut]
     np.testing.assert_array_equal(vectors[len(SPECIAL) : -1], wanted)
     assert not vectors[-1].any()
-
-
-def test_tokenizers_that_mark_where_words_begin(tmp_path: Path) -> None:
-    """They are given words as they stand behind a space, where that makes fewer pieces."""
-    pieces = {piece: number for number, piece in enumerate(["Ġ", "h", "i", "Ġh", "Ġhi", "hi"])}
-    for merges, row in (([("Ġ", "h"), ("Ġh", "i")], 4), ([("h", "i")], 5)):
-        own = Tokenizer(models.BPE(vocab=pieces, merges=merges))
-        own.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        own.save(str(save(tmp_path) / "tokenizer.json"))
-        vocabulary = Vocabulary((*SPECIAL, "hi"), len(SPECIAL) + 1)
-        vectors, _, _ = static_vectors(Path(f"static:{tmp_path}"), vocabulary)
-        np.testing.assert_array_equal(vectors[-1], MATRIX[row])
 
 
 def _read(split: str) -> Iterator[RawExample]:

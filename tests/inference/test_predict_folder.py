@@ -140,20 +140,6 @@ def test_the_input_file_is_never_replaced(way: str, run: Path, tmp_path: Path) -
     assert source.read_bytes() == before
 
 
-def test_a_bad_row_is_named_and_what_is_done_is_kept(run: Path, tmp_path: Path) -> None:
-    source, target = tmp_path / "in", tmp_path / "out"
-    write_texts(source / "a.parquet", ["warm film"] * 99)
-    write_texts(source / "bad.parquet", ["warm", " ", "dull"])
-    said = typed(run, source, target, code=2)
-    assert f"{source}/bad.parquet, row 2: column 'review' holds no text" in said
-    assert set(outputs(target)) == {"a.parquet"}
-    said = typed(run, source, tmp_path / "new", "--skip-bad-rows")
-    assert "2 files, 102 rows, 1 of them with an error" in said
-    assert "no column 'reviews'" in typed(
-        run, source, tmp_path / "newer", "--text", "reviews", code=2
-    )
-
-
 def test_a_signal_leaves_the_file_in_work_out(
     run: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

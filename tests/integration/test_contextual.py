@@ -14,7 +14,6 @@ import tiny_transformers
 import torch
 from invoking import invoke
 from tiny_runs import Outcome, stop_and_resume
-from transformers import AutoModel
 
 import rss_rl
 from rss_rl.api.encoding import encode
@@ -24,7 +23,6 @@ from rss_rl.data.store import open_prepared
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference.artifact import export_run
 from rss_rl.models.inputs import tensor_batch
-from rss_rl.pretrained.pieces import PieceTable
 from rss_rl.results.score import open_with_data
 from rss_rl.rollouts.snapshot import build_prepared_models, open_data
 from rss_rl.training.run import train
@@ -80,41 +78,6 @@ def test_what_is_stored_is_what_is_computed_in_use(configured: Callable[..., Run
             torch.testing.assert_close(stored[slot], computed[slot], rtol=1e-4, atol=1e-5)
             assert not stored[slot][~valid].any()
             assert stored[slot][valid].abs().sum(-1).min() > 0
-
-
-def test_of_the_first_layers(
-    tiny: Callable[..., RunConfig], configured: Callable[..., RunConfig], folder: Path,
-    tmp_path: Path,
-) -> None:  # fmt: skip
-    """The states of the library's middle layer, stored and in use, and never taken for others."""
-    copy = tmp_path / "data"
-    shutil.copytree(tiny().data, copy)
-    encode(copy, str(folder), layers=1, dtype="float32")
-    with pytest.raises(DataError, match=rf"none of {folder}, only of {folder} --layers 1\."):
-        open_data(configured(data=str(copy)))
-    policy = {"name": "rss", "reads": "contextual", "pretrained": str(folder), "layers": 1}
-    config = configured(data=str(copy), policy=policy)
-    prepared = open_data(config)
-    models, examples = build_prepared_models(config, prepared), prepared.split("dev")
-    batch = tensor_batch(examples.batch(np.arange(4)), _CPU)
-    assert models.context is not None
-    assert batch.states is not None
-    library = AutoModel.from_pretrained(folder).eval()
-    words = prepared.vocabulary.words
-    for row in range(4):
-        tokens, valid = batch.tokens[0][row : row + 1], batch.valid[0][row : row + 1]
-        ids = tokens[0, valid[0]][:3]  # so few that they are read in one window
-        pieces, count = PieceTable(models.context.pretrained, words, 95).of(ids)
-        with torch.no_grad():
-            read = library(torch.tensor([[2, *pieces.tolist(), 3]]), output_hidden_states=True)
-        parts = read.hidden_states[1][0, 1:-1].split(count.tolist())
-        wanted = torch.stack([part.mean(0) for part in parts])
-        found = models.context.states(ids[None], torch.ones(1, 3, dtype=torch.bool))
-        torch.testing.assert_close(found[0], wanted, rtol=1e-4, atol=1e-5)
-        computed = models.context.states(tokens, valid)
-        torch.testing.assert_close(batch.states[0][row : row + 1], computed, rtol=1e-4, atol=1e-5)
-    with pytest.raises(ConfigError, match="2 layers, and the first 3 are to be read"):
-        encode(copy, str(folder), layers=3)
 
 
 def test_of_sentences_by_themselves(

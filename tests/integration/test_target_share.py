@@ -65,30 +65,3 @@ def test_reached(wide: Path, tiny: Callable[..., RunConfig], tmp_path: Path) -> 
     last = [e.scalars for e in events if isinstance(e, UpdateReport) and e.phase == "co-train"]
     settled = [scalars["selection/share_error"] for scalars in last[-60:]]
     assert sum(map(abs, settled)) / len(settled) < 0.05
-
-
-def test_reached_by_gates_and_by_way_of_a_schedule(
-    wide: Path, tiny: Callable[..., RunConfig], tmp_path: Path
-) -> None:
-    phases = [
-        {"name": "warm-up", "supervised": True, "selection": "uniform_share", "steps": 20},
-        {"name": "co-train", "supervised": True, "policy": True, "steps": 200},
-    ]
-    config = tiny(
-        data=str(wide),
-        batch_size=32,
-        model={"encoder": "source2token"},
-        policy={"name": "hardkuma", "options": {"hidden": 8, "shared": True}},
-        phases=phases,
-        reward={"target_share": 0.3, "share_schedule": 0.2},
-        evaluation={"all_tokens": False, "every": 20},
-        learner={"policy": {"learning_rate": 0.003}, "estimator": None},
-    )
-    events = list(train(config, tmp_path / "run"))
-    assert isinstance(events[-1], Finished)
-    for scores in events[-1].report["splits"].values():
-        assert scores["thresholded"]["kept"] == pytest.approx(0.3, abs=0.03)
-    table = read_metrics(tmp_path / "run")
-    tag = "selection/thresholded_kept"
-    kept = table.filter(pc.equal(table["tag"], tag))["value"].to_pylist()
-    assert sum(kept[10:30]) / 20 > 0.5  # on the way down

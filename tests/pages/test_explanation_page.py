@@ -136,24 +136,6 @@ def test_a_screen_reader_says_what_the_page_shows(browser: Browser, facts: Facts
     assert rows == [f"{n} {p:.1%}" for n, p in zip(NAMES, facts.outcome, strict=True)]
 
 
-def test_hovering_over_a_head_shows_what_it_looks_at(browser: Browser, facts: Facts) -> None:
-    (attention,) = facts.attention
-    assert attention is not None
-    head = int(attention.any(1).argmax())
-    assert attention[head].any()
-    browser.mouse(f"[data-at='0-{head}']")
-    told = browser.value("[...document.querySelectorAll('aside td')].map(e => e.textContent)")
-    order = [place for place in np.argsort(-attention[head]) if attention[head, place] > 0]
-    assert told[::2] == [HOSTILE[place] for place in order]
-    (table,) = [node for node in browser.spoken() if node.role == "table"]
-    assert table.name.startswith("Attends to")
-    weights = browser.value(
-        "[...document.querySelectorAll('.word')]"
-        ".map(e => Number(e.style.getPropertyValue('--weight')))"
-    )
-    np.testing.assert_allclose(weights, 0.75 * attention[head] / attention[head].max(), atol=2e-3)
-
-
 def test_nothing_fails_and_nothing_is_asked_of_a_network(browser: Browser) -> None:
     assert browser.problems == []
     assert [url for url in browser.requests if not url.startswith(("file:", "data:"))] == []

@@ -20,8 +20,6 @@ from rss_rl.data.prepare import prepare
 from rss_rl.inference.model import load_model
 from rss_rl.pages.charts import curve_charts
 from rss_rl.pages.report import Part, gather_parts, report_page
-from rss_rl.pages.report_texts import marked_text
-from rss_rl.results.reading import ReadText
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.training.run import train
 
@@ -125,27 +123,6 @@ def test_marked_words_are_those_that_the_model_selects(one: Part, runs: list[Pat
         )
     assert all(text.prediction == text.label for text in one.reading.right)
     assert all(text.prediction != text.label for text in one.reading.wrong)
-
-
-def text_of(kept: list[int], marked: list[int], words: int) -> ReadText:
-    bits = [np.isin(np.arange(words), places) for places in (kept, marked)]
-    names = tuple(f"w{place}" for place in range(words))
-    return ReadText("x", (names,), (bits[0],), (bits[1],), "a", "a", 0.9)
-
-
-@pytest.mark.parametrize("words", [3, 40, 900])
-def test_pieces_of_a_text_account_for_every_word(words: int) -> None:
-    text = text_of([0, 1, words // 2], [1, words - 1], words)
-    place = 0
-    for piece in marked_text(text, 0):
-        if piece.cut:
-            place += int(piece.text)
-            continue
-        for word in piece.text.split(" "):
-            assert word == text.words[0][place]
-            assert piece.kept == text.kept[0][place]
-            place += 1
-    assert place == words
 
 
 def drawn(frame: pd.DataFrame, metric: str | None = None) -> list[ET.Element]:

@@ -28,13 +28,11 @@ from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.results.agreement import (
-    Probabilities,
-    Tally,
     score_agreement,
 )
 from rss_rl.rollouts.snapshot import Models, build_prepared_models
 from rss_rl.training.run import train
-from rss_rl.types import Batch, LabelSpec
+from rss_rl.types import LabelSpec
 
 _CPU = torch.device("cpu")
 CHOICES = ("policy", "top-k", "random")
@@ -320,22 +318,3 @@ def test_the_command(trained: Path, marked: Prepared, tmp_path: Path) -> None:
     ):
         refused = ask(*wrong)
         assert (refused.exit_code, message in refused.stderr) == (2, True)
-
-
-def test_of_a_pair_a_text_without_a_mark_does_not_count() -> None:
-    """A question has no rationale: what is kept of it is neither right nor wrong."""
-    draw = np.random.default_rng(0)
-    valid, marks = np.ones((3, 6), dtype=bool), draw.random((3, 6)) < 0.5
-    marks[:, 0] = True
-    kept, scores = draw.random((3, 2, 6)) < 0.5, draw.random((3, 6))
-    even = np.full((3, 2), 0.5)
-    found = []
-    for slots in (1, 2):
-        tally = Tally()
-        tokens, rationale = (valid.astype(np.int64),) * slots, (marks, ~valid)[:slots]
-        labels = np.zeros(3, dtype=np.int64)
-        batch = Batch(np.arange(3), tokens, (valid,) * slots, labels, rationale)
-        read = Probabilities(even, even, even)
-        tally.add(batch, [kept, kept][:slots], [scores, scores][:slots], read, {})
-        found.append(tally.metrics())
-    assert found[0] == found[1]

@@ -180,21 +180,6 @@ def test_deviations_are_over_folds_of_means_over_seeds(tmp_path: Path) -> None:
     assert "| RSS | 4 | 40.0 (28.3) |" in markdown  # of .2 and .6
 
 
-def test_published_figures_stand_beside(tmp_path: Path) -> None:
-    rows = {"disan": {"label": "DiSAN"}}
-    data = {"sick-relatedness": {"data": "x"}}
-    made = tree(tmp_path, rows=rows, datasets=data, axes={}, metrics=["pearson"])
-    made["published"] = ["IJCAI 2018, table 3"]
-    spec = load_spec(made)
-    runs = planned(spec, tmp_path / "out")
-    report(runs[0], pearson=0.8)
-    markdown = write_sweep(spec, runs, ["finished", "missing"], tmp_path / "out", None)[1]
-    assert "| DiSAN | 1 of 2 | 0.8000 | 0.8695 (0.0012) |" in markdown
-    assert "| *dependency-tree-lstm* | - | - | 0.8676 (0.0030) |" in markdown
-    with pytest.raises(ConfigError, match="published: no 'IJCAI 2018, table 9'; did you mean"):
-        published(load_spec(made | {"published": ["IJCAI 2018, table 9"]}))
-
-
 def test_trials_are_ordered_by_dev_those_off_the_share_last(tmp_path: Path) -> None:
     spec = load_spec(searching(tmp_path), ["reward.target_share=0.5"])
     runs = list(islice(plan_runs(spec, find_base(str(spec.base)), tmp_path / "out"), 4))

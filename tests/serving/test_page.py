@@ -13,7 +13,7 @@ from chromium import Browser, find_chromium
 from readers import reader
 
 from rss_rl.inference.explanation import Explanation
-from rss_rl.inference.facts import keep_share, keep_words
+from rss_rl.inference.facts import keep_words
 from rss_rl.inference.model import Model
 from rss_rl.serving.app import make_app
 from rss_rl.serving.listening import listen, make_server
@@ -106,25 +106,6 @@ def test_what_is_typed_is_read_by_both_runs(browser: Browser, models: dict[str, 
         assert_shows(browser, number, explained(model))
     assert "one" in browser.value("document.title")
     assert browser.value("document.querySelectorAll('.run b').length") == 0  # words are no markup
-
-
-def test_the_slider_moves_by_arrows(browser: Browser, models: dict[str, Model]) -> None:
-    browser.value("document.getElementById('share').focus()")
-    before = int(browser.value("document.getElementById('share').value"))
-    for _ in range(12):
-        browser.key("ArrowRight")
-    value = int(browser.value("document.getElementById('share').value"))
-    assert value == min(100, before + 12)
-    for number, model in enumerate(models.values()):
-        wanted = explained(model, change=lambda chosen: keep_share(chosen, value / 100))
-        assert_shows(browser, number, wanted)
-    assert browser.value("document.getElementById('share-shown').textContent") == f"{value}%"
-    own = "document.getElementById('own').getAttribute('aria-pressed')"
-    assert browser.value(own) == "false"
-    browser.mouse("#own", click=True)
-    for number, model in enumerate(models.values()):
-        assert_shows(browser, number, explained(model))
-    assert browser.value(own) == "true"
 
 
 def test_the_keyboard_does_all_of_it(browser: Browser, models: dict[str, Model]) -> None:
