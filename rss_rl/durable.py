@@ -22,8 +22,23 @@ from rss_rl.errors import CheckpointError, RssError
 _log = logging.getLogger("rss_rl.durable")
 
 
+def check_file(path: Path) -> None:
+    """Refuse what would be waited for, or read without end.
+
+    Raises:
+        OSError: it is a pipe, a socket or a device.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError("a pipe or a device, not a file")
+
+
 def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
+    """The SHA-256 of a file, in hexadecimal.
+
+    Raises:
+        OSError: see `check_file` and `open`.
+    """
+    check_file(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

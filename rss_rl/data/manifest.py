@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rss_rl.durable import as_text
+from rss_rl.durable import as_text, check_file
 from rss_rl.errors import DataError
 from rss_rl.json_files import first_fault
 from rss_rl.types import LabelSpec
@@ -218,6 +218,7 @@ class Manifest(_Record):
         """
         path = folder / MANIFEST_FILE
         try:
+            check_file(path)
             with path.open("rb") as stream:
                 content = stream.read(MANIFEST_BYTES + 1)
         except OSError as error:

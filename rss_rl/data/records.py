@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rss_rl.data.checks import is_storable
 from rss_rl.data.sources import BadRow, RawExample, Row, Text
+from rss_rl.durable import check_file
 from rss_rl.errors import DataError, nearest
 from rss_rl.json_files import first_fault
 
@@ -226,6 +227,7 @@ def _open_text(path: Path) -> IO[str]:
     # Bytes that are not UTF-8 become lone surrogates, so that a bad row does not end reading.
     arguments = {"encoding": "utf-8-sig", "errors": "surrogateescape", "newline": ""}
     try:
+        check_file(path)
         if path.suffix == ".gz":
             return cast(IO[str], gzip.open(path, "rt", **arguments))  # type: ignore[call-overload]
         return path.open("r", **arguments)  # type: ignore[call-overload, no-any-return]
@@ -358,6 +360,10 @@ def _read_json_lines(path: Path) -> Iterator[Record | BadRow]:
 def _parquet(path: Path) -> Any:
     if path.is_dir():
         raise _not_opened(path, IsADirectoryError(errno.EISDIR, ""))
+    try:
+        check_file(path)
+    except OSError as error:
+        raise _not_opened(path, error) from error
     try:
         file = pq.ParquetFile(path)
         _ = file.schema_arrow.names  # raises where they are not UTF-8

@@ -25,7 +25,7 @@ from rss_rl.components import Options
 from rss_rl.data.locations import CachedFiles, LocalFiles
 from rss_rl.data.manifest import MANIFEST_FILE
 from rss_rl.data.shard import read_blocks
-from rss_rl.durable import disk_errors, file_lock, file_sha256, replacing
+from rss_rl.durable import check_file, disk_errors, file_lock, file_sha256, replacing
 from rss_rl.errors import DataError
 from rss_rl.types import Array, Window
 
@@ -165,6 +165,7 @@ def _read_info(folder: Path) -> StatesInfo | None:
     """
     path = folder / STATES_FILE
     try:
+        check_file(path)
         return StatesInfo.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None

@@ -17,6 +17,7 @@ import numpy as np
 from rss_rl.data.encoder_vectors import find_encoder, is_encoder
 from rss_rl.data.sources import BadRow
 from rss_rl.data.static_vectors import find_static, is_static
+from rss_rl.durable import check_file
 from rss_rl.errors import DataError
 from rss_rl.types import Array
 
@@ -105,6 +106,7 @@ def _parts(path: Path) -> tuple[Path, str]:
 @contextmanager
 def _open(path: Path) -> Iterator[IO[bytes]]:
     file, member = _parts(path)
+    check_file(file)
     if file.suffix == ".zip":
         with zipfile.ZipFile(file) as package, package.open(_member(package, file, member)) as text:
             yield io.BufferedReader(cast(io.RawIOBase, text))

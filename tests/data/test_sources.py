@@ -20,7 +20,10 @@ import pytest
 from rss_rl.api.preparing import prepare
 from rss_rl.data.checks import LabelChecker
 from rss_rl.data.column_files import Columns, column_files
+from rss_rl.data.manifest import Manifest
 from rss_rl.data.sources import BadRow, RawExample, Source, SourceRequest, named_source
+from rss_rl.data.states import stored_states
+from rss_rl.data.vector_files import check_vectors
 from rss_rl.errors import DataError, StorageError
 from rss_rl.types import LabelSpec
 
@@ -249,6 +252,25 @@ def test_a_rare_class_is_in_the_training_split(tmp_path: Path) -> None:
         labels = {split: {e.label for e in examples(source, split)} for split in source.splits()}
         assert labels["train"] == {"a", "b", "rare"}
         assert labels["dev"] == labels["test"] == {"a", "b"}
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.jsonl", "t.parquet"])
+def test_a_pipe_is_no_table(tmp_path: Path, name: str) -> None:
+    """It would be waited for, and can be read only once."""
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(DataError, match="cannot be opened .a pipe or a device") as error:
+        column_files([tmp_path / name], Columns(("review",), "stars"))
+    assert error.value.remedy
+    with pytest.raises(DataError, match="a pipe or a device"):
+        check_vectors(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "states/e/states.json"])
+def test_a_pipe_is_no_record_of_prepared_data(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(DataError, match="is no prepared directory|a pipe or a device"):
+        (stored_states if "states" in name else Manifest.load)(tmp_path)
 
 
 def test_scores_of_all_splits_are_within_the_range(tmp_path: Path) -> None:
