@@ -130,7 +130,7 @@ def _attempt(
             learner.load_tensors(initial_policy.in_place_of(learner.tensors()))
         trainer = _trainer(config, path, context, start, writer, learner)
         try:
-            for event in trainer.events():
+            for event in trainer.run():
                 if fork and isinstance(event, PhaseBegan) and trainer.session.schedule.index == 1:
                     mark_checkpoint(path, event.update, FORK)
                 context.observer.take(event, path, writer)

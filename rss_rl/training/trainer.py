@@ -130,7 +130,7 @@ class Trainer:
         if resume is not None:
             self._restore(resume)
 
-    def events(self) -> Iterator[Event]:
+    def run(self) -> Iterator[Event]:
         """Train to the end of the last phase, then load its best checkpoint."""
         schedule = self.session.schedule
         while not schedule.finished:
