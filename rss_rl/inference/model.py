@@ -6,8 +6,9 @@ C classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,8 @@ from rss_rl.inference.artifact import open_result
 from rss_rl.inference.explanation import Explanation, MarkedSentence
 from rss_rl.inference.passage_marks import mark_passage
 from rss_rl.models.encoders.protocol import WordEncoder
-from rss_rl.policies.distributions import SelectionDistribution
+from rss_rl.ops.rationale_overlap import top_share
+from rss_rl.policies.distributions import SelectionDistribution, word_scores
 from rss_rl.pretrained.context import ContextReader
 from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.snapshot import Models
@@ -70,6 +72,49 @@ class Chosen:
     marks: Tensor | None
     selections: list[Tensor]
     probabilities: list[Tensor] | None
+
+
+def keep_words(chosen: Chosen, keep: Sequence[Array]) -> Chosen:
+    """Keep exactly the given words.
+
+    A selected word keeps its roles; an added one becomes head and dependent.
+
+    Args:
+        keep: S x bool [B, N_s].
+
+    Raises:
+        ValueError: `keep` does not have one bit per word.
+    """
+    changed = []
+    for selection, bits in zip(chosen.selections, keep, strict=True):
+        if bits.shape != (len(selection), selection.shape[-1]):
+            raise ValueError(f"keep {bits.shape} does not match selections {selection.shape}")
+        own = selection.any(1, keepdim=True)  # [B, 1, N]
+        changed.append((selection | ~own) & torch.from_numpy(bits)[:, None])
+    return replace(chosen, selections=changed)
+
+
+def keep_share(chosen: Chosen, share: float) -> Chosen:
+    """Keep `share` of each text's words by `word_scores`, at least one; roles as in `keep_words`.
+
+    Args:
+        share: in [0, 1].
+
+    Raises:
+        ConfigError: the run has no policy, so words have no scores.
+    """
+    if chosen.probabilities is None:
+        raise ConfigError(
+            "the run has no policy, so words have no scores to choose a share by",
+            remedy="Say which words to keep",
+        )
+    pairs = zip(chosen.probabilities, chosen.valid, strict=True)
+    best = [top_share(word_scores(chances), valid.numpy(), share) for chances, valid in pairs]
+    return keep_words(chosen, best)
+
+
+def _unchanged(chosen: Chosen) -> Chosen:
+    return chosen
 
 
 class Model:
@@ -144,10 +189,14 @@ class Model:
         }
 
     def select(
-        self, examples: Sequence[Example], *, sampled_seed: int | None = None
+        self,
+        examples: Sequence[Example],
+        *,
+        sampled_seed: int | None = None,
+        share: float | None = None,
     ) -> list[tuple[MarkedSentence, ...]]:
         """The sentences of each example with their selected words; see `predict`."""
-        found = self.predict(examples, sampled_seed=sampled_seed)
+        found = self.predict(examples, sampled_seed=sampled_seed, share=share)
         return [explanation.sentences for explanation in found]
 
     def explain(self, example: Example) -> Explanation:
@@ -155,7 +204,11 @@ class Model:
         return self.predict([example])[0]
 
     def predict(
-        self, examples: Sequence[Example], *, sampled_seed: int | None = None
+        self,
+        examples: Sequence[Example],
+        *,
+        sampled_seed: int | None = None,
+        share: float | None = None,
     ) -> list[Explanation]:
         """Prediction for each example and the words it is based on.
 
@@ -163,21 +216,33 @@ class Model:
             examples: one text each, or a pair for tasks on two texts. A tuple of words is not
                 tokenised.
             sampled_seed: sample the selections with this seed; None: threshold at one half.
+            share: of each text's words, to keep instead: the most probable ones, at least one.
 
         Raises:
             DataError: see `encode`.
+            ConfigError: both a seed and a share, or a share of a run without a policy or not in
+                [0, 1].
         """
+        if share is not None and (sampled_seed is not None or not 0 <= share <= 1):
+            raise ConfigError(
+                f"{share!r:.40} is given with sampled_seed, or is not in [0, 1]",
+                where="share",
+                remedy="Give a share such as 0.2, alone",
+            )
+        change = _unchanged if share is None else partial(keep_share, share=share)
         found: list[Explanation] = []
         for cut in cuts(self._encoded(examples)):
             seed = None if sampled_seed is None else (sampled_seed, len(found))
-            found += self.read(cut, seed)
+            found += self.read(cut, seed, change)
         return found
 
     def _encoded(self, examples: Sequence[Example]) -> list[Encoded]:
-        if isinstance(examples, str):
+        if isinstance(examples, str | Mapping) or hasattr(examples, "columns"):
+            # Iterating over a table or a mapping gives its names, which would be predicted.
+            given = "one text" if isinstance(examples, str) else f"a {type(examples).__name__}"
             raise DataError(
-                "got one text, expected a list of examples",
-                remedy='Put it into a list: ["A text."]',
+                f"got {given}, expected a list of examples",
+                remedy='Give a list of texts, ["A text."], or a column: list(table["text"])',
             )
         return [
             self.encode(self._texts(example, number), f"example {number}")
@@ -288,7 +353,7 @@ class Model:
         self,
         examples: Sequence[Encoded],
         seed: tuple[int, int] | None = None,
-        change: Callable[[Chosen], Chosen] = lambda chosen: chosen,
+        change: Callable[[Chosen], Chosen] = _unchanged,
     ) -> list[Explanation]:
         """Selections and predictions of one batch.
 

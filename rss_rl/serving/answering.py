@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from rss_rl.errors import ConfigError, DataError
-from rss_rl.inference.facts import keep_share, keep_words
-from rss_rl.inference.model import Encoded, Model
+from rss_rl.inference.model import Encoded, Model, keep_share, keep_words
 from rss_rl.pages.explanation import about, text_titles
 from rss_rl.serving.payloads import Ask, Asked, Limits, Problem
 

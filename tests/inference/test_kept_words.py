@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from readers import TASKS, reader
 
-from rss_rl.errors import ConfigError
-from rss_rl.inference.facts import gather_facts, keep_share, keep_words
-from rss_rl.inference.model import Chosen
+from rss_rl.errors import ConfigError, DataError
+from rss_rl.inference.facts import gather_facts
+from rss_rl.inference.model import Chosen, keep_share, keep_words
 from rss_rl.types import Array
 
 
@@ -65,3 +66,23 @@ def test_without_a_policy_there_is_no_share() -> None:
     model = reader("classes", selects=False)
     with pytest.raises(ConfigError, match="no policy"):
         keep_share(model.choose([model.encode(["w3 w4"])]), 0.5)
+
+
+def test_predictions_and_selections_take_a_share() -> None:
+    model = reader("classes", seed=3)
+    text = TASKS["classes"][2]
+    (few,), (all_,) = (model.predict(text, share=share) for share in (0.1, 1.0))
+    assert sum(sentence.kept.sum() for sentence in few.sentences) == 1
+    assert all(sentence.kept.all() for sentence in all_.sentences)
+    ((selected,),) = model.select(text, share=0.1)
+    assert (selected.kept == few.sentences[0].kept).all()
+    for more in ({"share": 1.5}, {"share": 0.5, "sampled_seed": 1}):
+        with pytest.raises(ConfigError, match="share"):
+            model.predict(text, **more)  # type: ignore[arg-type]
+
+
+def test_tables_and_mappings_are_not_lists_of_texts() -> None:
+    model = reader("classes", seed=3)
+    for table in (pd.DataFrame({"text": ["a"]}), {"text": ["a"]}, "a"):
+        with pytest.raises(DataError, match="expected a list of examples"):
+            model.predict(table)  # type: ignore[arg-type]

@@ -13,8 +13,7 @@ from chromium import Browser, find_chromium
 from readers import reader
 
 from rss_rl.inference.explanation import Explanation
-from rss_rl.inference.facts import keep_words
-from rss_rl.inference.model import Model
+from rss_rl.inference.model import Model, keep_words
 from rss_rl.serving.app import make_app
 from rss_rl.serving.listening import listen, make_server
 

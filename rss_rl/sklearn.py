@@ -1,0 +1,209 @@
+"""`fit` as a scikit-learn estimator, for pipelines, cross-validation and searches.
+
+from rss_rl.sklearn import SelectiveClassifier
+
+model = SelectiveClassifier(keep=0.3, time="2m").fit(texts, labels)
+model.predict(["A dull film with one good scene."])
+model.select(["A dull film with one good scene."])  # [["dull", "good"]]
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from rich.console import Console
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import train_test_split
+from sklearn.utils.validation import check_is_fitted
+
+import rss_rl
+from rss_rl.errors import DataError
+from rss_rl.inference.artifact import PackedModel, pack_model
+from rss_rl.inference.explanation import Explanation
+from rss_rl.inference.model import Model, load_model
+from rss_rl.types import Array
+
+_DEV_SHARE = 0.1
+"""Of the rows, held out to choose the best checkpoint."""
+
+
+class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier that reads only the words that a policy keeps.
+
+    X is a list, Series or array of texts, or, for pairs, of two columns. y are classes of any type
+    that numpy sorts. A tenth of the rows is held out to choose the best checkpoint.
+
+    Pickling saves the exported model, not torch's objects. Of scikit-learn's estimator checks,
+    those that fit numbers do not apply: X are texts.
+
+    Args:
+        keep: share of the words to keep; None: 0.4, of long texts 0.2.
+        pretrained: folder or Hugging Face name of a transformer, see `rss_rl.fit`.
+        phrases: of long texts, keep phrases, not single words.
+        vectors: files or names of word vectors, see `rss_rl.prepare`.
+        time: limit of the training, such as "2m"; None: as long as it takes.
+        settings: KEY=VALUE settings of the run, as a mapping.
+        seed: of weights, selections and the rows held out.
+        verbose: print what is chosen, and progress.
+
+    Attributes:
+        classes_: the classes, sorted.
+        report_: scores of the held-out rows by selection and metric.
+    """
+
+    def __init__(
+        self,
+        keep: float | None = None,
+        *,
+        pretrained: str | None = None,
+        phrases: bool = False,
+        vectors: Sequence[str] | None = None,
+        time: str | float | None = None,
+        settings: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        verbose: bool = False,
+    ) -> None:
+        self.keep = keep
+        self.pretrained = pretrained
+        self.phrases = phrases
+        self.vectors = vectors
+        self.time = time
+        self.settings = settings
+        self.seed = seed
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on texts and their classes.
+
+        Raises:
+            RssError: any expected failure.
+        """
+        examples = _examples(X)
+        self.classes_, numbers = np.unique(np.asarray(y), return_inverse=True)
+        if len(examples) != len(numbers):
+            raise DataError(f"{len(examples)} texts and {len(numbers)} classes")
+        if len(self.classes_) < 2:
+            raise DataError("one class alone", where="y", remedy="Give rows of two or more classes")
+        rows = [
+            _row(example) | {"label": _name(n)}
+            for example, n in zip(examples, numbers, strict=True)
+        ]
+        train, dev = train_test_split(
+            rows, test_size=_dev_rows(numbers), random_state=self.seed, stratify=_strata(numbers)
+        )
+        settings = {"seed": self.seed, "evaluation.all_tokens": False} | dict(self.settings or {})
+        with tempfile.TemporaryDirectory(prefix="rss-rl-") as folder:
+            run = rss_rl.fit(
+                train,
+                settings,
+                text="text",
+                text_b="text_b" if "text_b" in rows[0] else None,
+                label="label",
+                task="classes",
+                dev=dev,
+                test=dev,
+                keep=self.keep,
+                pretrained=self.pretrained,
+                phrases=self.phrases,
+                vectors=self.vectors,
+                time=self.time,
+                out=Path(folder) / "run",
+                console=None if self.verbose else Console(file=StringIO()),
+            )
+            self.report_ = run.report["splits"]["dev"]
+            self._packed = pack_model(run.path)
+        self._model = _unpacked(self._packed)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """The most probable class of each text."""
+        return self.classes_[self.predict_proba(X).argmax(1)]  # type: ignore[no-any-return]
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities [n, classes], in the order of `classes_`."""
+        found = self._read(X, None)
+        probabilities = np.zeros((len(found), len(self.classes_)))
+        for row, each in zip(probabilities, found, strict=True):
+            for name, chance in (each.class_probabilities or {}).items():
+                row[int(name)] = chance
+        return probabilities
+
+    def select(self, X: Any, share: float | None = None) -> list[Any]:
+        """The kept words of each text, in its order; of pairs, a tuple of two lists.
+
+        Args:
+            share: of each text's words, to keep instead of those that the policy keeps.
+        """
+        kept = [
+            tuple(
+                [word for word, bit in zip(own.words, own.kept, strict=True) if bit]
+                for own in each.sentences
+            )
+            for each in self._read(X, share)
+        ]
+        return [words[0] if len(words) == 1 else words for words in kept]
+
+    def _read(self, X: Any, share: float | None) -> list[Explanation]:
+        check_is_fitted(self)
+        return self._model.predict(_examples(X), share=share)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_model"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "_packed" in state:
+            self._model = _unpacked(self._packed)
+
+
+def _unpacked(packed: PackedModel) -> Model:
+    with tempfile.TemporaryDirectory(prefix="rss-rl-") as folder:
+        packed.unpack(Path(folder))
+        return load_model(folder)
+
+
+def _examples(texts: Any) -> list[Any]:
+    """Texts, or pairs of them, from what scikit-learn passes around.
+
+    Raises:
+        DataError: a single text, a mapping, or a table of one or three columns.
+    """
+    if isinstance(texts, str | Mapping):
+        raise DataError("expected texts, got one", where="X", remedy='Give a list: ["A text."]')
+    array = np.asarray(texts, dtype=object)
+    if array.ndim == 2 and array.shape[1] == 2:
+        return [tuple(map(str, pair)) for pair in array]
+    if array.ndim != 1:
+        raise DataError(
+            f"X of shape {array.shape} is neither texts nor pairs of texts",
+            remedy="Give one column of texts, such as table['text'], or two columns",
+        )
+    return array.tolist()  # type: ignore[no-any-return]
+
+
+def _row(example: Any) -> dict[str, str]:
+    return (
+        {"text": example}
+        if isinstance(example, str)
+        else dict(zip(("text", "text_b"), example, strict=True))
+    )
+
+
+def _name(number: int) -> str:
+    """A name that sorts as the classes do."""
+    return f"{number:05d}"
+
+
+def _dev_rows(numbers: Array) -> int:
+    """Rows to hold out: a tenth, and at least one of each class where there are two."""
+    return max(round(_DEV_SHARE * len(numbers)), len(np.unique(numbers)))
+
+
+def _strata(numbers: Array) -> Array | None:
+    """Classes to hold out alike; None where one has a single row."""
+    return numbers if np.bincount(numbers).min() > 1 else None
