@@ -1,0 +1,53 @@
+"""The linear classifier beside a run: what it reads, and where it has nothing to say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import rss_rl
+from rss_rl.data.store import Prepared, open_prepared
+from rss_rl.results.linear import read_linear, score_linear, write_linear
+
+
+def prepared_rows(folder: Path, labels: list[str]) -> Prepared:
+    """Texts whose label only a pair of neighbours tells."""
+    texts = {"good": "not bad but good", "bad": "not good but bad"}
+    rows = [{"text": f"{texts[label]} number{n % 3}", "label": label} for n, label in enumerate(labels)]
+    rss_rl.prepare(rows, out=folder, text="text", label="label", dim=2)
+    return open_prepared(folder)
+
+
+def test_it_reads_words_and_pairs_of_words(tmp_path: Path) -> None:
+    found = score_linear(prepared_rows(tmp_path / "rows", ["good", "bad"] * 40))
+    assert found is not None
+    assert found["accuracy"] == {"dev": 1.0, "test": 1.0}
+    assert found["seconds"] >= 0
+
+
+def test_it_stays_with_the_run(tmp_path: Path) -> None:
+    assert read_linear(tmp_path) is None
+    write_linear(tmp_path, prepared_rows(tmp_path / "rows", ["good", "bad"] * 40))
+    kept = read_linear(tmp_path)
+    assert kept is not None
+    assert set(kept) == {"accuracy", "C", "seconds"}
+
+
+def test_scores_have_no_classes(tmp_path: Path) -> None:
+    rows = [{"text": f"number{n}", "label": n / 7} for n in range(60)]
+    rss_rl.prepare(rows, out=tmp_path / "rows", text="text", label="label", task="score", dim=2)
+    assert score_linear(open_prepared(tmp_path / "rows")) is None
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_word_order_tells(tmp_path: Path, order: int) -> None:
+    """The same words in another order: pairs alone tell them apart."""
+    rows = [
+        {"text": " ".join(["up", "down"][:: 1 if n % 2 else -1]), "label": ["a", "b"][n % 2]}
+        for n in range(60)
+    ][::order]
+    rss_rl.prepare(rows, out=tmp_path / "rows", text="text", label="label", dim=2)
+    found = score_linear(open_prepared(tmp_path / "rows"))
+    assert found is not None
+    assert found["accuracy"]["test"] == 1.0
