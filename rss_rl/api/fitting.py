@@ -85,9 +85,12 @@ def fit(
         `rss-rl fit reviews.csv --text review --label stars --time 5m learner.policy.l2=1e-4`
     """
     from rss_rl.api.adapting import Wish, adapt, run_name
-    from rss_rl.api.terminal import SafeConsole
+    from rss_rl.api.terminal import SafeConsole, busy, say
     from rss_rl.api.training import train
+    from rss_rl.data.store import open_prepared
     from rss_rl.models.build import check_defaults
+    from rss_rl.results.linear import read_linear, write_linear
+    from rss_rl.results.sentences import linear_warning
     from rss_rl.runs.run_directory import CONFIG_FILE
     from rss_rl.training.time_budget import seconds
 
@@ -106,7 +109,7 @@ def fit(
             " directory, or overwrite=True (--overwrite)",
         )
     base, settings = adapt(data, text, label, overrides, wish, table, path.parent, shown)
-    return train(
+    run = train(
         base,
         settings,
         out=path,
@@ -115,3 +118,10 @@ def fit(
         callbacks=callbacks,
         console=shown,
     )
+    if run.finished:
+        with busy(shown, "a linear classifier for comparison"):
+            write_linear(run.path, open_prepared(run.config.data))
+        split = run.report["splits"]["test"]
+        if warning := linear_warning(read_linear(run.path), split, "test"):
+            say(shown, f"Warning: {warning}", "yellow")
+    return run

@@ -9,7 +9,9 @@ from typing import Any
 from rich.console import Console
 
 from rss_rl.api.terminal import plain_table, say, shell
+from rss_rl.results.linear import read_linear
 from rss_rl.results.score_cells import mode_cells, modes_frame, modes_note
+from rss_rl.results.sentences import linear_sentence
 
 
 def print_report(out: Console, run: Path, report: Mapping[str, Any]) -> None:
@@ -31,6 +33,9 @@ def print_report(out: Console, run: Path, report: Mapping[str, Any]) -> None:
             "random F1: the same for as many random tokens",
             "dim",
         )
+    for split in report["splits"]:
+        if (plain := linear_sentence(read_linear(run), split)) is not None:
+            say(out, f"\n{split}: {plain}")
     say(out, f"\nRun:     {run}")
     say(out, f"Curves:  {shell('tensorboard', '--logdir', run)}")
     say(out, f'Try it:  {shell("rss-rl", "select", run)} "..."')

@@ -89,7 +89,7 @@ def train(
     from rss_rl.components import EVERYTHING, NOTHING, Trust
     from rss_rl.config import settings
     from rss_rl.models.build import check_defaults
-    from rss_rl.results.sentences import kept_warning
+    from rss_rl.results.sentences import run_warnings
     from rss_rl.training.run import train as train_events
     from rss_rl.training.safe_point import SafePoint
     from rss_rl.training.time_budget import TimeBudget, seconds
@@ -137,6 +137,7 @@ def train(
     if stopped is not None:
         run.stopped_by = interruption.signal
         planning.say_stopped(shown, plan.path, stopped, storage)
-    elif run.finished and (warning := kept_warning(run.report, plan.config.reward.target_share)):
-        say(shown, f"Warning: {warning}", "yellow")
+    elif run.finished:
+        for warning in run_warnings(run.report, plan.config.reward.target_share, None):
+            say(shown, f"Warning: {warning}", "yellow")
     return run

@@ -90,8 +90,9 @@ def report(
 
 def _print(out: Console, frame: pd.DataFrame, split: str, folds: bool) -> None:
     from rss_rl.api.scores import print_report
+    from rss_rl.results.linear import read_linear
     from rss_rl.results.score_cells import modes_note
-    from rss_rl.results.sentences import kept_warning
+    from rss_rl.results.sentences import run_warnings
     from rss_rl.runs.run_directory import RunDirectory
 
     reports = {
@@ -110,7 +111,7 @@ def _print(out: Console, frame: pd.DataFrame, split: str, folds: bool) -> None:
         say(out, f"\n{modes_note(frame['mode'])}", "dim")
     for path, record in reports.items():
         asked = frame.loc[frame["run"] == str(path), "reward.target_share"].iloc[0]
-        if warning := kept_warning(record, asked):
+        for warning in run_warnings(record, asked, read_linear(path)):
             say(out, f"Warning: {path}: {warning}", "yellow")
 
 

@@ -34,6 +34,7 @@ from rss_rl.pages.charts import COLOURS, curve_charts, frontier_chart, words_cha
 from rss_rl.pages.report_texts import marked_text
 from rss_rl.results.agreement import score_run_agreement
 from rss_rl.results.frame import grouped, runs_frame, score_names, with_groups
+from rss_rl.results.linear import read_linear
 from rss_rl.results.reading import Reading, read_split
 from rss_rl.results.score import score_run
 from rss_rl.results.score_cells import (
@@ -46,7 +47,7 @@ from rss_rl.results.score_cells import (
     setting_texts,
     shown_scores,
 )
-from rss_rl.results.sentences import kept_warning, score_sentences
+from rss_rl.results.sentences import linear_sentence, run_warnings, score_sentences
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.version import VERSION
 
@@ -199,7 +200,7 @@ def _shown(part: Part, split: str) -> dict[str, Any]:
         ],
         "several": means["runs"].max() > 1,
         "warnings": list(_warnings(frame)),
-        "summary": _summary(means, metric, split),
+        "summary": [*_summary(means, metric, split), *_linear(frame, split)],
         "asked": list(_asked(frame, part.manifest)),
         "metric": None if metric is None else find_measure(metric).label,
         "bars": [] if metric is None else list(_bars(means, metric, split)),
@@ -244,9 +245,9 @@ def _measure(frame: pd.DataFrame, split: str) -> str | None:
 
 
 def _warnings(frame: pd.DataFrame) -> Iterator[str]:
-    """Warnings about runs that miss their target share or do not select."""
     for run, asked in frame.drop_duplicates("run")[["run", "reward.target_share"]].to_numpy():
-        if warning := kept_warning(RunDirectory.open(Path(run)).read_report(), asked):
+        report = RunDirectory.open(Path(run)).read_report()
+        for warning in run_warnings(report, asked, read_linear(Path(run))):
             yield f"{run}: {warning}."
 
 
@@ -262,6 +263,12 @@ def _summary(means: pd.DataFrame, metric: str | None, split: str) -> list[str]:
         lines.append(f"With all words, the same classifier reaches {value}.")
     count = own["runs"].max()
     return [f"Means over {count} seeds.", *lines] if count > 1 else lines
+
+
+def _linear(frame: pd.DataFrame, split: str) -> Iterator[str]:
+    """The plainest alternative, if a run of the data knows it."""
+    found = (read_linear(Path(run)) for run in frame["run"].unique())
+    yield from filter(None, [linear_sentence(next(filter(None, found), None), split)])
 
 
 def _asked(frame: pd.DataFrame, manifest: Manifest) -> Iterator[tuple[str, str]]:

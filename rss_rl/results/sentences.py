@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rss_rl.metrics.measures import find_measure, format_measure
 
 Scores = Mapping[str, float | None]
 _FAR_FROM_SHARE, _COLLAPSED = 0.05, 0.01
+_UNDECIDED = 0.03
+"""Difference between sampled and thresholded selections that is worth a warning."""
 _EDGE = 0.05
 """Of what the selected words add to the accuracy of the majority class, the part that random words
 must lack."""
@@ -33,6 +35,60 @@ def score_sentences(modes: Mapping[str, Scores], metric: str, split: str) -> lis
         score = format_measure(metric, value)
         lines.append(f"For a model trained to read every word, the {label} is {score}.")
     return lines
+
+
+def linear_sentence(linear: Mapping[str, Any] | None, split: str) -> str | None:
+    """What a linear classifier of all words reaches, see `rss_rl.results.linear`."""
+    value = None if linear is None else linear["accuracy"].get(split)
+    if linear is None or value is None:
+        return None
+    return (
+        f"A linear classifier of all words (TF-IDF of words and word pairs) has an accuracy of"
+        f" {format_measure('accuracy', value)}, after {linear['seconds']:.1f} s."
+    )
+
+
+def run_warnings(
+    report: Mapping[str, Any], asked: float | None, linear: Mapping[str, Any] | None
+) -> Iterator[str]:
+    """What is wrong with the result of a run, and what to do.
+
+    Args:
+        report: of the run. asked: its `reward.target_share`. linear: see `linear_sentence`.
+    """
+    split = "test" if "test" in report["splits"] else "dev"
+    modes = report["splits"].get(split, {})
+    yield from filter(None, (kept_warning(report, asked), decided_warning(modes)))
+    yield from filter(None, [linear_warning(linear, modes, split)])
+
+
+def linear_warning(
+    linear: Mapping[str, Any] | None, modes: Mapping[str, Scores], split: str
+) -> str | None:
+    """A warning if a linear classifier of all words beats the run's kept words."""
+    value = None if linear is None else linear["accuracy"].get(split)
+    own = modes.get("thresholded", {}).get("accuracy")
+    if value is None or own is None or own >= value:
+        return None
+    return (
+        f"on {split}, a linear classifier of all words is right more often ({value:.1%}) than this"
+        f" run on the words it keeps ({own:.1%}). Give it word vectors (--vectors) or a transformer"
+        " (--pretrained), more rows, or more words to keep (--keep)"
+    )
+
+
+def decided_warning(modes: Mapping[str, Scores]) -> str | None:
+    """A warning if selections as drawn in training differ from those in use."""
+    chosen, drawn = (modes.get(name, {}) for name in ("thresholded", "sampled"))
+    for name, what in (("kept", "share of words"), ("accuracy", "accuracy")):
+        one, other = chosen.get(name), drawn.get(name)
+        if one is not None and other is not None and abs(one - other) > _UNDECIDED:
+            return (
+                f"the policy is undecided: its {what} is {other:.1%} as it draws words in training,"
+                f" and {one:.1%} as in use. Train longer: more steps in the phases with policy:"
+                " true"
+            )
+    return None
 
 
 def kept_warning(report: Mapping[str, Any], asked: float | None) -> str | None:

@@ -14,7 +14,9 @@ from rss_rl.results.linear import read_linear, score_linear, write_linear
 def prepared_rows(folder: Path, labels: list[str]) -> Prepared:
     """Texts whose label only a pair of neighbours tells."""
     texts = {"good": "not bad but good", "bad": "not good but bad"}
-    rows = [{"text": f"{texts[label]} number{n % 3}", "label": label} for n, label in enumerate(labels)]
+    rows = [
+        {"text": f"{texts[label]} number{n % 3}", "label": label} for n, label in enumerate(labels)
+    ]
     rss_rl.prepare(rows, out=folder, text="text", label="label", dim=2)
     return open_prepared(folder)
 

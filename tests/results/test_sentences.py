@@ -9,7 +9,7 @@ import pytest
 from invoking import invoke
 
 from rss_rl.config import RunConfig
-from rss_rl.results.sentences import kept_warning
+from rss_rl.results.sentences import kept_warning, linear_sentence, run_warnings
 from rss_rl.training.run import train
 
 
@@ -60,3 +60,37 @@ def test_the_report_of_a_run_says_it(tiny_config: RunConfig, tmp_path: Path) -> 
         shown = invoke(["report", str(tmp_path / "run")])
         assert shown.exit_code == 0, shown.output
         assert ("does not select" in shown.stdout) is said
+
+
+LINEAR = {"accuracy": {"dev": 0.9, "test": 0.8}, "C": 2.0, "seconds": 1.23}
+
+
+def report_of(**scores: dict[str, float]) -> dict[str, object]:
+    return {"splits": {"dev": scores, "test": scores}}
+
+
+def test_a_linear_classifier_that_is_better_is_said() -> None:
+    report = report_of(thresholded={"kept": 0.3, "accuracy": 0.75})
+    (warning,) = run_warnings(report, 0.3, LINEAR)
+    assert "80.0%" in warning
+    assert "75.0%" in warning
+    assert not [*run_warnings(report, 0.3, None)]
+    better = report_of(thresholded={"kept": 0.3, "accuracy": 0.85})
+    assert not [*run_warnings(better, 0.3, LINEAR)]
+    assert "90.0%, after 1.2 s" in str(linear_sentence(LINEAR, "dev"))
+    assert linear_sentence(LINEAR, "train") is None
+
+
+@pytest.mark.parametrize(
+    ("sampled", "what"),
+    [
+        ({"kept": 0.38, "accuracy": 0.75}, "share of words is 38.0%"),
+        ({"kept": 0.31, "accuracy": 0.70}, "accuracy is 70.0%"),
+        ({"kept": 0.31, "accuracy": 0.74}, None),
+    ],
+)
+def test_an_undecided_policy_is_said(sampled: dict[str, float], what: str | None) -> None:
+    report = report_of(thresholded={"kept": 0.3, "accuracy": 0.75}, sampled=sampled)
+    found = [*run_warnings(report, 0.3, None)]
+    assert len(found) == (what is not None)
+    assert what is None or what in found[0]
