@@ -70,7 +70,7 @@ def test_it_shows_the_scores_of_the_report(text: str, runs: list[Path]) -> None:
 
 
 def test_another_share_than_was_asked_for_is_said(one: Part) -> None:
-    assert "<strong>Warning:" not in report_page([one])
+    assert "were asked for" not in report_page([one])
     asked = replace(one, frame=one.frame.assign(**{"reward.target_share": 0.03}))
     assert "3% were asked for" in report_page([asked])
 
