@@ -7,17 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gymnasium.vector import AutoresetMode
 from peer_own import Pipeline, PlainLoop, VectorLoop
 from peer_task import (
     BATCH,
     ENVS,
-    LONGEST,
-    Network,
     RightBits,
     Sentences,
-    make_env,
-    task_of,
 )
 
 
@@ -35,19 +30,6 @@ def test_right_bits_are_paid_by_their_share() -> None:
     one_wrong = wanted.clone()
     one_wrong[:, 0, 0] ^= True
     assert paid(one_wrong) == pytest.approx((1 - 1 / (2 * batch.valid[0].sum(1))).tolist())
-
-
-def test_the_network_does_not_look_at_padding() -> None:
-    task = task_of("bits")
-    observation, _ = make_env(task, ENVS, AutoresetMode.SAME_STEP).reset(seed=0)
-    shown = {name: torch.from_numpy(values) for name, values in observation.items()}
-    net = Network(task)
-    logits, real = net.logits(shown)
-    assert logits.shape == real.shape == (ENVS, 2 * LONGEST)
-    shorter = {name: values[:, :-1] for name, values in shown.items()}
-    whole = shown["valid_0"].sum(1) < LONGEST
-    torch.testing.assert_close(net.value(shown)[whole], net.value(shorter)[whole])
-    assert real.sum(1).tolist() == (2 * shown["valid_0"].sum(1)).tolist()
 
 
 @pytest.mark.parametrize(

@@ -91,17 +91,6 @@ def test_an_export_cannot_name_code(place: Path, policy: dict[str, Any] | str) -
     assert "stranger" not in sys.modules  # refused before it was imported
 
 
-def test_what_is_trusted_must_still_be_a_component(place: Path) -> None:
-    path = place / "export" / EXPORT_FILE
-    model = rss_rl.load(rewrite(path, named(STRANGER)), trust_plugins=True)
-    assert sys.modules["stranger"].calls == ["built"]
-    assert model.predict(["the fox did chase the owl ."])
-    for policy in (SHELL, {"name": "stranger:function"}):
-        with pytest.raises(ConfigError, match="is a function, not a component"):
-            rss_rl.load(rewrite(path, named(policy)), trust_plugins=True)
-    assert sys.modules["stranger"].calls == ["built"]
-
-
 COMMANDS = [
     ("select", "the fox"),
     ("evaluate", "--split", "dev", "--mode", "thresholded", "--which", "latest"),

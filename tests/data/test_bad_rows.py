@@ -7,8 +7,6 @@ import json
 import math
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from rss_rl.data.column_files import Columns, column_files
@@ -23,7 +21,6 @@ GOOD_CSV = b"text,label\nfine words,good\nmore words,bad\n"
 GOOD_JSONL = b'{"text": "fine", "label": "good"}\n{"text": ["a", "b"], "label": "bad"}\n'
 GOOD_SCORES = b"text,label\nfine words,1\nmore words,2.5\n"
 CLASSES = LabelSpec("classes", names=("good", "bad"))
-LEARN = LabelSpec("score", low=-math.inf, high=math.inf)
 SCORE = LabelSpec("score", low=0, high=5)
 
 MISSING = (b"", b"  ", b"nan", b"NaN", b"None", b"null", b" NULL ")
@@ -95,22 +92,6 @@ def test_bad_row_stops_or_is_listed(
     assert reason in reject["reason"]
     assert reject["content"] or reason.startswith("malformed row")
     assert len(open_prepared(tmp_path / "out").split("train")) == 2
-
-
-@pytest.mark.parametrize("kind", ["classes", "score", "named"])
-def test_missing_labels_of_parquet(tmp_path: Path, kind: str) -> None:
-    """A null, and what a table of floats has where a value is missing."""
-    path = tmp_path / "t.parquet"
-    whole = [1.0, 2.0, 1.0, None, float("nan")]
-    labels = whole if kind == "score" else [None if v is None else str(v) for v in whole]
-    pq.write_table(pa.table({"text": ["a", "b", "c", "d", "e"], "label": labels}), path)
-    spec = {"classes": None, "score": LEARN, "named": LabelSpec("classes", names=("1.0", "2.0"))}
-    with pytest.raises(DataError, match=r"t\.parquet, row 4: column 'label': the label is missing"):
-        prepare(source_of(path, spec[kind]), tmp_path / "out", dim=2)
-    manifest = prepare(source_of(path, spec[kind]), tmp_path / "out", dim=2, skip_bad_rows=True)
-    assert (manifest.splits["train"].rows, manifest.splits["train"].bad_rows) == (3, 2)
-    if kind != "score":
-        assert manifest.labels.names == ("1.0", "2.0")
 
 
 def test_reading_goes_on_after_a_bad_row(tmp_path: Path) -> None:

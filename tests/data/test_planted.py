@@ -6,8 +6,6 @@ from collections import Counter, defaultdict
 from itertools import islice
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rss_rl.data.corpora.planted import (
     ANIMALS,
@@ -88,36 +86,6 @@ def test_each_marked_word_is_needed(pairs: bool) -> None:
     often = [left for left in reduced if labels[left].total() >= 40]
     assert len(often) >= 8
     assert [left for left in often if len(labels[left]) == 1] == []
-
-
-@given(
-    pairs=st.booleans(),
-    seed=st.integers(0, 2**40),
-    fewest=st.integers(15, 60),
-    span=st.integers(0, 40),
-    words=st.integers(1, 8),
-    negations=st.sampled_from([0.0, 0.5, 1.0]),
-)
-def test_sizes_are_as_set(
-    pairs: bool, seed: int, fewest: int, span: int, words: int, negations: float
-) -> None:
-    settings = PlantedSettings(
-        train=6,
-        min_distractors=fewest,
-        max_distractors=fewest + span,
-        words=words,
-        negations=negations,
-    )
-    for example in Planted(pairs, seed, settings).read("train"):
-        assert example.rationale is not None
-        marked = sum(sum(marks) for marks in example.rationale)
-        total = sum(len(text) for text in example.texts)
-        assert [len(text) for text in example.texts] == [len(m) for m in example.rationale]
-        assert fewest <= total - marked <= fewest + span
-        assert marked in ((5, 6) if pairs else (2, 3))
-        assert _oracle(_marked(example)) == example.label
-        used = {word for text in example.texts for word in text}
-        assert all(not used & set(group[words:]) for group in ANIMALS.values())
 
 
 def test_rows_depend_on_seed_split_and_number_only(source: Planted) -> None:

@@ -146,15 +146,6 @@ def test_more_than_the_limits_is_413(client: TestClient) -> None:
     ask(client, "w3 " * 20)
 
 
-def test_other_kinds_of_bodies_are_415(client: TestClient) -> None:
-    body = json.dumps({"examples": [{"texts": [TEXT]}]})
-    for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
-        answer = client.post("/predict", content=body, headers={"Content-Type": kind})
-        assert answer.status_code == 415
-    charset = {"Content-Type": "application/json; charset=utf-8"}
-    assert client.post("/predict", content=body, headers=charset).status_code == 200
-
-
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
