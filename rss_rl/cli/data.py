@@ -17,7 +17,6 @@ from cyclopts.validators import Number
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from rss_rl.api.encoding import encode
 from rss_rl.api.options import Directory
@@ -290,7 +289,7 @@ def _print_counts(console: Console, prepared: Prepared, padding: dict[str, float
     manifest = prepared.manifest
     echo(f"{manifest.name}: {predicted(manifest.labels)}")
     header = ("split", "rows", "tokens per text", "longest", "padding at 64", "bad rows", "dropped")
-    shown = Table(*header)
+    shown = plain_table(header)
     for name, info in manifest.splits.items():
         means = ", ".join(f"{tokens / info.rows:.1f}" for tokens in info.tokens)
         longest = ", ".join(map(str, info.longest))

@@ -10,6 +10,7 @@ from cyclopts.validators import Number
 from rich.console import Console
 
 from rss_rl.api.options import Overrides, RunDirectory
+from rss_rl.api.preparing import prepare
 from rss_rl.api.terminal import say
 from rss_rl.api.training import train
 from rss_rl.cli.show import Json, console, finished, write_page
@@ -92,17 +93,18 @@ def demo(
     run_dir = Path(run_dir or ("runs/demo-real" if real else "runs/demo"))
     data = run_dir.with_name(f"{run_dir.name}-data").resolve()
     _check_replaceable(run_dir, data)
-    _prepare(shown, data, seed, out)
+    with out.status("preparing sentences"):
+        manifest = prepare(shown.source, out=data, dim=shown.dim, seed=seed, force=True).manifest
+    rows = ", ".join(f"{info.rows:,} {name}" for name, info in manifest.splits.items())
+    say(out, f"Sentences: {rows}, {shown.origin.format(seed=seed)}, in {data}")
     from rss_rl.config import setting, settings
 
-    fixed = [setting("data", str(data)), f"seed={seed}", *shown.settings]
-    run = train(
-        shown.config, [*fixed, *settings(overrides)], out=run_dir, overwrite=True, console=out
-    )
+    chosen = [setting("data", str(data)), f"seed={seed}", *shown.settings, *settings(overrides)]
+    run = train(shown.config, chosen, out=run_dir, overwrite=True, console=out)
     finished(run, out, json_)
     if not json_:
         _print_summary(out, run, shown)
-        _print_example(out, run_dir, data, shown)
+        _print_example(out, run, data, shown)
         write_page(run, out)
 
 
@@ -122,17 +124,6 @@ def _check_replaceable(run_dir: Path, data: Path) -> None:
             where=str(run_dir),
             remedy="Choose another --run-dir",
         )
-
-
-def _prepare(shown: _Demo, data: Path, seed: int, out: Console) -> None:
-    from rss_rl.data.prepare import prepare
-    from rss_rl.data.sources import SourceRequest, named_source
-
-    with out.status("preparing sentences"):
-        source = named_source(shown.source, SourceRequest(seed=seed))
-        manifest = prepare(source, data, dim=shown.dim, seed=seed, force=True)
-    rows = ", ".join(f"{info.rows:,} {name}" for name, info in manifest.splits.items())
-    say(out, f"Sentences: {rows}, {shown.origin.format(seed=seed)}, in {data}")
 
 
 def _print_summary(out: Console, run: Run, shown: _Demo) -> None:
@@ -155,16 +146,15 @@ def _print_summary(out: Console, run: Run, shown: _Demo) -> None:
         say(out, line)
 
 
-def _print_example(out: Console, run_dir: Path, data: Path, shown: _Demo) -> None:
+def _print_example(out: Console, run: Run, data: Path, shown: _Demo) -> None:
     from rss_rl.cli.select import print_explanation
     from rss_rl.data.store import open_prepared
-    from rss_rl.inference.model import load_model
 
     test = open_prepared(data).split("test")
     batch = test.batch([shown.example])
     words = test.words(shown.example)
     out.print("\nA test sentence, with the kept words in brackets:\n")
-    print_explanation(out, load_model(run_dir).explain(words[0]), details=False)
+    print_explanation(out, run.model.explain(words[0]), details=False)
     say(out, f"label: {test.labels.names[int(batch.labels[0])]}")
     for sentence, bits in zip(words, batch.rationale or (), strict=False):
         marked = [word for word, bit in zip(sentence, bits[0], strict=False) if bit]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -14,9 +14,7 @@ from rich.table import Table
 from rss_rl.cli.show import Json, console, echo_json
 
 if TYPE_CHECKING:
-    from rss_rl.training.status import RunStatus, Scored, StatusRecord
-
-    Tags = dict[str, float | None]
+    from rss_rl.training.status import RunStatus, Scored
 
 _UNITS = ((86400, "d", 1), (3600, "h", 1), (60, "min", 0), (1, "s", 0))
 """Length in seconds, name and decimal places."""
@@ -74,72 +72,49 @@ def _rows(found: RunStatus) -> Iterator[tuple[str, str]]:
     from rss_rl.training.status import age
 
     record, tags = found.record, found.record.scalars
+
+    def tag(name: str, form: str) -> str:
+        return _shown(tags.get(name), form)
+
     yield "run", found.place
     by = f" by {found.holder}" if found.holder else ""
     why = f": {record.error}" if record.error and found.state != "running" else ""
     yield "state", f"{found.state}{by}{why}"
-    yield "phase", _phase(record)
-    yield "progress", _progress(record)
-    seen = f"last update {_ago(age(record.update_time))}"
-    yield "speed", f"{_shown(record.updates_per_s, '{:.2f} updates/s')}, {seen}"
+    # The all-tokens comparison runs after the phases of the configuration.
+    listed = record.phase_number and record.phases and record.phase_number <= record.phases
+    number = f" ({record.phase_number} of {record.phases})" if listed else ""
+    done = f"{record.phase_done}{_shown(record.phase_steps, ' of {}', '')} updates"
+    yield "phase", f"{record.phase}{number}, {done}" if record.phase else "-"
+    share = f", {(record.update or 0) / record.updates:.0%}" if record.updates else ""
+    of = f"{_shown(record.update)}{_shown(record.updates, ' of {}', '')}{share}"
+    left = "" if record.eta_s is None else f", {_span(record.eta_s)} left"
+    yield "progress", f"update {of}{left}"
+    speed = _shown(record.updates_per_s, "{:.2f} updates/s")
+    yield "speed", f"{speed}, last update {_ago(age(record.update_time))}"
     step = _shown(record.checkpoint_step, "step {}")
     yield "checkpoint", f"{step}, {_ago(age(record.checkpoint_time))}"
     yield "dev", _scored(record.dev)
     yield "best", _scored(record.best)
-    yield "kept", _kept(tags)
-    yield "samplers", _samplers(tags)
-    yield "learner", f"idle {_shown(tags.get('learner/idle_share'), '{:.0%}')}"
-    yield "storage", _storage(record)
-    yield "disk free", _shown(found.disk_free_bytes, "{:,.1f} GB", 1e9)
-    for number, event in enumerate(found.problems):
-        yield "" if number else "warnings", _problem(event)
-    if not found.problems:
-        yield "warnings", "-"
-
-
-def _phase(record: StatusRecord) -> str:
-    if record.phase is None:
-        return "-"
-    # The all-tokens comparison runs after the phases of the configuration.
-    listed = record.phase_number and record.phases and record.phase_number <= record.phases
-    number = f" ({record.phase_number} of {record.phases})" if listed else ""
-    of = "" if record.phase_steps is None else f" of {record.phase_steps}"
-    return f"{record.phase}{number}, {record.phase_done}{of} updates"
-
-
-def _progress(record: StatusRecord) -> str:
-    of = "" if record.updates is None else f" of {record.updates}"
-    share = f", {(record.update or 0) / record.updates:.0%}" if record.updates else ""
-    left = "" if record.eta_s is None else f", {_span(record.eta_s)} left"
-    return f"update {_shown(record.update, '{}')}{of}{share}{left}"
-
-
-def _kept(tags: Tags) -> str:
-    kept = _shown(tags.get("selection/kept"), "{:.1%}")
-    if tags.get("reward/lambda") is None:
-        return kept
-    error = _shown(tags.get("selection/share_error"), "{:+.1f} points", 0.01)
-    return f"{kept}, thresholded {error} from the target, lambda {tags['reward/lambda']:.4g}"
-
-
-def _samplers(tags: Tags) -> str:
-    parts = (
-        ("sampler/alive", "{:.0f}", "{} alive"),
-        ("sampler/restarts", "{:.0f}", "restarts {}"),
-        ("policy/lag", "{:.1f}", "lag {}"),
-        ("policy/lag_max", "{:.0f}", "(max {})"),
-        ("sampler/idle_share", "{:.0%}", "idle {}"),
-    )
-    shown = [words.format(_shown(tags.get(tag), form)) for tag, form, words in parts]
-    return ", ".join(shown).replace(", (", " (")
-
-
-def _storage(record: StatusRecord) -> str:
-    if record.storage is None:
-        return "-"
-    lag = _shown(record.copying.get("storage/lag_checkpoints"), "{:.0f} checkpoints behind")
+    kept = tag("selection/kept", "{:.1%}")
+    if tags.get("reward/lambda") is not None:
+        kept += f", thresholded {tag('selection/share_error', '{:+.1%}')} from the target"
+        kept += tag("reward/lambda", ", lambda {:.4g}")
+    yield "kept", kept
+    lag = f"lag {tag('policy/lag', '{:.1f}')} (max {tag('policy/lag_max', '{:.0f}')})"
+    alive = f"{tag('sampler/alive', '{:.0f}')} alive, restarts {tag('sampler/restarts', '{:.0f}')}"
+    yield "samplers", f"{alive}, {lag}, idle {tag('sampler/idle_share', '{:.0%}')}"
+    yield "learner", f"idle {tag('learner/idle_share', '{:.0%}')}"
+    behind = _shown(record.copying.get("storage/lag_checkpoints"), "{:.0f} checkpoints behind")
     failed = _shown(record.copying.get("storage/failures"), "{:.0f} failures")
-    return f"{record.storage}, {lag}, {failed}"
+    yield "storage", f"{record.storage}, {behind}, {failed}" if record.storage else "-"
+    free = found.disk_free_bytes
+    yield "disk free", "-" if free is None else f"{free / 1e9:,.1f} GB"
+    for event in found.problems:
+        said = event.get("cause") or event.get("error") or ""
+        yield (
+            "warning",
+            f"{event.get('time')} {event.get('level')} {event.get('event')} {said}"[:300],
+        )
 
 
 def _scored(scored: Scored | None) -> str:
@@ -155,15 +130,8 @@ def _scored(scored: Scored | None) -> str:
     return f"{'; '.join(shown)} (update {scored.update}, {scored.phase})"
 
 
-def _problem(event: dict[str, Any]) -> str:
-    said = event.get("cause") or event.get("error") or ""
-    return f"{event.get('time')} {event.get('level')} {event.get('event')} {said}"[:300]
-
-
-def _shown(value: float | None, form: str, unit: float = 1) -> str:
-    if value is None:
-        return "-"
-    return form.format(value if unit == 1 else value / unit)
+def _shown(value: float | None, form: str = "{}", missing: str = "-") -> str:
+    return missing if value is None else form.format(value)
 
 
 def _ago(seconds: float | None) -> str:
