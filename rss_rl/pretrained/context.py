@@ -74,7 +74,7 @@ class ContextReader:
             ends = sentence_ends(tokens, self._stops.to(tokens.device))[valid]
             sentence = sentence_numbers(ends) + read  # ascending, and one more in another text
             read = torch.unique_consecutive(sentence, return_inverse=True)[1]
-        found = torch.zeros(*valid.shape, self.size, device=valid.device)
+        found = torch.zeros(*valid.shape, self.size, dtype=torch.float32, device=valid.device)
         if len(read):
             with torch.no_grad():
                 states = self._reader.word_states(tokens[valid], read, int(read.max()) + 1)

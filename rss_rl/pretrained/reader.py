@@ -126,8 +126,8 @@ class WordReader(nn.Module):
         Returns:
             float32 [M, H].
         """
-        sums = torch.zeros(texts, self.size, device=words.device)
-        weights = torch.zeros(texts, 1, device=words.device)
+        sums = torch.zeros(texts, self.size, dtype=torch.float32, device=words.device)
+        weights = torch.zeros(texts, 1, dtype=torch.float32, device=words.device)
         if not len(words):
             return sums
         pieces, count = self.table.of(words)
@@ -154,12 +154,12 @@ class WordReader(nn.Module):
         """
         pieces, count = self.table.of(words)
         windows = cut(text, count, texts, self._room)
-        states = torch.zeros(len(pieces), self.size, device=words.device)
+        states = torch.zeros(len(pieces), self.size, dtype=torch.float32, device=words.device)
         for group in self._groups(pieces, windows.length, windows.position, None):
             read = group.inputs
             states[read.pieces] = group.states[read.row, read.column].float()
         owner = torch.repeat_interleave(torch.arange(len(words), device=words.device), count)
-        sums = torch.zeros(len(words), self.size, device=words.device)
+        sums = torch.zeros(len(words), self.size, dtype=torch.float32, device=words.device)
         return add_rows(sums, owner, states) / count[:, None]
 
     def class_logits(
