@@ -34,7 +34,7 @@ from rss_rl.models.encoders.recurrent import Bidirectional, both_ends
 from rss_rl.models.heads import ClassTask
 from rss_rl.models.protocol import Classifier, ClassifierSetup
 from rss_rl.ops.masking import gather, kept_indices, masked_softmax
-from rss_rl.ops.ragged import first_positions, group_counts, group_sums, present_groups
+from rss_rl.ops.ragged import group_counts, group_sums, present_groups
 
 FLOOR = 1e-6
 """Added to each candidate's attention, so that one whose words were removed has a probability."""
@@ -48,18 +48,16 @@ class Evidence(NamedTuple):
     summary  o, [M, 2 H]
     weights  alpha of the kept tokens, [M, L]
     marks    int64 [M, L], their candidates
-    words    int64 [M, C], token id of each candidate, read before any token was removed
     present  bool [M, C], which candidates an example has
     """
 
     summary: Tensor
     weights: Tensor
     marks: Tensor
-    words: Tensor
     present: Tensor
 
 
-Answering = Callable[[Evidence, WordEmbedding], Tensor]
+Answering = Callable[[Evidence], Tensor]
 """Scores of the candidates, [M, C]; meaningless where a candidate is absent."""
 
 
@@ -79,7 +77,7 @@ class EntityOutput(nn.Module):
         super().__init__()
         self.weight = small_uniform(entities, size)
 
-    def forward(self, evidence: Evidence, embedding: WordEmbedding) -> Tensor:
+    def forward(self, evidence: Evidence) -> Tensor:
         """See `Answering`.
 
         Raises:
@@ -95,23 +93,10 @@ class EntityOutput(nn.Module):
         return (evidence.summary @ self.weight[:count].T).to(evidence.summary.dtype)
 
 
-class WordOutput(nn.Module):
-    """(W o)^T e_c."""
-
-    def __init__(self, size: int, embedding_size: int) -> None:
-        super().__init__()
-        self.weight = small_uniform(embedding_size, size)
-
-    def forward(self, evidence: Evidence, embedding: WordEmbedding) -> Tensor:
-        """See `Answering`."""
-        wanted = (evidence.summary @ self.weight.T).to(evidence.summary.dtype)  # [M, E]
-        return (embedding(evidence.words) * wanted[:, None]).sum(-1)  # type: ignore[no-any-return]
-
-
 class PointerOutput(nn.Module):
     """log of the total attention on a candidate's tokens; it has no parameters."""
 
-    def forward(self, evidence: Evidence, embedding: WordEmbedding) -> Tensor:
+    def forward(self, evidence: Evidence) -> Tensor:
         """See `Answering`."""
         return (group_sums(evidence.weights, evidence.marks, evidence.present) + FLOOR).log()
 
@@ -222,10 +207,9 @@ class ClozeReader(Classifier):
             (weights * passage).sum(1),
             weights[..., 0],
             torch.where(read, gather(marks, index), -1),
-            _candidates(tokens[0], marks, present),
             present,
         )
-        return torch.where(present, self.output(evidence, self.embedding), float("-inf"))
+        return torch.where(present, self.output(evidence), float("-inf"))
 
 
 def _kept(tokens: Tensor, keep: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -234,21 +218,14 @@ def _kept(tokens: Tensor, keep: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return torch.where(found.kept, gather(tokens, found.index), 0), found.kept, found.index
 
 
-def _candidates(tokens: Tensor, marks: Tensor, present: Tensor) -> Tensor:
-    """Token id of each candidate, int64 [M, C]: its first in the passage."""
-    if not tokens.shape[1]:
-        return tokens.new_zeros(present.shape)
-    return gather(tokens, first_positions(marks, present))
-
-
 class _ClozeOptions(Options):
     attention: Literal["stanford", "sequential"] = "sequential"
     """Attention to the passage: a bilinear form, or a GRU over products."""
     hidden: int = Field(default=128, ge=1)
     """Hidden size of each direction of the GRUs."""
-    output: Literal["entities", "words", "pointer"] = "pointer"
+    output: Literal["entities", "pointer"] = "pointer"
     """Score of a candidate. entities: by a weight row of its number (the papers, for anonymous
-    entities); words: by its word vector; pointer: by the attention on it.
+    entities); pointer: by the attention on it.
     """
     entities: int = Field(default=600, ge=1)
     """Candidate numbers that output=entities has rows for."""
@@ -263,7 +240,6 @@ def _build(setup: ClassifierSetup, options: _ClozeOptions) -> ClozeReader:
     )
     outputs: Mapping[str, Callable[[], Answering]] = {
         "entities": lambda: EntityOutput(size, options.entities),
-        "words": lambda: WordOutput(size, setup.embedding.size),
         "pointer": PointerOutput,
     }
     return ClozeReader(

@@ -146,16 +146,6 @@ def padded_groups(values: Tensor, grouped: Grouped, present: Tensor) -> Tensor:
     return base.index_put((grouped.example, grouped.number), values)
 
 
-def first_positions(marks: Tensor, present: Tensor) -> Tensor:
-    """Position of each group's first token, int64 [M, C]; 0 for groups without tokens."""
-    groups, tokens = present.shape[1], marks.shape[1]
-    positions = torch.arange(tokens, device=marks.device).expand_as(marks)
-    column = torch.where(marks < 0, groups, marks)
-    first = marks.new_full((len(marks), groups + 1), tokens)
-    first = first.scatter_reduce(1, column, positions, "amin")[:, :groups]
-    return torch.where(first < tokens, first, 0)
-
-
 def group_sums(values: Tensor, marks: Tensor, present: Tensor) -> Tensor:
     """Sum of `values` [M, N] over the tokens of each group, [M, C]."""
     groups = present.shape[1]

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rss_rl.ops.ragged import (
-    first_positions,
     group_counts,
     group_sums,
     padded_groups,
@@ -55,12 +54,12 @@ def test_regrouped_tokens_are_those_of_the_group_in_their_order(
 
 
 @given(shape=SHAPES)
-def test_first_positions_sums_and_padding(shape: tuple[int, int, int]) -> None:
+def test_sums_and_padding(shape: tuple[int, int, int]) -> None:
     marks, keep = draw(shape)
     counts = group_counts(marks)
     present = present_groups(counts)
     values = torch.from_numpy(np.random.default_rng(shape[2]).normal(size=tuple(marks.shape)))
-    sums, first = group_sums(values, marks, present), first_positions(marks, present)
+    sums = group_sums(values, marks, present)
     grouped = regroup(keep, marks, counts)
     labelled = torch.stack([grouped.example, grouped.number], 1).double() + 1
     padded = padded_groups(labelled, grouped, present)
@@ -69,6 +68,5 @@ def test_first_positions_sums_and_padding(shape: tuple[int, int, int]) -> None:
         for g in range(present.shape[1]):
             places = [n for n in range(shape[1]) if marks[m, n] == g]
             assert float(sums[m, g]) == pytest.approx(sum(float(values[m, n]) for n in places))
-            assert int(first[m, g]) == (places[0] if places else 0)
             assert padded[m, g].tolist() == ([m + 1, g + 1] if g < counts[m] else [0, 0])
             assert bool(present[m, g]) is (g < int(counts[m]))

@@ -28,12 +28,12 @@ def cloze(
     passage: np.ndarray,
     question: np.ndarray,
     marks: list[int],
-    words: np.ndarray,
+    candidates: int,
     p: Parameters,
     reader: str,
     output: str,
 ) -> list[float]:
-    """Scores of the candidates, whose word vectors are `words` [c, e], by what is left to read."""
+    """Scores of the candidates, by what is left to read."""
     h = bigru(passage, part(p, "passage."))
     size = p["passage.ahead.weight_hh_l0"].shape[1]
     j = np.zeros(2 * size)
@@ -50,10 +50,8 @@ def cloze(
     for alpha_i, h_i in zip(alpha, h, strict=True):
         o = o + alpha_i * h_i
     if output == "entities":
-        return [float(p["output.weight"][c] @ o) for c in range(len(words))]
-    if output == "words":
-        return [float((p["output.weight"] @ o) @ word) for word in words]
-    mass = [sum(a for a, c in zip(alpha, marks, strict=True) if c == k) for k in range(len(words))]
+        return [float(p["output.weight"][c] @ o) for c in range(candidates)]
+    mass = [sum(a for a, c in zip(alpha, marks, strict=True) if c == k) for k in range(candidates)]
     return [float(np.log(m + 1e-6)) for m in mass]
 
 

@@ -16,7 +16,7 @@ from rss_rl.models.dropout import keyed_dropout
 from rss_rl.types import LabelSpec
 
 SENTENCE, CANDIDATE = LabelSpec("sentence"), LabelSpec("candidate")
-READERS = [(r, o) for r in ("stanford", "sequential") for o in ("entities", "words", "pointer")]
+READERS = [(r, o) for r in ("stanford", "sequential") for o in ("entities", "pointer")]
 ENTITIES = 6
 
 Lengths = tuple[list[int], int]
