@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,36 +21,18 @@ def canonical_json(value: object, where: str) -> str:
     """`value` as JSON text that reads back equal, keys sorted.
 
     Raises:
-        CheckpointError: a value in it would not read back equal (NaN, an infinity, a tuple, a key
-            that is not a string, an array); names its path.
+        CheckpointError: it would not read back equal (NaN, an infinity, a tuple, a key that is not
+            a string, an array).
     """
     try:
-        _check_json(value, "state", where)
-        return json.dumps(value, sort_keys=True, allow_nan=False)
-    except RecursionError as error:
-        raise _not_json("state is nested too deeply", where) from error
-
-
-def _check_json(value: object, path: str, where: str) -> None:
-    """Raise for the first value that JSON cannot represent, naming its path."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if type(key) is not str:
-                raise _not_json(f"{path} has the key {key!r}, which is not a string", where)
-            _check_json(item, f"{path}.{key}", where)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            _check_json(item, f"{path}[{index}]", where)
-    elif type(value) is float:
-        if not math.isfinite(value):
-            raise _not_json(f"{path} is {value}", where)
-    elif value is not None and type(value) not in (bool, int, str):
-        raise _not_json(f"{path} is a {type(value).__name__}", where)
-
-
-def _not_json(what: str, where: str) -> CheckpointError:
-    return CheckpointError(
-        f"{what}, which would not read back equal from JSON",
+        text = json.dumps(value, sort_keys=True, allow_nan=False)
+        if json.loads(text) == value:
+            return text
+        what = "a tuple, or a key that is not a string"
+    except (TypeError, ValueError, RecursionError) as error:
+        what = str(error)
+    raise CheckpointError(
+        f"the state would not read back equal from JSON: {what}",
         where=where,
         remedy="Keep plain dicts, lists, strings, finite numbers, booleans and None in a state",
     )
@@ -57,7 +40,7 @@ def _not_json(what: str, where: str) -> CheckpointError:
 
 def without_non_finite(value: Any) -> Any:
     """`value` with None in place of NaN and infinities, which JSON cannot represent."""
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {key: without_non_finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [without_non_finite(item) for item in value]

@@ -18,7 +18,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -46,6 +45,7 @@ from rss_rl.durable import disk_errors, file_sha256, is_same_file, remove_unfini
 from rss_rl.errors import DataError, StorageError
 from rss_rl.inference.explanation import Explanation
 from rss_rl.inference.model import Encoded, Model, cuts
+from rss_rl.json_files import without_non_finite
 from rss_rl.storage import Storage, open_storage
 from rss_rl.types import LabelSpec
 
@@ -510,15 +510,7 @@ def _as_text(value: Any) -> str:
 
 def _json(value: Any) -> str:
     """One line of JSON, which has no NaN and no infinity: null."""
-    return json.dumps(_finite(value), ensure_ascii=False, default=str)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _finite(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return json.dumps(without_non_finite(value), ensure_ascii=False, default=str)
 
 
 def _fields(row: Mapping[str, Any], names: Sequence[str]) -> list[Any]:

@@ -85,19 +85,13 @@ def test_a_dtype_that_would_not_come_back_is_refused(tmp_path: Path, tensor: obj
 
 
 @pytest.mark.parametrize(
-    ("state", "place"),
-    [
-        ({"a": {"b": [1, float("nan")]}}, r"state\.a\.b\[1\] is nan"),
-        ({"a": float("inf")}, r"state\.a is inf"),
-        ({"a": (1, 2)}, r"state\.a is a tuple"),
-        ({1: 2}, "key 1"),
-        ({"a": np.float64(1)}, r"state\.a is a float64"),
-    ],
+    "state",
+    [{"a": {"b": [1, float("nan")]}}, {"a": float("inf")}, {"a": (1, 2)}, {1: 2}, {"a": TENSORS}],
 )
 def test_a_state_that_would_not_come_back_equal_is_refused(
-    tmp_path: Path, state: dict[str, object], place: str
+    tmp_path: Path, state: dict[str, object]
 ) -> None:
-    with pytest.raises(CheckpointError, match=place):
+    with pytest.raises(CheckpointError, match="would not read back equal"):
         save_checkpoint(tmp_path, 1, TENSORS, state, keep_last=1)
 
 

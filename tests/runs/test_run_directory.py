@@ -98,7 +98,7 @@ def test_reports_come_back_without_what_json_cannot_hold(tmp_path: Path) -> None
         expected = {"splits": {"test": {"all": {"pearson": None, "mse": 0.25}}}, "a": [1, 2]}
         assert run.read_report() == expected
         assert json.loads(path.read_text()) == expected
-        with pytest.raises(CheckpointError, match=r"state\.a is a ndarray"):
+        with pytest.raises(CheckpointError, match="would not read back equal"):
             run.write_report({"a": np.zeros(1)})
         assert run.read_report() == expected
 
