@@ -26,6 +26,7 @@ def select(
     run: Annotated[Path, Parameter(name="RUN|EXPORT")],
     texts: Annotated[list[str], Parameter(name="TEXT")],
     *,
+    share: float | None = None,
     sampled: Annotated[int | None, Parameter(metavar="SEED")] = None,
     which: Which = "best",
     trust_plugins: TrustPlugins = False,
@@ -38,16 +39,19 @@ def select(
     Args:
         run: Directory of a run or of an export.
         texts: One text, or two: a pair, or a passage and a question.
+        share: Share of the words to keep instead: the most probable ones, at least one.
         sampled: Draw the selection at random. Default: tokens with probability over one half.
 
     Examples:
         `rss-rl select runs/reviews "A dull film with one good scene."`
 
+        `rss-rl select runs/reviews "A dull film with one good scene." --share 0.2`
+
         `rss-rl select runs/sick "A man is playing a guitar" "Nobody is playing" --sampled 7`
     """
     model = rss_rl.load(run, which, trust_plugins=trust_plugins)
     example = texts[0] if len(texts) == 1 else tuple(texts)
-    (explanation,) = model.predict([example], sampled_seed=sampled)
+    (explanation,) = model.predict([example], sampled_seed=sampled, share=share)
     if json_:
         echo_json(explanation.to_dict())
     else:

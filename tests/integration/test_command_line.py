@@ -125,6 +125,8 @@ def test_select(workplace: Path) -> None:
         assert token["dependent"] == (token["dependent_probability"] > 0.5)
     kept = [token["head"] or token["dependent"] for token in (*first, *second)]
     assert record["kept"] == pytest.approx(sum(kept) / 7)
+    fewer = json.loads(said("select", run_of(workplace), *texts, "--share", "0.2", "--json"))
+    assert fewer["kept"] == pytest.approx(2 / 7)  # at least one of each text
     text = said("select", run_of(workplace), *texts)
     assert "snores?" in text
     assert f"prediction: {best}" in text
