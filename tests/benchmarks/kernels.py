@@ -31,6 +31,7 @@ from torch import Tensor
 from rss_rl.models import dropout as dropout_module
 from rss_rl.models.layers import activation_function
 from rss_rl.ops.attention import packed_attention
+from rss_rl.ops.operators import Fusion
 from rss_rl.ops.pooling import packed_pooling
 
 Patches = Sequence[tuple[str, Any]]
@@ -50,8 +51,8 @@ def _maps(
     return tuple(made if activation == "none" else map(activation_function(activation), made))
 
 
-def _mix(parts: Sequence[tuple[Tensor, ...]]) -> Tensor:
-    outputs = [torch.lerp(s, h, torch.sigmoid(gate + more)) for h, s, gate, more in parts]
+def _mix(parts: Sequence[Fusion]) -> Tensor:
+    outputs = [torch.lerp(s, h, torch.sigmoid(gate + more)) for h, s, gate, more, _ in parts]
     return torch.cat(outputs, -1)
 
 
