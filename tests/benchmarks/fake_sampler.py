@@ -26,7 +26,7 @@ class FakeSampler:
     def process(self) -> ActorProcess:
         return this_process()
 
-    def sample(self, jobs: list[list[Any]], version: int, deltas: list[Any]) -> list[Any]:
+    def sample(self, jobs: list[list[Any]], version: int, deltas: list[Any], _: Any) -> list[Any]:
         started = time.perf_counter()
         for delta in fetched(deltas, 60.0):
             delta.weights.sum()  # a real one reads every number once, into its modules

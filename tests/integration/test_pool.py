@@ -35,7 +35,7 @@ class Actor:
     def process(self) -> ActorProcess:
         return this_process()
 
-    def sample(self, jobs: list[list[Any]], version: int, deltas: list[Any]) -> Any:
+    def sample(self, jobs: list[list[Any]], version: int, deltas: list[Any], _: Any) -> Any:
         if self._fail_sample is not None:
             raise_once_more(self._fail_sample)
         return [[self._rollout(SampleJob.unpacked(job), version), len(jobs)] for job in jobs]
