@@ -45,8 +45,10 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         render_mode: str | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
     ) -> None:
-        if num_envs < 1:
-            raise ConfigError(f"{num_envs} episodes", where="num_envs", remedy="Give 1 or more")
+        if not isinstance(num_envs, int | np.integer) or num_envs < 1:
+            raise ConfigError(
+                f"{num_envs!r:.40} episodes", where="num_envs", remedy="Give 1 or more"
+            )
         self.task, self._spaces = task, SelectionSpaces(task)
         self.num_envs, self.render_mode = num_envs, render_mode
         self.single_observation_space = self._spaces.observations

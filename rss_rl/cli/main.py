@@ -90,7 +90,10 @@ def app(arguments: Sequence[str] | None = None) -> None:
             COMMANDS(words)
         except cyclopts.CycloptsError as error:
             helped = shell("rss-rl", *(error.command_chain or ()), "--help")
-            _fail(f"{str(error).rstrip('.')}. See {helped}")
+            said = str(error).rstrip(".")
+            if isinstance(error, cyclopts.UnusedCliTokensError):
+                said = f"unexpected argument {shell(*(error.unused_tokens or ()))}"
+            _fail(f"{said}. See {helped}")
         except RssError as error:
             if debug:
                 traceback.print_exc()

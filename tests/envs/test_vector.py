@@ -171,8 +171,9 @@ def test_bad_input_is_refused(examples: Any, reward_model: Any) -> None:
     for rows in ([1, 2], [0.5] * 5):
         with pytest.raises(ConfigError, match="Give 5 rows"):
             env.reset(options={"rows": rows})
-    with pytest.raises(ConfigError, match="num_envs: 0 episodes"):
-        _make(examples, reward_model, num_envs=0)
+    for count in (0, 2.5, "3"):
+        with pytest.raises(ConfigError, match=f"num_envs: {count!r} episodes"):
+            _make(examples, reward_model, num_envs=count)
     env.reset(seed=0)
     with pytest.raises(InvalidAction, match="must be"):
         env.step(env.action_space.sample()[:3])
