@@ -13,10 +13,11 @@ from typing import Any, cast
 
 import numpy as np
 from gymnasium import error, spaces
+from gymnasium.vector import AutoresetMode
 
 from rss_rl.envs.rewards import Rewards, kept_shares
 from rss_rl.envs.task import SelectionTask
-from rss_rl.errors import ConfigError
+from rss_rl.errors import ConfigError, nearest
 from rss_rl.types import DEPENDENT, HEAD, ROLES, Array, Batch
 
 _ANY_ID = 2**31 - 1
@@ -129,3 +130,20 @@ def _mark(word: str, bits: Array | None) -> str:
     if bits is None or not bits.any():
         return word
     return f"[{word}]{'h' * int(bits[HEAD])}{'d' * int(bits[DEPENDENT])}"
+
+
+def autoreset_of(mode: AutoresetMode | str) -> AutoresetMode:
+    """The autoreset mode of a name.
+
+    Raises:
+        ConfigError: there is none of this name.
+    """
+    try:
+        return AutoresetMode(mode)
+    except ValueError:
+        known = [m.value for m in AutoresetMode]
+        raise ConfigError(
+            f"unknown autoreset mode '{mode}'{nearest(str(mode), known)}",
+            where="autoreset_mode",
+            remedy=f"Choose one of {', '.join(known)}",
+        ) from None

@@ -13,9 +13,9 @@ from gymnasium import error
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from rss_rl.envs.spaces import SelectionSpaces
+from rss_rl.envs.spaces import SelectionSpaces, autoreset_of
 from rss_rl.envs.task import SelectionTask
-from rss_rl.errors import ConfigError, nearest
+from rss_rl.errors import ConfigError
 from rss_rl.types import Array, Batch
 
 Step = tuple[dict[str, Array], Array, Array, Array, dict[str, Any]]
@@ -55,7 +55,7 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self.single_action_space = self._spaces.actions
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._mode = _autoreset(autoreset_mode)
+        self._mode = autoreset_of(autoreset_mode)
         self.metadata = {**self.metadata, "autoreset_mode": self._mode}
         self._batch: Batch | None = None  # the examples of all episodes
         self._over = np.zeros(num_envs, np.bool_)  # episodes that wait for their reset
@@ -98,9 +98,9 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if self._mode is AutoresetMode.SAME_STEP:
             infos = self._finished(infos, running, batch)
             batch = self._begin(running)
-        elif self._over.any():  # NEXT_STEP: this call is the reset of these episodes
-            batch = self._begin(self._over)
-        if self._mode is not AutoresetMode.SAME_STEP:
+        else:
+            if self._over.any():  # NEXT_STEP: this call is the reset of these episodes
+                batch = self._begin(self._over)
             self._over = running.copy()
         infos |= {"row": batch.rows.copy(), "_row": np.ones(self.num_envs, np.bool_)}
         truncated = np.zeros(self.num_envs, np.bool_)
@@ -175,15 +175,3 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             "final_info": infos,
             "_final_info": running.copy(),
         }
-
-
-def _autoreset(mode: AutoresetMode | str) -> AutoresetMode:
-    try:
-        return AutoresetMode(mode)
-    except ValueError:
-        known = [m.value for m in AutoresetMode]
-        raise ConfigError(
-            f"unknown autoreset mode '{mode}'{nearest(str(mode), known)}",
-            where="autoreset_mode",
-            remedy=f"Choose one of {', '.join(known)}",
-        ) from None
