@@ -15,8 +15,8 @@ NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 CANDIDATES := python3 python3.14 python3.13 python3.12 python3.11 python
 PYTHON ?= $(firstword $(foreach p,$(CANDIDATES),$(shell $(p) $(NEW_ENOUGH) 2>/dev/null && echo $(p))))
 # Files in their order: by default those of few tests, the longest among them, come last, on one core.
-# Three workers, as tests of processes mostly wait: on two cores some 600 s, with two workers more.
-IN_TURN := -n 3 --dist loadfile --no-loadscope-reorder
+# Four workers, as tests of processes mostly wait: on two quiet cores some 480 s, with three 600.
+IN_TURN := -n 4 --dist loadfile --no-loadscope-reorder
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,7 +52,7 @@ peers: .venv-peers/.installed ## make .venv-peers with RLlib, SB3 and this check
 	.venv-peers/bin/python -m pytest -q -p no:cacheprovider tests/envs
 	@touch $@
 
-test: checks ## lint, types, import contracts and the tests (some 11 minutes on 2 cores)
+test: checks ## lint, types, import contracts and the tests (some 9 minutes on 2 cores)
 	$(BIN)/python -m pytest $(IN_TURN) -m "not slow" $(PYTEST_ARGS)
 
 test-full: checks ## the same with the slow tests
