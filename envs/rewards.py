@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Literal, cast
 
@@ -145,18 +145,13 @@ def cost_terms(
     return costs
 
 
-def learnt_from(rewards: Rewards, charged: tuple[float, float] | None) -> Rewards:
-    """What a policy learns from: under a share asked for, without the sparsity cost.
+def uncharged(costs: Mapping[str, Array]) -> dict[str, Array]:
+    """The costs that a policy learns from under a share asked for: without that of sparsity.
 
     There the learner charges its newest lambda on the policy's probabilities, which has no sampling
     variance.
-
-    Args:
-        charged: lambda in force, where a share is asked for.
     """
-    if charged is None:
-        return rewards
-    return replace(rewards, costs={**rewards.costs, SPARSITY: 0 * rewards.costs[SPARSITY]})
+    return {**costs, SPARSITY: 0 * costs[SPARSITY]}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rss_rl.reward_models.protocol import SPARSITY
+from rss_rl.envs.rewards import uncharged
 from rss_rl.types import ROLES, Array
 
 
@@ -106,7 +106,7 @@ class Rollout:
 
     def uncharged(self) -> Rollout:
         """Without the sparsity cost, which the learner charges itself under a share asked for."""
-        return replace(self, costs={**self.costs, SPARSITY: 0 * self.costs[SPARSITY]})
+        return replace(self, costs=uncharged(self.costs))
 
     def of(self, indices: Array, widths: Sequence[int]) -> Rollout:
         """The rollout of the examples at `indices`, int64 [b], cut to `widths`, their N_s."""

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from rss_rl.config import RunConfig
-from rss_rl.envs.rewards import learnt_from
+from rss_rl.envs.rewards import uncharged
 from rss_rl.errors import NonFiniteError
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.policies.distributions import SelectionDistribution
@@ -94,7 +94,8 @@ class Sampler:
             scores = _drawn(paid.scores, job.selections, len(batch))
             costs = _drawn(paid.costs, job.selections, len(batch))
             if job.thresholded:
-                learnt = learnt_from(paid, self._task.charged)
+                charges = self._task.charged is not None
+                learnt = replace(paid, costs=uncharged(paid.costs)) if charges else paid
                 thresholded = learnt.by_sentence[job.selections * len(batch) :]
         return Rollout(
             job.rows,
