@@ -20,8 +20,8 @@ from rss_rl.cluster.actors import ActorProcess, kill_process, last_line
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import DataError, LearnersLostError, RssError, SamplerError, StorageError
 from rss_rl.logs.events import NO_LOG, EventSink
-from rss_rl.rollouts.backend import BackendStats, Delivery
-from rss_rl.rollouts.rollout import Rollout, SampleJob
+from rss_rl.rollouts.backend import BackendStats, Done
+from rss_rl.rollouts.rollout import Job, Rollout
 from rss_rl.rollouts.snapshot import (
     Delta,
     Publications,
@@ -41,7 +41,7 @@ _LONGEST_PAUSE_S = 60.0
 class _Assigned:
     """The jobs of one call to a sampler; `since` when the call has been the sampler's oldest."""
 
-    jobs: list[SampleJob]
+    jobs: list[Job]
     since: float
 
 
@@ -87,7 +87,7 @@ class _Slot:
         """Number of jobs under way."""
         return sum(len(assigned.jobs) for assigned in self.calls.values())
 
-    def finish(self, call: Any) -> list[SampleJob]:
+    def finish(self, call: Any) -> list[Job]:
         """Remove a finished call, and start the clock of the next one; its jobs."""
         jobs = self.calls.pop(call).jobs
         self.done += len(jobs)
@@ -107,7 +107,7 @@ class _Slot:
             self.failures.popleft()
         return len(self.failures)
 
-    def clear(self, *, hung: bool) -> list[SampleJob]:
+    def clear(self, *, hung: bool) -> list[Job]:
         """Kill the actor; its unfinished jobs, oldest first."""
         jobs = [job for assigned in self.calls.values() for job in assigned.jobs]
         if self.actor is not None:
@@ -152,7 +152,7 @@ class RayBackend:
         self, config: SamplerConfig, spawn: Callable[[int], Any], log: EventSink = NO_LOG
     ) -> None:
         self._config, self._log = config, log
-        self._waiting: deque[SampleJob] = deque()
+        self._waiting: deque[Job] = deque()
         self._pending: dict[Any, _Slot] = {}  # in the order of submission
         self._published: Publications[StoredDelta] = Publications()
         self._version = -1
@@ -195,7 +195,7 @@ class RayBackend:
         slots = self._config.in_flight * max(1, len(self._live()))
         return max(0, slots - sum(slot.held for slot in self._slots) - len(self._waiting))
 
-    def submit(self, jobs: Sequence[SampleJob]) -> None:
+    def submit(self, jobs: Sequence[Job]) -> None:
         """See `Backend`."""
         self._waiting.extend(jobs)
         self._dispatch()
@@ -222,26 +222,26 @@ class RayBackend:
             slot.calls[call] = _Assigned(jobs, time.monotonic())
             self._pending[call] = slot
 
-    def collect(self, timeout_s: float) -> list[Delivery]:
+    def collect(self, timeout_s: float) -> list[Done]:
         """See `Backend`."""
         for slot in self._slots:
             if slot.actor is None and time.monotonic() >= slot.since:  # its pause is over
                 slot.begin()
         self._dispatch()
         starting = {p.starting: p for p in self._slots if p.starting is not None}
-        deliveries = []
+        done = []
         for call in _ready([*self._pending, *starting], timeout_s):
             if call in starting:
                 self._started(starting[call])
             elif call in self._pending:  # else: its sampler failed a moment ago
-                deliveries.extend(self._fetch(call))
+                done.extend(self._fetch(call))
         limit = self._config.timeout_s
         for slot in self._live():
             if slot.waited() > limit:
                 self._fail(slot, f"did not respond for {limit:.0f} s", hung=True)
         self._check_starts()
         self._dispatch()
-        return deliveries
+        return done
 
     def _started(self, slot: _Slot) -> None:
         """Handle a sampler that has started, or failed to."""
@@ -259,7 +259,7 @@ class RayBackend:
         event = "sampler_replaced" if slot.failures else "sampler_started"
         self._log.write(event, actor=f"sampler {slot.number}", node=str(slot.process))
 
-    def _fetch(self, call: Any) -> list[Delivery]:
+    def _fetch(self, call: Any) -> list[Done]:
         slot = self._pending[call]
         try:
             done = ray.get(call, timeout=self._config.timeout_s)
@@ -271,11 +271,11 @@ class RayBackend:
             return []
         del self._pending[call]
         return [
-            Delivery(job, Rollout.from_bytes(rollout), busy_s)
+            (job, Rollout.from_bytes(rollout), busy_s)
             for job, (rollout, busy_s) in zip(slot.finish(call), done, strict=True)
         ]
 
-    def _take_error(self, slot: _Slot, jobs: list[SampleJob], error: RayTaskError) -> None:
+    def _take_error(self, slot: _Slot, jobs: list[Job], error: RayTaskError) -> None:
         """Handle an exception in a sampler: a bug ends the run, a transient error the sampler."""
         cause = error.cause
         if isinstance(cause, DataError | StorageError):
@@ -378,7 +378,7 @@ def _in_use(resource: str) -> float:
     return _total(resource) - free.get(resource, 0.0)
 
 
-def _task_error(error: RayTaskError, jobs: list[SampleJob], slot: _Slot) -> RssError:
+def _task_error(error: RayTaskError, jobs: list[Job], slot: _Slot) -> RssError:
     """The sampler's own RssError with its origin, or a SamplerError for any other exception."""
     named = [f"update {job.update + 1}, shard {job.shard}" for job in jobs]
     where = f"{slot}, {' or '.join(named)}"

@@ -14,7 +14,7 @@ from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig
 from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.rollouts.device import find_device
-from rss_rl.rollouts.rollout import SampleJob
+from rss_rl.rollouts.rollout import Job
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models, open_data
 
@@ -56,7 +56,7 @@ class SamplerActor:
         self._sampler.load(Snapshot(version, found, charged))
         done = list[list[bytes | float]]()
         for job in jobs:
-            rollout = self._sampler.sample(SampleJob.unpacked(job)).to_bytes()
+            rollout = self._sampler.sample(Job.unpacked(job)).to_bytes()
             finished = time.perf_counter()
             done.append([rollout, finished - started])
             started = finished

@@ -9,18 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from rss_rl.rollouts.rollout import Rollout, SampleJob
+from rss_rl.rollouts.rollout import Job, Rollout
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Delta, Publications, Snapshot, StoredSnapshot
 
-
-@dataclass(frozen=True)
-class Delivery:
-    """A finished job: its rollout, and the seconds a sampler was busy with it."""
-
-    job: SampleJob
-    rollout: Rollout
-    busy_s: float
+Done = tuple[Job, Rollout, float]
+"""A finished job, its rollout, and the seconds that a sampler was busy with it."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +44,10 @@ class Backend(Protocol):
         weights may change once this returns.
         """
 
-    def submit(self, jobs: Sequence[SampleJob]) -> None:
+    def submit(self, jobs: Sequence[Job]) -> None:
         """Submit jobs; one that is lost and resubmitted is sampled with the newest snapshot."""
 
-    def collect(self, timeout_s: float) -> list[Delivery]:
+    def collect(self, timeout_s: float) -> list[Done]:
         """The jobs finished since the last call, in the order of submission.
 
         Waits at most `timeout_s` for one job; empty if none has finished by then.
@@ -83,7 +77,7 @@ class LocalBackend:
         self._version = -1
         self._charged: tuple[float, float] | None = None
         self._given = 0  # publications whose deltas were attached to jobs so far
-        self._waiting: deque[tuple[SampleJob, Snapshot]] = deque()
+        self._waiting: deque[tuple[Job, Snapshot]] = deque()
 
     def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
         """See `Backend`; the weights must be in this process."""
@@ -96,7 +90,7 @@ class LocalBackend:
         """See `Backend`; the queue is bounded by the policy lag alone."""
         return sys.maxsize
 
-    def submit(self, jobs: Sequence[SampleJob]) -> None:
+    def submit(self, jobs: Sequence[Job]) -> None:
         """See `Backend`."""
         if not self._published.count:
             raise ValueError("a job cannot be sampled before the first snapshot")
@@ -107,7 +101,7 @@ class LocalBackend:
         self._waiting.append((jobs[0], Snapshot(version, lacking, charged)))
         self._waiting.extend((job, Snapshot(version, (), charged)) for job in jobs[1:])
 
-    def collect(self, timeout_s: float) -> list[Delivery]:
+    def collect(self, timeout_s: float) -> list[Done]:
         """See `Backend`."""
         if not self._waiting:
             return []
@@ -115,7 +109,7 @@ class LocalBackend:
         started = time.perf_counter()
         self._sampler.load(snapshot)
         rollout = self._sampler.sample(job)
-        return [Delivery(job, rollout, time.perf_counter() - started)]
+        return [(job, rollout, time.perf_counter() - started)]
 
     def stats(self) -> BackendStats:
         """See `Backend`."""

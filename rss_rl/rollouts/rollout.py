@@ -22,7 +22,7 @@ from rss_rl.types import ROLES, Array
 
 
 @dataclass(frozen=True)
-class SampleJob:
+class Job:
     """A shard of an update; its result depends only on these fields and the snapshot.
 
     rows         int64 [B]
@@ -48,7 +48,7 @@ class SampleJob:
         return [v.tobytes() if isinstance(v, np.ndarray) else v for v in values]
 
     @classmethod
-    def unpacked(cls, values: list[Any]) -> SampleJob:
+    def unpacked(cls, values: list[Any]) -> Job:
         """The inverse of `packed`."""
         update, shard, rows, *others = values
         return cls(update, shard, np.frombuffer(rows, np.int64), *others)

@@ -17,7 +17,7 @@ from rss_rl.errors import NonFiniteError
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.policies.distributions import SelectionDistribution
 from rss_rl.policies.inputs import selection_uniforms
-from rss_rl.rollouts.rollout import Rollout, SampleJob
+from rss_rl.rollouts.rollout import Job, Rollout
 from rss_rl.rollouts.snapshot import Models, Parts, Snapshot, inference
 from rss_rl.rollouts.tasks import run_task
 from rss_rl.types import Array, Batch, ExampleSource
@@ -61,7 +61,7 @@ class Sampler:
         self.version = snapshot.version
         self._task = replace(self._task, charged=snapshot.charged)
 
-    def sample(self, job: SampleJob) -> Rollout:
+    def sample(self, job: Job) -> Rollout:
         """The rollout of a job under the loaded snapshot.
 
         Raises:
@@ -74,7 +74,7 @@ class Sampler:
         with inference(self._models, sampler.threads, self._device, sampler.precision):
             return self._rollout(job, self.version)
 
-    def _rollout(self, job: SampleJob, version: int) -> Rollout:
+    def _rollout(self, job: Job, version: int) -> Rollout:
         batch = self._task.observe(job.rows)
         tensors = tensor_batch(batch, self._device)
         chances = self._models.distributions(tensors.tokens, tensors.valid, tensors.states)
@@ -109,7 +109,7 @@ class Sampler:
         )
 
     def _draw(
-        self, job: SampleJob, batch: Batch, chances: Sequence[SelectionDistribution]
+        self, job: Job, batch: Batch, chances: Sequence[SelectionDistribution]
     ) -> tuple[list[Array], list[Array]]:
         widths = [valid.shape[1] for valid in batch.valid]
         uniforms = selection_uniforms(

@@ -12,27 +12,18 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import SamplerError
-from rss_rl.rollouts.backend import Backend, Delivery
-from rss_rl.rollouts.rollout import Rollout, SampleJob, join_rollouts
+from rss_rl.rollouts.backend import Backend
+from rss_rl.rollouts.rollout import Job, Rollout, join_rollouts
 from rss_rl.rollouts.snapshot import Snapshot, StoredSnapshot
 
 _POLL_S = 1.0
 _IDLE_WINDOW = 32
 """Updates that the idle share is averaged over: a job's time is known only when it ends."""
-
-
-@dataclass(frozen=True)
-class Taken:
-    """The rollout of an update, of all its shards, and the pipeline's metrics by tag."""
-
-    rollout: Rollout
-    scalars: dict[str, float]
 
 
 class RolloutPipeline:
@@ -51,8 +42,8 @@ class RolloutPipeline:
         self._backend: Backend | None = None
         self._config = config
         self.published: int | None = None
-        self._waiting: deque[SampleJob] = deque()  # given, but not submitted yet
-        self._submitted: dict[tuple[int, int], SampleJob] = {}
+        self._waiting: deque[Job] = deque()  # given, but not submitted yet
+        self._submitted: dict[tuple[int, int], Job] = {}
         self._arrived: dict[int, list[Rollout | None]] = {}  # of each update given, by shard
         self._next = 0  # first update whose jobs were not given yet
         self._busy: deque[tuple[float, float]] = deque(maxlen=_IDLE_WINDOW)
@@ -93,7 +84,7 @@ class RolloutPipeline:
         newest = self.published + self._config.max_policy_lag
         return range(max(self._next, update), newest + 1)
 
-    def give(self, update: int, jobs: Sequence[SampleJob]) -> None:
+    def give(self, update: int, jobs: Sequence[Job]) -> None:
         """Queue all jobs of an update, submitted as soon as samplers have room."""
         self._next = update + 1
         self._arrived[update] = [None] * len(jobs)
@@ -108,8 +99,8 @@ class RolloutPipeline:
             self._submitted.update(((job.update, job.shard), job) for job in jobs)
             backend.submit(jobs)
 
-    def take(self, update: int) -> Taken:
-        """The rollout of an update, waiting for all its shards.
+    def take(self, update: int) -> tuple[Rollout, dict[str, float]]:
+        """The rollout of an update, waiting for all its shards, and metrics by tag.
 
         Raises:
             ValueError: its jobs were not given.
@@ -122,21 +113,19 @@ class RolloutPipeline:
         backend = self.start()
         self._fill(backend)
         while any(shard is None for shard in self._arrived[update]):
-            for delivery in backend.collect(_POLL_S):
-                self._receive(delivery)
+            for job, shard, busy_s in backend.collect(_POLL_S):
+                self._busy_s += busy_s
+                self._receive(job, shard)
             self._fill(backend)
         shards = [shard for shard in self._arrived.pop(update) if shard is not None]
         waited = time.perf_counter() - started
         scalars = {"time/sample_s": waited} | self._scalars(update, shards, backend)
-        return Taken(join_rollouts(shards), scalars)
+        return join_rollouts(shards), scalars
 
-    def _receive(self, delivery: Delivery) -> None:
-        job = delivery.job
-        self._busy_s += delivery.busy_s
+    def _receive(self, job: Job, rollout: Rollout) -> None:
         if self._submitted.get((job.update, job.shard)) is not job:
             return  # submitted before `forget`
         del self._submitted[job.update, job.shard]
-        rollout = delivery.rollout
         if not np.array_equal(rollout.rows, job.rows):
             raise SamplerError(
                 f"a sampler returned rows {rollout.rows[:4].tolist()}... instead of"

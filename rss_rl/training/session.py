@@ -17,7 +17,7 @@ from rss_rl.learners.phases import PhaseSchedule, Turn
 from rss_rl.learners.share_control import Reached, ShareController
 from rss_rl.learners.updates import Needs
 from rss_rl.rollouts.backend import Backend
-from rss_rl.rollouts.rollout import SampleJob
+from rss_rl.rollouts.rollout import Job
 from rss_rl.runs.checkpoint import Checkpoint
 from rss_rl.training.learner import Charge, Learner, LearnTask
 from rss_rl.training.pipeline import RolloutPipeline
@@ -97,12 +97,12 @@ class Session:
         try:
             if self._asks_samplers(turn):
                 self._supply_samplers()
-                taken = self._pipeline.take(self.update_count)
-                rows, rollout = taken.rollout.rows, taken.rollout
-                scalars |= taken.scalars | self._publishing
+                rollout, taken = self._pipeline.take(self.update_count)
+                rows = rollout.rows
+                scalars |= taken | self._publishing
                 self._publishing = {}
             else:
-                rows, rollout = self._order.rows(self.update_count), None
+                rollout, rows = None, self._order.rows(self.update_count)
             charge = None if self.share is None else Charge(self.share.target, self.share.costs)
             task = LearnTask(self.update_count, rows, turn, rollout, charge)
             scalars |= self.learner.update(task)
@@ -160,14 +160,14 @@ class Session:
                 return
             self._pipeline.give(update, jobs)
 
-    def _jobs(self, update: int) -> list[SampleJob]:
+    def _jobs(self, update: int) -> list[Job]:
         """The shards of an update of the present phase; none beyond its end."""
         turn = self.schedule.turn(update - self.update_count)
         if turn is None or not self._asks_samplers(turn):
             return []
         sampler, needs = self.config.sampler, self._needs
         return [
-            SampleJob(
+            Job(
                 update,
                 shard,
                 part,

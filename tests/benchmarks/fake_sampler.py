@@ -10,7 +10,7 @@ import numpy as np
 
 from rss_rl.cluster.actors import ActorProcess, this_process
 from rss_rl.cluster.bundles import fetched
-from rss_rl.rollouts.rollout import Rollout, SampleJob
+from rss_rl.rollouts.rollout import Job, Rollout
 
 
 class FakeSampler:
@@ -31,10 +31,10 @@ class FakeSampler:
         for delta in fetched(deltas, 60.0):
             delta.weights.sum()  # a real one reads every number once, into its modules
         time.sleep(self._seconds * len(jobs))
-        done = [self._rollout(SampleJob.unpacked(job), version).to_bytes() for job in jobs]
+        done = [self._rollout(Job.unpacked(job), version).to_bytes() for job in jobs]
         return [[rollout, (time.perf_counter() - started) / len(jobs)] for rollout in done]
 
-    def _rollout(self, job: SampleJob, version: int) -> Rollout:
+    def _rollout(self, job: Job, version: int) -> Rollout:
         widths = [selection.shape[-1] for selection in self._pattern.selections]
         part = self._pattern.of(np.arange(len(job.rows)), widths)
         return replace(part, version=version, rows=job.rows)

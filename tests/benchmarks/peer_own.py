@@ -14,7 +14,7 @@ from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch, tensor_batch
 from rss_rl.policies.inputs import policy_inputs
 from rss_rl.policies.rss import RSSPolicy
-from rss_rl.rollouts.rollout import Rollout, SampleJob, join_rollouts
+from rss_rl.rollouts.rollout import Job, Rollout, join_rollouts
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Models
 from rss_rl.training.allocator import keep_freed_memory
@@ -94,7 +94,7 @@ class Pipeline:
     def _rollout(self) -> Rollout:
         rows = self._order.integers(len(self._examples), size=self._batch // self._selections)
         jobs = [
-            SampleJob(self._update, n, part, self._selections, scored=True, thresholded=False)
+            Job(self._update, n, part, self._selections, scored=True, thresholded=False)
             for n, part in enumerate(np.array_split(rows, max(1, self._batch // SHARD)))
         ]
         rollout = join_rollouts([self._sampler.sample(job) for job in jobs])

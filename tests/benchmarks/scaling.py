@@ -54,7 +54,7 @@ from rss_rl.data.batch_order import BatchOrder
 from rss_rl.data.store import Prepared
 from rss_rl.logs.events import NO_LOG
 from rss_rl.packaged import find_config
-from rss_rl.rollouts.rollout import SampleJob
+from rss_rl.rollouts.rollout import Job
 from rss_rl.rollouts.snapshot import Snapshot, open_data
 from rss_rl.training.learner import LocalLearner
 from rss_rl.training.pipeline import RolloutPipeline
@@ -146,8 +146,7 @@ def simulate(
             for asked in pipeline.admitted(update):
                 pieces = np.array_split(order.rows(asked), shards)
                 jobs = [
-                    SampleJob(asked, shard, rows, drawn, True, False)
-                    for shard, rows in enumerate(pieces)
+                    Job(asked, shard, rows, drawn, True, False) for shard, rows in enumerate(pieces)
                 ]
                 pipeline.give(asked, jobs)
             pipeline.take(update)
@@ -190,7 +189,7 @@ def pattern_of(config: RunConfig, prepared: Prepared, learner: LocalLearner) -> 
     backend = LocalRoles().backend(config, prepared, NO_LOG)
     backend.publish(learner.publish(0))
     rows = np.arange(config.batch_size)
-    backend.submit([SampleJob(0, 0, rows, config.sampler.selections, True, False)])
+    backend.submit([Job(0, 0, rows, config.sampler.selections, True, False)])
     return backend.collect(0.0)[0].rollout
 
 

@@ -22,7 +22,7 @@ from rss_rl.data.sources import RawExample
 from rss_rl.data.store import open_prepared
 from rss_rl.learners.phases import Turn
 from rss_rl.packaged import find_config
-from rss_rl.rollouts.rollout import SampleJob
+from rss_rl.rollouts.rollout import Job
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.training.learner import LearnTask, LocalLearner
@@ -80,9 +80,9 @@ def shipped_works(name: str, folder: Path) -> dict[str, Work]:
     sampler.load(learner.publish(0))
     order = BatchOrder(prepared.split("train"), config.batch_size, config.seed)
 
-    def job(number: int) -> SampleJob:
+    def job(number: int) -> Job:
         rows, count = order.rows(number), config.sampler.selections
-        return SampleJob(number, 0, rows, selections=count, scored=True, thresholded=False)
+        return Job(number, 0, rows, selections=count, scored=True, thresholded=False)
 
     first, last = Turn(True, False, False), Turn(True, True, True)
 

@@ -137,5 +137,5 @@ def wait_for(samplers: RayBackend, alive: int) -> None:
     deadline = time.monotonic() + 100
     while len(samplers._live()) < alive:
         assert time.monotonic() < deadline, "the sampler never joined"
-        for delivery in samplers.collect(0.2):
-            samplers._waiting.append(delivery.job)  # as if it had not been done
+        for job, _, _ in samplers.collect(0.2):
+            samplers._waiting.append(job)  # as if it had not been done

@@ -15,7 +15,7 @@ from rss_rl.cluster.actors import ActorProcess, this_process
 from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import DataError, SamplerError
-from rss_rl.rollouts.rollout import Rollout, SampleJob
+from rss_rl.rollouts.rollout import Job, Rollout
 from rss_rl.rollouts.snapshot import Snapshot
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -38,9 +38,9 @@ class Actor:
     def sample(self, jobs: list[list[Any]], version: int, deltas: list[Any], _: Any) -> Any:
         if self._fail_sample is not None:
             raise_once_more(self._fail_sample)
-        return [[self._rollout(SampleJob.unpacked(job), version), len(jobs)] for job in jobs]
+        return [[self._rollout(Job.unpacked(job), version), len(jobs)] for job in jobs]
 
-    def _rollout(self, job: SampleJob, version: int) -> bytes:
+    def _rollout(self, job: Job, version: int) -> bytes:
         one = np.ones((1, len(job.rows), 1), np.float32)
         selection = np.ones((1, len(job.rows), 2, 1), bool)
         rollout = Rollout(job.rows, (selection,), one, {}, {}, one[0], version)
@@ -74,8 +74,8 @@ def submit(backend: RayBackend) -> None:
     backend.submit([job(0)])
 
 
-def job(shard: int) -> SampleJob:
-    return SampleJob(0, shard, np.arange(2), selections=1, scored=False, thresholded=False)
+def job(shard: int) -> Job:
+    return Job(0, shard, np.arange(2), selections=1, scored=False, thresholded=False)
 
 
 def counting(path: Path, times: int) -> Path:
@@ -91,8 +91,8 @@ def test_shards_of_one_sampler_travel_together(tmp_path: Path) -> None:
     backend.submit([job(shard) for shard in range(6)])
     assert backend.room() == 2
     found = collect(backend, 6)
-    assert [delivery.job.shard for delivery in found] == list(range(6))
-    assert [delivery.busy_s for delivery in found] == [4] * 4 + [2] * 2
+    assert [job.shard for job, _, _ in found] == list(range(6))
+    assert [busy_s for _, _, busy_s in found] == [4] * 4 + [2] * 2
     assert backend.restarts == 1
     backend.close()
 
@@ -100,8 +100,8 @@ def test_shards_of_one_sampler_travel_together(tmp_path: Path) -> None:
 def test_data_that_cannot_be_read_cost_a_sampler_and_not_the_run(tmp_path: Path) -> None:
     backend = pool((None, counting(tmp_path / "a", 2)))
     submit(backend)
-    (delivery,) = collect(backend, 1)
-    assert delivery.rollout.version == 5
+    ((_, rollout, _),) = collect(backend, 1)
+    assert rollout.version == 5
     assert backend.restarts == 2
     backend.close()
 

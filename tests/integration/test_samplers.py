@@ -20,8 +20,8 @@ from rss_rl.cluster.sampler_actor import ray_samplers
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import NonFiniteError, SamplerError
-from rss_rl.rollouts.backend import Delivery
-from rss_rl.rollouts.rollout import SampleJob
+from rss_rl.rollouts.backend import Done
+from rss_rl.rollouts.rollout import Job
 from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models
 from rss_rl.training.run import RunEvent, train
 from rss_rl.training.session import UpdateReport
@@ -41,7 +41,7 @@ def changed(snapshot: Snapshot, change: Callable[[Array], Array]) -> Snapshot:
     return replace(snapshot, deltas=tuple(deltas))
 
 
-def sample(backend: RayBackend, job: SampleJob, snapshot: Snapshot) -> list[Delivery]:
+def sample(backend: RayBackend, job: Job, snapshot: Snapshot) -> list[Done]:
     backend.publish(snapshot)
     backend.submit([job])
     deadline = time.monotonic() + 30
@@ -175,8 +175,8 @@ class TestErrors:
     def snapshot(self, tiny: Callable[..., RunConfig], prepared: Path) -> Snapshot:
         return build_prepared_models(tiny(), open_prepared(prepared)).publish(1)
 
-    def job(self) -> SampleJob:
-        return SampleJob(3, 1, np.arange(4), selections=2, scored=True, thresholded=False)
+    def job(self) -> Job:
+        return Job(3, 1, np.arange(4), selections=2, scored=True, thresholded=False)
 
     def test_an_expected_one_is_raised_as_it_is(
         self, backend: RayBackend, snapshot: Snapshot

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rss_rl.rollouts.rollout import Rollout, SampleJob, join_rollouts
+from rss_rl.rollouts.rollout import Job, Rollout, join_rollouts
 
 
 def _rollout(
@@ -65,10 +65,10 @@ def test_arrow_round_trip(
 
 
 def test_a_job_is_packed_without_loss() -> None:
-    sent = SampleJob(3, 1, np.array([5, 2**40]), 4, scored=True, thresholded=False, bitwise=True)
+    sent = Job(3, 1, np.array([5, 2**40]), 4, scored=True, thresholded=False, bitwise=True)
     packed = sent.packed()
     assert {type(value) for value in packed} == {int, bool, bytes}  # what needs no pickling
-    got = SampleJob.unpacked(packed)
+    got = Job.unpacked(packed)
     np.testing.assert_array_equal(got.rows, sent.rows)
     assert replace(got, rows=sent.rows) == sent
 

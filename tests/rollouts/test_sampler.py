@@ -16,13 +16,13 @@ from rss_rl.envs.task import SelectionTask
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.reward_models.protocol import SPARSITY
 from rss_rl.rollouts.backend import LocalBackend
-from rss_rl.rollouts.rollout import SampleJob, join_rollouts
+from rss_rl.rollouts.rollout import Job, join_rollouts
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Delta, Models, Snapshot, build_prepared_models
 from rss_rl.types import Array, Batch
 
 _ROWS = np.array([4, 0, 9, 30, 17])
-_JOB = SampleJob(update=7, shard=0, rows=_ROWS, selections=3, scored=True, thresholded=True)
+_JOB = Job(update=7, shard=0, rows=_ROWS, selections=3, scored=True, thresholded=True)
 
 
 def _sampler(config: RunConfig, prepared: Prepared) -> tuple[Sampler, Models]:
@@ -56,7 +56,7 @@ def test_other_weights_under_the_same_version_are_loaded(
     for snapshot in (first, other):
         backend.publish(snapshot)
         backend.submit([_JOB])
-        rewards.append(backend.collect(0.0)[0].rollout.rewards)
+        rewards.append(backend.collect(0.0)[0][1].rewards)
     assert np.abs(rewards[0] - rewards[1]).max() > 1e-3
 
 

@@ -17,7 +17,7 @@ from rss_rl.data.store import Prepared
 from rss_rl.learners.phases import Turn
 from rss_rl.models.protocol import Classifier
 from rss_rl.rollouts.backend import LocalBackend
-from rss_rl.rollouts.rollout import SampleJob
+from rss_rl.rollouts.rollout import Job
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import (
     CLASSIFIER,
@@ -243,8 +243,8 @@ def test_a_learner_publishes_what_it_learnt(tiny_config: RunConfig, tiny: Prepar
         Sampler(config, build_prepared_models(config, tiny), tiny.split("train"))
     )
     backend.publish(learner.publish(0))
-    backend.submit([SampleJob(0, 0, _ROWS, selections=4, scored=True, thresholded=False)])
-    rollout = backend.collect(0.0)[0].rollout
+    backend.submit([Job(0, 0, _ROWS, selections=4, scored=True, thresholded=False)])
+    rollout = backend.collect(0.0)[0][1]
     learner.update(LearnTask(0, _ROWS, _FROZEN, rollout))
     assert parts(learner.publish(1, whole=False)) == [POLICY]
     learner.update(LearnTask(1, _ROWS, _WARM_UP))
@@ -282,12 +282,12 @@ def test_a_job_that_waits_is_sampled_with_the_snapshot_it_was_submitted_with(
         backend.publish(publisher.publish(version, whole=version in (0, 6)))
         if version % 3 == 2:
             continue  # nobody samples with this one
-        job = SampleJob(version, 0, _ROWS, selections=2, scored=True, thresholded=True)
+        job = Job(version, 0, _ROWS, selections=2, scored=True, thresholded=True)
         backend.submit([job])
         fresh = sampler()
         fresh.load(models.publish(version))
         expected.append(fresh.sample(job))
-    found = [backend.collect(0.0)[0].rollout.to_arrow() for _ in expected]
+    found = [backend.collect(0.0)[0][1].to_arrow() for _ in expected]
     wanted = [rollout.to_arrow() for rollout in expected]
     assert all(mine.equals(theirs) for mine, theirs in zip(found, wanted, strict=True))
     assert (

@@ -20,7 +20,7 @@ from rss_rl.config import RunConfig, load_config, parse_section, with_folders
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.packaged import find_config, packaged_configs
-from rss_rl.rollouts.rollout import Rollout, SampleJob
+from rss_rl.rollouts.rollout import Job, Rollout
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Models, build_models
 from rss_rl.rollouts.tasks import run_task
@@ -117,7 +117,7 @@ def rollout_of(
 ) -> Rollout:
     sampler = Sampler(config, models, examples, words)
     sampler.load(replace(models.publish(0), charged=charged))
-    job = SampleJob(0, 0, np.arange(SIZE), selections=2, scored=True, thresholded=False)
+    job = Job(0, 0, np.arange(SIZE), selections=2, scored=True, thresholded=False)
     return sampler.sample(job)
 
 

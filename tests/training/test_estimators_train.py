@@ -15,7 +15,7 @@ from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.policies.distributions import Certain, Gates
 from rss_rl.rollouts.backend import LocalBackend
-from rss_rl.rollouts.rollout import SampleJob
+from rss_rl.rollouts.rollout import Job
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.training.learner import LocalLearner
@@ -112,8 +112,8 @@ def test_a_rollout_does_not_depend_on_who_samples_it_or_with_whom(
         samplers[-1].load(models.publish(0))
     k = config.sampler.selections
 
-    def job(rows: list[int]) -> SampleJob:
-        return SampleJob(3, 0, np.array(rows), k, scored=True, thresholded=False)
+    def job(rows: list[int]) -> Job:
+        return Job(3, 0, np.array(rows), k, scored=True, thresholded=False)
 
     samplers[1].sample(job([9, 4]))
     together = samplers[0].sample(job([1, 2, 3]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,23 +13,23 @@ from hypothesis import strategies as st
 
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import SamplerError
-from rss_rl.rollouts.backend import BackendStats, Delivery
-from rss_rl.rollouts.rollout import Rollout, SampleJob
+from rss_rl.rollouts.backend import BackendStats, Done
+from rss_rl.rollouts.rollout import Job, Rollout
 from rss_rl.rollouts.snapshot import Snapshot
-from rss_rl.training.pipeline import RolloutPipeline, Taken
+from rss_rl.training.pipeline import RolloutPipeline
 
 SHARDS = 2
 
 
-def jobs(update: int) -> list[SampleJob]:
+def jobs(update: int) -> list[Job]:
     rows = [np.array([10 * update + shard]) for shard in range(SHARDS)]
     return [
-        SampleJob(update, shard, rows[shard], selections=1, scored=False, thresholded=False)
+        Job(update, shard, rows[shard], selections=1, scored=False, thresholded=False)
         for shard in range(SHARDS)
     ]
 
 
-def rollout(job: SampleJob, version: int) -> Rollout:
+def rollout(job: Job, version: int) -> Rollout:
     ones = np.ones((1, 1, 1), np.float32)
     return Rollout(
         job.rows,
@@ -50,7 +49,7 @@ class ScriptedBackend:
         self.slots = slots
         self.draw = None if seed is None else np.random.default_rng(seed)
         self.version = -1
-        self.waiting: list[tuple[SampleJob, int]] = []
+        self.waiting: list[tuple[Job, int]] = []
         self.submitted: list[tuple[int, int, int]] = []  # update, shard, version
         self.closed = False
 
@@ -60,18 +59,18 @@ class ScriptedBackend:
     def room(self) -> int:
         return self.slots - len(self.waiting)
 
-    def submit(self, jobs: Sequence[SampleJob]) -> None:
+    def submit(self, jobs: Sequence[Job]) -> None:
         assert self.room() >= len(jobs), "more jobs than tokens"
         self.submitted += [(job.update, job.shard, self.version) for job in jobs]
         self.waiting += [(job, self.version) for job in jobs]
 
-    def collect(self, timeout_s: float) -> list[Delivery]:
+    def collect(self, timeout_s: float) -> list[Done]:
         count = len(self.waiting)
         if self.draw is not None:
             self.waiting = [self.waiting[place] for place in self.draw.permutation(count)]
             count = int(self.draw.integers(0, count + 1))
         done, self.waiting = self.waiting[:count], self.waiting[count:]
-        return [Delivery(job, rollout(job, version), 0.5) for job, version in done]
+        return [(job, rollout(job, version), 0.5) for job, version in done]
 
     def stats(self) -> BackendStats:
         return BackendStats(samplers=1, restarts=0)
@@ -95,14 +94,14 @@ def supply(pipeline: RolloutPipeline, update: int, last: int = 10**9) -> None:
             pipeline.give(admitted, jobs(admitted))
 
 
-def take(pipeline: RolloutPipeline, update: int) -> Taken:
+def take(pipeline: RolloutPipeline, update: int) -> tuple[Rollout, dict[str, float]]:
     supply(pipeline, update)
     return pipeline.take(update)
 
 
-def versions(taken: Taken) -> list[int]:
+def versions(rollout: Rollout) -> list[int]:
     """Of the shards, in their order."""
-    return [int(version) for version in taken.rollout.scores["score"][0]]
+    return [int(version) for version in rollout.scores["score"][0]]
 
 
 @given(
@@ -120,15 +119,15 @@ def test_nothing_is_lost_or_used_twice_or_too_old(
     for update in range(8):
         if update % every == 0:
             pipeline.publish(snapshot(update))
-        taken = take(pipeline, update)
-        assert taken.rollout.rows.tolist() == [10 * update, 10 * update + 1]
-        lags = [update - version for version in versions(taken)]
+        rollout, scalars = take(pipeline, update)
+        assert rollout.rows.tolist() == [10 * update, 10 * update + 1]
+        lags = [update - version for version in versions(rollout)]
         assert min(lags) >= 0
         assert max(lags) <= lag
-        assert taken.scalars["policy/lag_max"] == max(lags)
-        assert taken.scalars["policy/lag_min"] == min(lags)
-        assert taken.scalars["policy/lag"] == np.mean(lags)
-        assert taken.scalars["pipeline/in_flight"] <= slots
+        assert scalars["policy/lag_max"] == max(lags)
+        assert scalars["policy/lag_min"] == min(lags)
+        assert scalars["policy/lag"] == np.mean(lags)
+        assert scalars["pipeline/in_flight"] <= slots
     assert max(Counter(place[:2] for place in backend.submitted).values()) == 1
 
 
@@ -137,8 +136,8 @@ def test_synchronous_training_samples_each_update_with_its_own_version() -> None
     pipeline = make(backend)
     for update in range(4):
         pipeline.publish(snapshot(update))
-        taken = take(pipeline, update)
-        assert versions(taken) == [update] * SHARDS
+        rollout, _ = take(pipeline, update)
+        assert versions(rollout) == [update] * SHARDS
     assert [place[2] - place[0] for place in backend.submitted] == [0] * 4 * SHARDS
 
 
@@ -162,24 +161,24 @@ def test_what_was_asked_for_before_the_phase_changed_is_dropped() -> None:
     with pytest.raises(ValueError, match="update 1 were not given"):
         pipeline.take(0)
     pipeline.publish(snapshot(1))
-    taken = take(pipeline, 1)
-    assert versions(taken) == [1] * SHARDS  # version 0 had come for update 1 as well
+    rollout, _ = take(pipeline, 1)
+    assert versions(rollout) == [1] * SHARDS  # version 0 had come for update 1 as well
 
 
 def test_idle_time_is_what_samplers_did_not_work() -> None:
     backend = ScriptedBackend(slots=100)
     pipeline = make(backend)
     pipeline.publish(snapshot(0))
-    taken = take(pipeline, 0)
-    assert taken.scalars["sampler/busy_s"] == 0.5 * SHARDS
-    assert taken.scalars["sampler/idle_share"] == 0.0  # more work than time, and no less than none
+    _, scalars = take(pipeline, 0)
+    assert scalars["sampler/busy_s"] == 0.5 * SHARDS
+    assert scalars["sampler/idle_share"] == 0.0  # more work than time, and no less than none
 
 
 def test_rows_that_were_not_asked_for_are_refused() -> None:
     class Mixed(ScriptedBackend):
-        def collect(self, timeout_s: float) -> list[Delivery]:
+        def collect(self, timeout_s: float) -> list[Done]:
             found = super().collect(timeout_s)
-            return [replace(d, rollout=found[0].rollout) for d in found]
+            return [(job, found[0][1], busy_s) for job, _, busy_s in found]
 
     pipeline = make(Mixed(slots=100))
     pipeline.publish(snapshot(3))
@@ -191,7 +190,7 @@ def test_a_warm_up_is_nobodys_idleness() -> None:
     pipeline = make(ScriptedBackend(slots=100))
     time.sleep(3.0)
     pipeline.publish(snapshot(0))
-    assert take(pipeline, 0).scalars["sampler/idle_share"] == 0.0
+    assert take(pipeline, 0)[1]["sampler/idle_share"] == 0.0
 
 
 def test_closing_releases_the_samplers() -> None:

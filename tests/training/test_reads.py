@@ -12,7 +12,7 @@ from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.models.inputs import tensor_batch
-from rss_rl.rollouts.rollout import SampleJob
+from rss_rl.rollouts.rollout import Job
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import build_models, build_prepared_models
 from rss_rl.training.evaluation import evaluate
@@ -47,7 +47,7 @@ def test_what_is_drawn_depends_on_the_other_sentence(config: RunConfig, tiny: Pr
     sampler = Sampler(config, models, tiny.split("train"))
     sampler.load(models.publish(0))
     rows = np.arange(6)
-    job = SampleJob(0, 0, rows, 2, scored=True, thresholded=True, bitwise=True)
+    job = Job(0, 0, rows, 2, scored=True, thresholded=True, bitwise=True)
     rollout = sampler.sample(job)
     tensors = tensor_batch(tiny.split("train").batch(rows), _CPU)
     swapped = [tensors.tokens[0], tensors.tokens[1].flip(0)]
