@@ -23,6 +23,9 @@ Window = Literal["text", "sentence"]
 """What a pretrained encoder reads at once for a policy."""
 
 
+_SHOWN_CLASSES = 20
+
+
 @dataclass(frozen=True)
 class LabelSpec:
     """What is predicted on a prepared dataset.
@@ -43,6 +46,28 @@ class LabelSpec:
     def chooses(self) -> bool:
         """Whether the label is one of the marks on an example's tokens."""
         return self.kind in ("sentence", "candidate")
+
+    @property
+    def described(self) -> str:
+        """What is predicted, in a few words."""
+        if self.kind == "score":
+            return f"a score from {self.low:g} to {self.high:g}"
+        if self.chooses:
+            return f"a {self.kind} of the passage"
+        more = len(self.names) - _SHOWN_CLASSES
+        shown = ", ".join(self.names[:_SHOWN_CLASSES])
+        return f"one of: {shown}" + (f" and {more} more" if more > 0 else "")
+
+    def shown(self, value: float, words: Sequence[str], marks: Array | None) -> str:
+        """A label or prediction of an example as text; words and marks [N] are of slot 0."""
+        if self.kind == "score":
+            return f"{value:.3g}"
+        if self.kind == "classes":
+            return self.names[int(value)]
+        if self.kind == "sentence":
+            return f"sentence {int(value) + 1}"
+        assert marks is not None
+        return words[int(np.argmax(marks == int(value)))]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["app", "example_line", "gold", "predicted"]
+__all__ = ["app", "example_line"]
 
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +11,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.console import Console
@@ -32,7 +31,6 @@ from rss_rl.data.staging import Progress as Report
 from rss_rl.data.states import StatesInfo, stored_states
 from rss_rl.data.store import Prepared, Split, open_prepared
 from rss_rl.errors import DataError, nearest
-from rss_rl.types import LabelSpec
 
 app = group("data", "List datasets, fetch them, prepare them for training, show what was prepared.")
 _REPORT_BATCH = 64
@@ -287,7 +285,7 @@ def _print_summary(
 
 def _print_counts(console: Console, prepared: Prepared, padding: dict[str, float]) -> None:
     manifest = prepared.manifest
-    echo(f"{manifest.name}: {predicted(manifest.labels)}")
+    echo(f"{manifest.name}: {manifest.labels.described}")
     header = ("split", "rows", "tokens per text", "longest", "padding at 64", "bad rows", "dropped")
     shown = plain_table(header)
     for name, info in manifest.splits.items():
@@ -330,33 +328,9 @@ def _about_vectors(prepared: Prepared) -> Iterator[str]:
         yield f"  without a vector: {' '.join(vectors.missing[:10])}"
 
 
-def predicted(labels: LabelSpec) -> str:
-    """A description of what is predicted."""
-    if labels.kind == "score":
-        return f"score {labels.low:g} to {labels.high:g}"
-    if labels.kind == "sentence":
-        return "which sentence answers the question"
-    if labels.kind == "candidate":
-        return "which candidate of the passage fills the blank"
-    return ", ".join(labels.names)
-
-
-def gold(split: Split, row: int) -> str:
-    """Label of a row: the class, the score, or the words of the right sentence or candidate."""
-    batch = split.batch([row])
-    label = batch.labels[0]
-    if split.labels.kind == "score":
-        return f"{label:g}"
-    if batch.marks is None:
-        return split.labels.names[int(label)]
-    marked = np.flatnonzero(batch.marks[0] == label)
-    # A candidate can occur several times; show it once.
-    shown = marked[:1] if split.labels.kind == "candidate" else marked
-    words = split.words(row)[0]
-    return f"{label} ({' '.join(words[index] for index in shown)})"
-
-
 def example_line(split: Split, row: int) -> str:
     """Id, label and texts of a row."""
-    texts = " | ".join(" ".join(words) for words in split.words(row))
-    return f"{split.example_id(row)}  {gold(split, row)}: {texts}"
+    batch, words = split.batch([row]), split.words(row)
+    marks = None if batch.marks is None else batch.marks[0]
+    label = split.labels.shown(float(batch.labels[0]), words[0], marks)
+    return f"{split.example_id(row)}  {label}: {' | '.join(map(' '.join, words))}"

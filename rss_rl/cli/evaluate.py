@@ -105,18 +105,16 @@ def evaluate(
     if json_:
         echo_json({**tree, "runs": found})
     else:
-        _print(found, marks=marks, markdown=markdown)
+        _print(found, markdown=markdown)
 
 
-def _print(
-    found: Mapping[str, Mapping[str, Mapping[str, float]]], *, marks: bool, markdown: bool
-) -> None:
+def _print(found: Mapping[str, Mapping[str, Mapping[str, float]]], *, markdown: bool) -> None:
     """Print a table for each run: a row for each measure, a column for each selection."""
     from rss_rl.results.output import markdown_table
-    from rss_rl.results.score_cells import agreement_cells, mode_cells, modes_frame
+    from rss_rl.results.score_cells import mode_cells, modes_frame
 
     for run, own in found.items():
-        header, body = agreement_cells(own, run) if marks else mode_cells(modes_frame(own), run)
+        header, body = mode_cells(modes_frame(own), run)
         if markdown:
             echo(f"{markdown_table(header, body)}\n")
         else:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from cyclopts import Parameter
 from rich.console import Console
 
 from rss_rl.api.options import TrustPlugins
-from rss_rl.api.terminal import plain_table, say
+from rss_rl.api.terminal import plain_table, say, shell
 from rss_rl.cli.show import Markdown, console, echo
 from rss_rl.errors import ConfigError
 
@@ -34,7 +34,6 @@ def report(
     csv: bool = False,
     html: Annotated[Path | None, Parameter(metavar="FILE")] = None,
     split: str = "test",
-    folds: bool = False,
     trust_plugins: TrustPlugins = False,
 ) -> None:
     """Show finished runs: scores, settings that differ, mean (sd) over runs with other seeds.
@@ -47,8 +46,6 @@ def report(
         html: Write an HTML page: scores, curves, marked texts, words, agreement with people,
             settings and data.
         split: Split that several groups, or the page, show.
-        folds: On the terminal and in Markdown: runs on other data are folds of one comparison. Each
-            fold's mean over its seeds counts once.
 
     Examples:
         `rss-rl report runs/demo` prints the scores of a run again.
@@ -62,9 +59,9 @@ def report(
     """
     if markdown + csv + (html is not None) > 1:
         raise ConfigError("several output formats are given", remedy="Give one of them")
-    if folds and (csv or html):
-        raise ConfigError("--folds is not for --csv or --html", remedy="Leave it out")
     from rss_rl.components import EVERYTHING, NOTHING
+    from rss_rl.results.frame import runs_frame
+    from rss_rl.runs.run_directory import RunDirectory
 
     trusted = EVERYTHING if trust_plugins else NOTHING
     if html is not None:
@@ -74,79 +71,91 @@ def report(
             write_report_page(runs, html, split, trust=trusted, progress=status.update)
         echo(f"wrote {html}")
         return
-    from rss_rl.results.frame import runs_frame
-    from rss_rl.runs.run_directory import RunDirectory
-
     frame = runs_frame(runs, trusted)
     if not frame["finished"].any():
         RunDirectory.open(runs[0]).read_report()  # raises
     if csv:
         echo(frame.to_csv(index=False).rstrip("\n"))
     elif markdown:
-        echo(_markdown(frame, split, folds))
+        _print_markdown(frame, split)
     else:
-        _print(console(), frame, split, folds)
+        _print(console(), frame, split)
 
 
-def _print(out: Console, frame: pd.DataFrame, split: str, folds: bool) -> None:
-    from rss_rl.api.scores import print_report
+def print_report(out: Console, run: Path, found: Mapping[str, Any]) -> None:
+    """Print the final report of a run, and commands to continue with."""
+    from rss_rl.results.linear import read_linear
+    from rss_rl.results.score_cells import mode_cells, modes_frame, modes_note
+    from rss_rl.results.sentences import linear_sentence
+
+    for split, modes in found["splits"].items():
+        out.print(plain_table(*mode_cells(modes_frame(modes), split), left=1), "")
+    say(out, modes_note(mode for modes in found["splits"].values() for mode in modes), "dim")
+    say(
+        out,
+        f"{found['parameters']:,} parameters without embeddings; {found['steps']:,} updates, "
+        f"best on dev at {found['best_step']:,}; {found['wall_seconds']:,.0f} s, "
+        f"{found['examples_per_second']:,.0f} examples/s; seed {found['seed']}",
+    )
+    every = [scores for modes in found["splits"].values() for scores in modes.values()]
+    if any("rationale_f1" in scores for scores in every):
+        say(
+            out,
+            "precision, recall, F1: the kept tokens compared with those that decide the label; "
+            "random F1: the same for as many random tokens",
+            "dim",
+        )
+    for split in found["splits"]:
+        if (plain := linear_sentence(read_linear(run), split)) is not None:
+            say(out, f"\n{split}: {plain}")
+    say(out, f"\nRun:     {run}")
+    say(out, f"Curves:  {shell('tensorboard', '--logdir', run)}")
+    say(out, f'Try it:  {shell("rss-rl", "select", run)} "..."')
+
+
+def _print(out: Console, frame: pd.DataFrame, split: str) -> None:
     from rss_rl.results.linear import read_linear
     from rss_rl.results.score_cells import modes_note
     from rss_rl.results.sentences import run_warnings
     from rss_rl.runs.run_directory import RunDirectory
 
-    reports = {
-        Path(path): RunDirectory.open(Path(path)).read_report()
-        for path in frame.loc[frame["finished"], "run"].unique()
-    }
+    asked = frame[frame["finished"]].groupby("run", sort=False)["reward.target_share"].first()
+    reports = {Path(run): RunDirectory.open(Path(run)).read_report() for run in asked.index}
     if frame["run"].nunique() == 1:
-        ((path, record),) = reports.items()
-        print_report(out, path, record)
+        print_report(out, *next(iter(reports.items())))
     else:
-        for heading, tables in _parts(frame, split, folds):
+        for heading, tables in _parts(frame, split):
             say(out, f"\n{heading}", "bold")
             for table in tables:
                 say(out, f"\n{table.title}")
                 out.print(plain_table(table.header, table.body, left=table.left))
         say(out, f"\n{modes_note(frame['mode'])}", "dim")
-    for path, record in reports.items():
-        asked = frame.loc[frame["run"] == str(path), "reward.target_share"].iloc[0]
-        for warning in run_warnings(record, asked, read_linear(path)):
-            say(out, f"Warning: {path}: {warning}", "yellow")
+    for (run, found), share in zip(reports.items(), asked, strict=True):
+        for warning in run_warnings(found, share, read_linear(run)):
+            say(out, f"Warning: {run}: {warning}", "yellow")
 
 
-def _markdown(frame: pd.DataFrame, split: str, folds: bool) -> str:
+def _print_markdown(frame: pd.DataFrame, split: str) -> None:
     from rss_rl.results.output import markdown_table
 
-    texts = []
-    for heading, tables in _parts(frame, split, folds):
-        texts.append(f"## {heading}")
-        texts += [
-            f"{table.title}:\n\n{markdown_table(table.header, table.body)}" for table in tables
-        ]
-    return "\n\n".join(texts)
+    for heading, tables in _parts(frame, split):
+        echo(f"## {heading}\n")
+        for table in tables:
+            echo(f"{table.title}:\n\n{markdown_table(table.header, table.body)}\n")
 
 
-def _parts(frame: pd.DataFrame, split: str, folds: bool) -> Iterator[tuple[str, Iterator[_Table]]]:
+def _parts(frame: pd.DataFrame, split: str) -> Iterator[tuple[str, Iterator[_Table]]]:
     """A heading, and tables, for each data that runs were trained on."""
     from rss_rl.results.frame import grouped, with_groups
 
-    over = ("seed", "data") if folds else ("seed",)
-    frame, means = with_groups(frame, over), grouped(frame, over)
-    parts = [frame] if folds else [own for _, own in frame.groupby("data_sha256", sort=False)]
-    for runs in parts:
+    frame, means = with_groups(frame), grouped(frame)
+    for _, runs in frame.groupby("data_sha256", sort=False):
         scores = means[means["group"].isin(runs["group"])]
         yield f"Data: {', '.join(runs['data'].unique())}", _tables(runs, scores, split)
 
 
-def _tables(runs: pd.DataFrame, scores: pd.DataFrame, split: str) -> Iterator[_Table]:
-    from rss_rl.metrics.measures import find_measure
-    from rss_rl.results.score_cells import (
-        differing_settings,
-        group_cells,
-        mode_cells,
-        shown_scores,
-    )
+def _tables(runs: pd.DataFrame, means: pd.DataFrame, split: str) -> Iterator[_Table]:
+    from rss_rl.results.score_cells import differing_settings, line_cells, mode_cells
 
     members = []
     for group, own in runs.groupby("group"):
@@ -160,11 +169,8 @@ def _tables(runs: pd.DataFrame, scores: pd.DataFrame, split: str) -> Iterator[_T
         body = [[key, *values] for key, *values in settings.itertuples()]
         yield _Table("Settings that differ", ["setting", *map(str, settings)], body)
     if len(members) == 1:
-        for name, own in scores.groupby("split", sort=False):
+        for name, own in means.groupby("split", sort=False):
             yield _Table("Mean (standard deviation) over runs", *mode_cells(own, str(name)))
-        return
-    own = scores[scores["split"] == split]
-    for measure in map(find_measure, shown_scores(own)):
-        if measure.brief:
-            title = f"{measure.label} on {split}, mean (standard deviation) over runs"
-            yield _Table(title, *group_cells(own, measure.name, "group"))
+    else:
+        title = f"On {split}, mean (standard deviation) over runs"
+        yield _Table(title, *line_cells(means[means["split"] == split]), left=2)

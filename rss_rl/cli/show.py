@@ -71,7 +71,7 @@ def finished(run: Run, out: Console, as_json: bool) -> None:
     if as_json:
         echo_json(run.report)
         return
-    from rss_rl.api.scores import print_report
+    from rss_rl.cli.report import print_report
 
     print_report(out, run.path, run.report)
 

@@ -10,8 +10,6 @@ from rss_rl.data.manifest import Manifest
 from rss_rl.results.output import markdown_table
 from rss_rl.version import VERSION
 
-_SHOWN_LABELS = 20
-
 
 def card(
     config: RunConfig,
@@ -42,19 +40,11 @@ def card(
 
 
 def _summary(config: RunConfig, manifest: Manifest, step: int) -> str:
-    labels = manifest.labels
-    if labels.kind == "score":
-        what = f"a score from {labels.low:g} to {labels.high:g}"
-    elif labels.chooses:
-        what = f"a {labels.kind} of the passage"
-    else:
-        shown = ", ".join(labels.names[:_SHOWN_LABELS])
-        more = len(labels.names) - _SHOWN_LABELS
-        what = f"one of: {shown}" + (f" and {more} more" if more > 0 else "")
     policy = f"the policy `{config.policy.name}` selects words"
     how = policy if config.selects else "it reads every word"
     return (
-        f"Predicts {what}. The encoder is `{config.model.encoder.name}`; {how}.\n"
+        f"Predicts {manifest.labels.described}.\n"
+        f"The encoder is `{config.model.encoder.name}`; {how}.\n"
         f"Update {step} of a run with seed {config.seed}, written by rss-rl {VERSION}."
     )
 

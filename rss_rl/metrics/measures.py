@@ -1,4 +1,4 @@
-"""All measures that a report may hold: those of metrics, and those of the evaluation itself."""
+"""All measures that a report may hold: of metrics, of the evaluation itself, of agreement."""
 
 from __future__ import annotations
 
@@ -82,6 +82,32 @@ RATIONALES = tuple(
     )
 )
 
+_shown = partial(Measure, meaning="", places=3)
+AGREEMENT = (
+    Measure("accuracy_all", "reading all", "", percent=True),
+    Measure("accuracy_rest", "reading the rest", "", percent=True),
+    _shown("token_precision", "precision", brief=True),
+    _shown("token_recall", "recall", brief=True),
+    _shown("token_f1", "token F1", brief=True),
+    _shown("iou_f1", "IOU F1", brief=True),
+    _shown("auprc", "AUPRC", brief=True),
+    _shown("budget_token_f1", "token F1 at budgets"),
+    _shown("count_token_f1", "token F1 at people's count"),
+    _shown("budget_iou_f1", "IOU F1 at budgets"),
+    _shown("count_iou_f1", "IOU F1 at people's count"),
+    _shown("comprehensiveness", "compr.", brief=True),
+    _shown("sufficiency", "suff.", brief=True),
+    _shown("aopc_comprehensiveness", "AOPC compr."),
+    _shown("aopc_sufficiency", "AOPC suff."),
+    _shown("budget_comprehensiveness", "compr. at budgets"),
+    _shown("budget_sufficiency", "suff. at budgets"),
+    _shown("similarity", "similarity", brief=True),
+    _shown("people_similarity", "people's", brief=True),
+    _shown("annotator_f1", "annotator F1"),
+    _shown("people_f1", "people's F1"),
+)
+"""Agreement with people, see `rss_rl.results.agreement`; never logged."""
+
 
 def names_of(measures: Sequence[Measure]) -> tuple[str, ...]:
     """Their names."""
@@ -92,7 +118,7 @@ _OF_PREDICTIONS = (ACCURACY, CORRELATION, RANKING)
 
 
 @functools.cache
-def all_measures() -> Mapping[str, Measure]:
+def all_measures() -> dict[str, Measure]:
     """By name, in the order of columns: quality, loss and shares kept, agreement with people."""
     groups = (*_OF_PREDICTIONS, OWN, RATIONALES)
     return {measure.name: measure for group in groups for measure in group}
@@ -101,7 +127,12 @@ def all_measures() -> Mapping[str, Measure]:
 def find_measure(name: str) -> Measure:
     """The measure of this name; if there is none, one with its name as label."""
     unknown = Measure(name, name, "", largest=math.inf, brief=True)
-    return all_measures().get(name, unknown)
+    return _known().get(name, unknown)
+
+
+@functools.cache
+def _known() -> Mapping[str, Measure]:
+    return all_measures() | {measure.name: measure for measure in AGREEMENT}
 
 
 def task_measures() -> list[str]:
@@ -122,7 +153,7 @@ def brief_measures(scores: Mapping[str, float | None]) -> dict[str, float]:
 
 def in_order(names: Iterable[str]) -> list[str]:
     """Names in the order of columns; unknown ones come last."""
-    found, known = set(names), all_measures()
+    found, known = set(names), _known()
     return [name for name in known if name in found] + sorted(found - set(known))
 
 

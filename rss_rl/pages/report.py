@@ -38,10 +38,10 @@ from rss_rl.results.linear import read_linear
 from rss_rl.results.reading import Reading, read_split
 from rss_rl.results.score import score_run
 from rss_rl.results.score_cells import (
-    AGREEMENT_LABELS,
-    MODES,
     differing_settings,
-    format_agreement,
+    mode_cells,
+    mode_name,
+    modes_frame,
     modes_note,
     score_cell,
     setting_texts,
@@ -57,10 +57,6 @@ _READS = {
     "all": "all words, trained on them",
     "whole": "all words, by the same classifier",
 }
-_MEASURES = (
-    "auprc", "token_precision", "token_recall", "token_f1", "iou_f1",
-    "similarity", "people_similarity", "comprehensiveness", "sufficiency",
-)  # fmt: skip
 _WORDS = 20
 _FREQUENT = 5
 """Fewest occurrences of a word in the list of those kept least."""
@@ -137,15 +133,15 @@ def _whole(
 def _agreement(
     group: pd.DataFrame, split: str, trust: Trust, progress: Callable[[str], None]
 ) -> pd.DataFrame:
-    lines = []
+    lines: list[pd.DataFrame] = []
     for run in group["run"].unique():
         progress(f"comparing {run} with the words that people marked")
         try:
             found = score_run_agreement(Path(run), split, trust=trust)
         except (ConfigError, DataError):
             return pd.DataFrame()
-        lines += [{"selection": name, **scores} for name, scores in found.items()]
-    return pd.DataFrame(lines)
+        lines.append(modes_frame(found))
+    return pd.concat(lines)
 
 
 def write_report_page(
@@ -225,7 +221,7 @@ def _shown(part: Part, split: str) -> dict[str, Any]:
             ("Kept most often, relative to their occurrences", words[:_WORDS]),
             ("Kept least often", words[words["count"] >= _FREQUENT][::-1][:_WORDS]),
         ],
-        "agreement": list(_agreement_table(part.agreement)),
+        "agreement": _agreement_table(part.agreement),
         "data": list(_data(part.manifest)),
         "files": [*part.manifest.sources, *part.manifest.vectors.files],
         "settings": setting_texts(frame),
@@ -274,13 +270,8 @@ def _linear(frame: pd.DataFrame, split: str) -> Iterator[str]:
 def _asked(frame: pd.DataFrame, manifest: Manifest) -> Iterator[tuple[str, str]]:
     """The task and settings of the first group, in a few lines."""
     group = frame[frame["group"] == frame["group"].iloc[0]].drop_duplicates("run")
-    first, labels = group.iloc[0], manifest.labels
-    what = {
-        "classes": f"One of {len(labels.names)} classes: {', '.join(labels.names[:8])}"
-        + (" and more" if len(labels.names) > 8 else ""),
-        "score": f"A score from {labels.low:g} to {labels.high:g}",
-    }.get(labels.kind, f"A {labels.kind} of the passage")
-    yield "To predict", what
+    first = group.iloc[0]
+    yield "To predict", manifest.labels.described
     rows = ", ".join(f"{info.rows:,} {name}" for name, info in manifest.splits.items())
     yield "From", f"{manifest.name}: {rows}"
     if "thresholded" in {*frame["mode"]}:
@@ -334,22 +325,16 @@ def _bars(
 
 
 def _score_line(line: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    return [line["split"], MODES[line["mode"]][0], *(score_cell(line, name) for name in names)]
+    return [line["split"], mode_name(line["mode"]), *(score_cell(line, name) for name in names)]
 
 
-def _agreement_table(agreement: pd.DataFrame) -> Iterator[list[str]]:
-    """Header and lines: mean and standard deviation of each measure by selection."""
+def _agreement_table(agreement: pd.DataFrame) -> tuple[list[str], list[list[str]]] | None:
+    """Header and body: mean and standard deviation over runs of each measure by selection."""
     if agreement.empty:
-        return
-    names = [name for name in _MEASURES if name in agreement]
-    yield ["selection", *(AGREEMENT_LABELS[name] for name in names)]
-    for selection, own in agreement.groupby("selection", sort=False):
-        cells = []
-        for name in names:
-            mean, off = own[name].mean(skipna=False), own[name].std()
-            cell = format_agreement(name, None if pd.isna(mean) else mean)
-            cells.append(cell if pd.isna(off) else f"{cell} ({format_agreement(name, off)})")
-        yield [str(selection), *cells]
+        return None
+    selections = agreement.groupby("mode", sort=False)
+    means = selections.mean(), selections.std().add_suffix("_sd")
+    return mode_cells(pd.concat(means, axis=1).reset_index(), "measure", brief=True)
 
 
 def _data(manifest: Manifest) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Runs as a table: one line per run, split and selection mode; and its means over seeds or folds.
+"""Runs as a table: one line per run, split and selection mode; and its means over seeds.
 
 Columns of `runs_frame`:
 
@@ -108,54 +108,45 @@ def score_names(frame: pd.DataFrame) -> list[str]:
     ]
 
 
-def with_groups(frame: pd.DataFrame, over: Sequence[str] = ("seed",)) -> pd.DataFrame:
+def with_groups(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with a column `group`: 1 and up, in the order in which groups occur.
 
-    Runs of a group have the same data and settings, except for those named in `over`. Data are
-    compared by their digest, not their path.
+    Runs of a group have the same data and settings, except for the seed. Data are compared by their
+    digest, not their path.
     """
-    keys = [name for name in frame.columns if is_setting(name) and name not in {*over, "data"}]
-    keys += [] if "data" in over else ["data_sha256"]
-    numbers = frame.groupby(keys, sort=False, dropna=False).ngroup() + 1
-    return frame.assign(group=numbers)
+    keys = [name for name in frame if is_setting(name) and name not in ("seed", "data")]
+    groups = frame.groupby([*keys, "data_sha256"], sort=False, dropna=False)
+    return frame.assign(group=groups.ngroup() + 1)
 
 
-def grouped(frame: pd.DataFrame, over: Sequence[str] = ("seed",)) -> pd.DataFrame:
-    """Means over the finished runs that differ only in `over`, by split and mode.
+def grouped(frame: pd.DataFrame) -> pd.DataFrame:
+    """Means over the finished runs that differ only in the seed, by split and mode.
 
     Each score and cost NAME is the mean, and NAME_sd the sample standard deviation (NaN for a
     single value); both are NaN unless all runs of the group have the score. `runs` counts them.
     Settings are those of the first run.
 
-    Args:
-        over: setting to average over. With several, the spread is over the last: ("seed", "data")
-            takes each fold's mean over its seeds, then mean and deviation over folds, as in papers.
-
     Raises:
-        CheckpointError: a group has two runs with the same values of `over`.
+        CheckpointError: a group has two runs with the same seed.
     """
-    frame = with_groups(frame, over)
+    frame = with_groups(frame)
     frame = frame[frame["finished"]]
-    _check_no_run_twice(frame, over)
-    where, measured = ["group", "split", "mode"], [*score_names(frame), *_COSTS]
-    first = frame.groupby(where, sort=False).head(1).set_index(where)
-    first = first[[name for name in frame.columns if is_setting(name) and name not in over]]
-    counts = frame.groupby(where, sort=False).size().rename("runs")
-    for name in over[1:]:
-        by = [*where, *over[over.index(name) :]]
-        frame = frame.groupby(by, sort=False, dropna=False)[measured].mean(skipna=False)
-        frame = frame.reset_index()
-    spread = frame.groupby(where, sort=False)[measured]
-    means, deviations = spread.mean(skipna=False), spread.std(skipna=False).add_suffix("_sd")
-    return pd.concat([counts, means, deviations, first], axis=1).reset_index()
-
-
-def _check_no_run_twice(frame: pd.DataFrame, over: Sequence[str]) -> None:
-    twice = frame[frame.duplicated(["group", "split", "mode", *over])]
+    where = ["group", "split", "mode"]
+    twice = frame[frame.duplicated([*where, "seed"])]
     if len(twice):
-        values = ", ".join(f"{name}={twice.iloc[0][name]}" for name in over)
         raise CheckpointError(
-            f"two runs of one configuration have {values}",
+            f"two runs of one configuration have seed={twice.iloc[0]['seed']}",
             where=str(twice.iloc[0]["run"]),
             remedy="Name each seed's run once: a repeated one makes the spread too small",
         )
+    lines, measured = frame.groupby(where, sort=False), [*score_names(frame), *_COSTS]
+    settings = [name for name in frame if is_setting(name) and name != "seed"]
+    means = lines[measured].mean(skipna=False)
+    deviations = lines[measured].std(skipna=False).add_suffix("_sd")
+    parts = [
+        lines.size().rename("runs"),
+        means,
+        deviations,
+        lines.head(1).set_index(where)[settings],
+    ]
+    return pd.concat(parts, axis=1).reset_index()

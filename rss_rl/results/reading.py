@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from rss_rl.results.score import open_with_data
 from rss_rl.rollouts.scan import Scanned, scan
 from rss_rl.rollouts.snapshot import Models, inference
 from rss_rl.seeding import generator
-from rss_rl.types import Array, Batch, LabelSpec
+from rss_rl.types import Array, Batch
 
 _MOST_ROWS = 2000
 _OF_A_KIND = 4
@@ -146,7 +147,9 @@ class _Reader:
 
     def _text(self, row: int) -> ReadText:
         ((batch, kept, scores),) = self._batches(np.array([row]))
-        labels, words = self._examples.labels, self._examples.words(row)
+        words = self._examples.words(row)
+        marks = None if batch.marks is None else batch.marks[0]
+        name = partial(self._examples.labels.shown, words=words[0], marks=marks)
         real = [valid[0] for valid in batch.valid]
         score = scores.iloc[0]
         return ReadText(
@@ -156,8 +159,8 @@ class _Reader:
             None
             if batch.rationale is None
             else tuple(bits[0, mask] for bits, mask in zip(batch.rationale, real, strict=True)),
-            _name(labels, batch, words, float(batch.labels[0])),
-            _name(labels, batch, words, score["predicted"]) if "predicted" in score else None,
+            name(float(batch.labels[0])),
+            name(score["predicted"]) if "predicted" in score else None,
             float(score["confidence"]) if "confidence" in score else None,
         )
 
@@ -173,18 +176,6 @@ def _choose(scores: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFr
     right, wrong = (surest[surest["error"] == kind][:_OF_A_KIND] for kind in (False, True))
     rest = scores.drop([*right.index, *wrong.index])
     return right, wrong, rest.sort_values("margin", kind="stable")[:_OF_A_KIND]
-
-
-def _name(labels: LabelSpec, batch: Batch, words: tuple[tuple[str, ...], ...], value: float) -> str:
-    """A label or prediction of a one-example batch, as text."""
-    if labels.kind == "score":
-        return f"{value:.3g}"
-    if labels.kind == "classes":
-        return labels.names[int(value)]
-    if labels.kind == "sentence":
-        return f"sentence {int(value) + 1}"
-    assert batch.marks is not None
-    return words[0][int(np.argmax(batch.marks[0] == int(value)))]
 
 
 def _count(counts: Array, vocabulary: Sequence[str]) -> pd.DataFrame:

@@ -1,7 +1,8 @@
-"""Table cells for scores, and for measures of the agreement with people."""
+"""Table cells for scores."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,32 +19,6 @@ MODES = {
     "whole": ("all words, same classifier", "every word, read by the model trained on selections"),
 }
 """Selection modes: what they are called in tables, and what they are."""
-
-AGREEMENT_LABELS = {
-    "accuracy": "accuracy",
-    "accuracy_all": "reading all",
-    "kept": "kept",
-    "token_precision": "precision",
-    "token_recall": "recall",
-    "token_f1": "token F1",
-    "iou_f1": "IOU F1",
-    "auprc": "AUPRC",
-    "budget_token_f1": "token F1 at budgets",
-    "count_token_f1": "token F1 at people's count",
-    "budget_iou_f1": "IOU F1 at budgets",
-    "count_iou_f1": "IOU F1 at people's count",
-    "comprehensiveness": "compr.",
-    "sufficiency": "suff.",
-    "aopc_comprehensiveness": "AOPC compr.",
-    "aopc_sufficiency": "AOPC suff.",
-    "budget_comprehensiveness": "compr. at budgets",
-    "budget_sufficiency": "suff. at budgets",
-    "similarity": "similarity",
-    "people_similarity": "people's",
-    "annotator_f1": "annotator F1",
-    "people_f1": "people's F1",
-}
-_AGREEMENT_SHARES = {"accuracy", "accuracy_all", "kept"}
 
 
 def shown_scores(frame: pd.DataFrame) -> list[str]:
@@ -74,38 +49,42 @@ def modes_frame(modes: Mapping[str, Mapping[str, float | None]]) -> pd.DataFrame
 
 def score_cell(line: Mapping[str, Any], name: str) -> str:
     """A score, with its standard deviation in brackets if the line has one; `-` for none."""
-    value, deviation = line[name], line.get(f"{name}_sd")
+    value, deviation = (line.get(key, math.nan) for key in (name, f"{name}_sd"))
     text = format_measure(name, None if pd.isna(value) else float(value))
     return text if pd.isna(deviation) else f"{text} ({format_measure(name, deviation)})"
 
 
-def mode_cells(frame: pd.DataFrame, title: str) -> tuple[list[str], list[list[str]]]:
+def mode_cells(
+    frame: pd.DataFrame, title: str, *, brief: bool = False
+) -> tuple[list[str], list[list[str]]]:
     """Header and body of a table with a row per score and a column per mode.
 
     Args:
         frame: lines of one group and split. title: heading of the first column.
+        brief: leave out scores that are shown only where there is room for all.
     """
     lines = frame.to_dict("records")
     body = [
         [find_measure(name).label, *(score_cell(line, name) for line in lines)]
         for name in shown_scores(frame)
+        if find_measure(name).brief or not brief
     ]
-    return [title, *(MODES[line["mode"]][0] for line in lines)], body
+    return [title, *(mode_name(line["mode"]) for line in lines)], body
 
 
-def group_cells(frame: pd.DataFrame, name: str, title: str) -> tuple[list[str], list[list[str]]]:
-    """Header and body of a table of one score: a row per group, a column per mode.
+def line_cells(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Header and body of a table with a row per group and mode, a column per brief score."""
+    names = [name for name in shown_scores(frame) if find_measure(name).brief]
+    body = [
+        [str(line["group"]), mode_name(line["mode"]), *(score_cell(line, name) for name in names)]
+        for line in frame.to_dict("records")
+    ]
+    return ["group", "selection", *(find_measure(name).label for name in names)], body
 
-    Args:
-        frame: lines of one split. title: heading of the first column.
-    """
-    modes = [mode for mode in MODES if mode in {*frame["mode"]}]
-    body = []
-    for group, lines in frame.groupby("group"):
-        by_mode = {line["mode"]: line for line in lines.to_dict("records")}
-        cells = (score_cell(by_mode[m], name) if m in by_mode else "-" for m in modes)
-        body.append([str(group), *cells])
-    return [title, *(MODES[mode][0] for mode in modes)], body
+
+def mode_name(mode: str) -> str:
+    """What tables call a selection mode."""
+    return MODES[mode][0] if mode in MODES else mode
 
 
 def setting_texts(frame: pd.DataFrame) -> pd.DataFrame:
@@ -119,22 +98,3 @@ def differing_settings(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows of `setting_texts` in which groups differ, but for the path of the data."""
     texts = setting_texts(frame).drop(index="data")
     return texts[texts.nunique(axis=1) > 1]
-
-
-def agreement_cells(
-    found: Mapping[str, Mapping[str, float]], title: str
-) -> tuple[list[str], list[list[str]]]:
-    """Header and body of a table with a row per measure and a column per selection."""
-    names = [name for name in AGREEMENT_LABELS if any(name in own for own in found.values())]
-    body = [
-        [AGREEMENT_LABELS[name], *(format_agreement(name, own.get(name)) for own in found.values())]
-        for name in names
-    ]
-    return [title, *found], body
-
-
-def format_agreement(name: str, value: float | None) -> str:
-    """A value as shown in tables; `-` for None."""
-    if value is None:
-        return "-"
-    return f"{value:.1%}" if name in _AGREEMENT_SHARES else f"{value:.3f}"

@@ -54,20 +54,18 @@ def test_groups_stand_side_by_side(place: Path) -> None:
     assert ["1", "2", "of", "2", "a-0", "and", "1", "more"] in rows
     assert ["2", "1", "of", "2", "b-0", "and", "1", "more"] in rows
     assert ["reward.sparsity_cost", "0.1", "1.0"] in rows
-    assert ["1", "50.0%", "(35.4%)", "50.0%", "(0.0%)"] in rows
-    assert ["2", "62.5%", "50.0%"] in rows
+    scores = ["50.0%", "(35.4%)", "0.500", "(0.000)", "25.0%", "(0.0%)"]
+    assert ["1", "thresholded", *scores] in rows
+    assert ["2", "random", "50.0%", "0.500", "25.0%"] in rows
     table = [line.rstrip() for line in lines if not line.startswith(("Thresholded", "Warning"))]
     assert max(map(len, table)) <= 80
 
 
-def test_other_data_are_set_apart_unless_they_are_folds(place: Path) -> None:
+def test_other_data_are_set_apart(place: Path) -> None:
     apart = printed("a-0", "a-1", "c-0", "--markdown")
     assert apart.count("## Data: ") == 2
     assert "| accuracy | 50.0% (35.4%) | 50.0% (0.0%) |" in apart
     assert "| accuracy | 12.5% | 50.0% |" in apart
-    folds = printed("a-0", "a-1", "c-0", "--markdown", "--folds")
-    assert folds.count("## Data: ") == 1
-    assert "| accuracy | 31.2% (26.5%) |" in folds
 
 
 def test_csv_has_a_line_for_each_run_split_and_selection(place: Path) -> None:
@@ -84,7 +82,6 @@ def test_csv_has_a_line_for_each_run_split_and_selection(place: Path) -> None:
         (("nowhere",), "Name the directory of a run"),
         (("a-0", "a-0", "b-0"), "two runs of one configuration"),
         (("a-0", "--csv", "--markdown"), "several output formats"),
-        (("a-0", "--csv", "--folds"), "--folds is not for"),
     ],
 )
 def test_what_cannot_be_shown_is_said(place: Path, arguments: tuple[str, ...], said: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rss_rl.cli.data import example_line, predicted
+from rss_rl.cli.data import example_line
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, SourceRequest, named_source
 from rss_rl.data.store import open_prepared
@@ -55,8 +55,8 @@ def test_lambada_is_cut_and_shown(lambada: Path, tmp_path: Path) -> None:
     prepared = open_prepared(tmp_path / "out")
     assert (prepared.labels.kind, prepared.manifest.splits["test"].dropped_rows) == ("candidate", 4)
     shown = example_line(prepared.split("test"), 0)
-    assert shown.startswith("lambada_test_plain_text-1  2 (bob): Ann met bob .")
-    assert predicted(prepared.labels) == "which candidate of the passage fills the blank"
+    assert shown.startswith("lambada_test_plain_text-1  bob: Ann met bob .")
+    assert prepared.labels.described == "a candidate of the passage"
 
 
 STORY = "@entity7 met @entity3 in @entity9 , said @entity3 's friend ."

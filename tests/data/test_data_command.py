@@ -41,7 +41,7 @@ def test_prepare_a_known_dataset(tmp_path: Path, sick_folder: Path) -> None:
     shown = json.loads(run("show", out, "--json").output)
     assert {key: report[key] for key in shown} == shown
     text = run("show", out, "--examples", 2).output
-    assert "score 1 to 5" in text
+    assert "a score from 1 to 5" in text
     assert "glove.txt (2): has " in text
     assert "A dog is n't barking | The" in text
 

@@ -99,7 +99,7 @@ def test_the_sentence_of_the_answer(tmp_path: Path) -> None:
     assert [len(read(folder, split)) for split in ("train", "dev")] == [18, 2]
     prepare(named_source("squad", SourceRequest(folder)), tmp_path / "out", dim=2)
     split = open_prepared(tmp_path / "out").split("test")
-    assert example_line(split, 1).startswith("b  1 (He likes tea !): Dr. Fox swims")
+    assert example_line(split, 1).startswith("b  sentence 2: Dr. Fox swims")
     assert example_line(split, 1).endswith("Nobody did . | What of b ?")
     assert split.batch([0, 1]).labels.tolist() == [0, 1]
 

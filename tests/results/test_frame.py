@@ -79,18 +79,6 @@ def test_groups_are_runs_that_differ_in_the_seed(tmp_path: Path, data: Path) -> 
     assert score_names(both) == score_names(frame)
 
 
-def test_a_fold_counts_once_however_many_seeds_it_has(tmp_path: Path, data: Path) -> None:
-    other = tmp_path / "fold"
-    prepare(TinySource(rows={"train": 80, "dev": 24, "test": 24}), other, dim=6)
-    runs = [(data, 0, 0.0), (data, 1, 1.0), (other, 0, 0.75)]
-    frame = runs_frame([make_run(tmp_path, fold, seed, score) for fold, seed, score in runs])
-    assert with_groups(frame)["group"].max() == 2  # other data are another group
-    folds = grouped(frame, ("seed", "data"))
-    assert folds["runs"].tolist() == [3, 3]
-    np.testing.assert_allclose(folds["accuracy"], 0.625)
-    np.testing.assert_allclose(folds["accuracy_sd"], 0.25 / np.sqrt(2))
-
-
 def test_data_are_told_apart_by_what_they_hold(tmp_path: Path, data: Path) -> None:
     moved = tmp_path / "moved"
     shutil.copytree(data, moved)
