@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -64,31 +64,10 @@ _LABELLED, _FEWEST, _MOST_WORDS = 14, 5, 400
 """Words named at each end; fewest occurrences of a word drawn; most words drawn."""
 
 
-class _Curves(NamedTuple):
-    """What a chart of curves shows; `tags` with what each is called in the legend."""
-
-    title: str
-    unit: str
-    percent: bool
-    tags: Mapping[str, str]
-
-
-class _Line(NamedTuple):
-    """Mean and standard deviation over runs by update, and the number of colour and dash.
-
-    gap  updates between two points that are not joined: a phase did not log the tag
-    """
-
-    label: str
-    mean: pd.Series
-    deviation: pd.Series
-    colour: int
-    dash: int
-    gap: float
-
-
 def curve_charts(frame: pd.DataFrame, metric: str | None) -> list[Markup]:
     """Learning curves of the first groups, as many as there are colours.
+
+    Colours tell groups apart, or what is drawn of a single group.
 
     Args:
         frame: of runs on the same data, with groups. metric: the measure of the first chart.
@@ -99,41 +78,51 @@ def curve_charts(frame: pd.DataFrame, metric: str | None) -> list[Markup]:
     runs = frame.drop_duplicates("run")
     groups = [own for _, own in runs.groupby("group", sort=False)][:COLOURS]
     logged = {int(own["group"].iloc[0]): [_logged(Path(r)) for r in own["run"]] for own in groups}
-    first = runs.iloc[0]
+    first, several = runs.iloc[0], len(logged) > 1
     charts = []
-    for shown in _wanted(metric):
-        if not (lines := list(_lines(logged, shown.tags))):
+    for title, unit, percent, tags in _wanted(metric):
+        axes, said = _chart(title, _CURVE, "updates", unit), []
+        form = "{:.1%}" if percent else "{:.3g}"
+        for series, (group, own) in enumerate(logged.items()):
+            for number, (tag, what) in enumerate(tags.items()):
+                curves = [run[tag].dropna() for run in own if tag in run]
+                if len(curves) == len(own) and all(map(len, curves)):
+                    name = ", ".join([f"group {group}"] * several + [what] * bool(what))
+                    colour, dash = (series, number) if several else (number, 0)
+                    mean = _draw(axes, name, curves, colour, dash, tag.startswith("dev/"))
+                    if mean.empty:  # seeds that logged at other updates
+                        continue
+                    ends = [form.format(value) for value in mean.iloc[[0, -1]]]
+                    said.append(f"{name} from {ends[0]} to {ends[1]}".strip())
+        if not said:
             continue
-        axes = _chart(shown.title, _CURVE, "updates", shown.unit)
-        for line in lines:
-            _draw(axes, line)
         asked = first["reward.target_share"]
-        if shown.unit == "share kept" and not pd.isna(asked):
+        if unit == "share kept" and not pd.isna(asked):
             axes.axhline(asked, color=_SOFT, linestyle=":", label=f"asked for: {100 * asked:.3g}%")
         axes.set_xlim(left=0)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        if shown.percent:
+        if percent:
             _in_percent(axes.yaxis)
         if axes.get_legend_handles_labels()[1]:
             axes.legend(frameon=False, fontsize=10, labelcolor=_TEXT)
         _phases(axes, first, logged[int(first["group"])][0])
-        said = (_said(line, shown.percent) for line in lines)
         charts.append(_svg(axes, "; ".join(said)))
     return charts
 
 
-def _wanted(metric: str | None) -> Iterator[_Curves]:
+def _wanted(metric: str | None) -> Iterator[tuple[str, str, bool, Mapping[str, str]]]:
+    """Title, unit, whether in percent, and tags with what each is called, of each chart."""
     if metric is not None:
         measure = find_measure(metric)
         title = f"{measure.label[:1].upper()}{measure.label[1:]} on dev"
         tags = {f"dev/thresholded/{metric}": "kept words", f"dev/all/{metric}": "all words"}
-        yield _Curves(title, measure.label, measure.percent, tags)
+        yield title, measure.label, measure.percent, tags
     kept = {"dev/thresholded/kept": "dev", "selection/thresholded_kept": "training batches"}
-    yield _Curves("Share of words kept", "share kept", True, kept)
-    yield _Curves("Price of a word, λ", "λ, nats", False, {"reward/lambda": ""})
-    yield _Curves("Reward of the training batches", "reward, nats", False, {"reward/total": ""})
+    yield "Share of words kept", "share kept", True, kept
+    yield "Price of a word, λ", "λ, nats", False, {"reward/lambda": ""}
+    yield "Reward of the training batches", "reward, nats", False, {"reward/total": ""}
     loss = {"train/loss": "training", "dev/thresholded/loss": "dev"}
-    yield _Curves("Loss of the classifier", "loss", False, loss)
+    yield "Loss of the classifier", "loss", False, loss
 
 
 def _logged(run: Path) -> pd.DataFrame:
@@ -145,53 +134,33 @@ def _logged(run: Path) -> pd.DataFrame:
     return curves.drop(columns=whole.columns, errors="ignore").join(whole, how="outer")
 
 
-def _lines(
-    logged: Mapping[int, Sequence[pd.DataFrame]], tags: Mapping[str, str]
-) -> Iterator[_Line]:
-    """A line for each group and tag that all of the group's runs have logged.
+def _draw(
+    axes: Axes, name: str, curves: Sequence[pd.Series], colour: int, dash: int, on_dev: bool
+) -> pd.Series:
+    """Draw mean and standard deviation over runs by update; returns the mean.
 
-    Colours tell groups apart, or the tags of a single group.
+    Points of training batches are not joined over updates of a phase that did not log them.
     """
-    several = len(logged) > 1
-    for series, (group, runs) in enumerate(logged.items()):
-        for number, (tag, what) in enumerate(tags.items()):
-            curves = [run[tag].dropna() for run in runs if tag in run]
-            if len(curves) < len(runs):
-                continue
-            stretch = math.ceil(max(map(len, curves)) / _POINTS)
-            means = pd.concat([_smooth(own, stretch) for own in curves], axis=1).dropna()
-            if len(means):
-                label = ", ".join([f"group {group}"] * several + [what] * bool(what))
-                colour, dash = (series, number) if several else (number, 0)
-                gap = math.inf if tag.startswith("dev/") else 3 * stretch
-                yield _Line(label, means.mean(axis=1), means.std(axis=1), colour, dash, gap)
+    stretch = math.ceil(max(map(len, curves)) / _POINTS)
+    means = pd.concat([_smooth(own, stretch) for own in curves], axis=1).dropna()
+    steps, mean, off = means.index.to_numpy(), means.mean(axis=1), means.std(axis=1)
+    gap = math.inf if on_dev else 3 * stretch
+    cuts = [0, *(np.flatnonzero(np.diff(steps) > gap) + 1), len(steps)]
+    style: Any = {"color": _SERIES[colour], "linestyle": ("-", "--")[dash]}
+    for start, end in itertools.pairwise(cuts):
+        part = slice(start, end)
+        label, marker = None if start else name or None, "." if end - start == 1 else ""
+        axes.plot(steps[part], mean.iloc[part], label=label, marker=marker, **style)
+        if len(curves) > 1:
+            ends = (mean - off).iloc[part], (mean + off).iloc[part]
+            axes.fill_between(steps[part], *ends, color=_SERIES[colour], alpha=0.18, linewidth=0)
+    return mean
 
 
 def _smooth(curve: pd.Series, stretch: int) -> pd.Series:
     """Means over stretches of updates, each at the stretch's last update."""
     ends = np.ceil(curve.index / stretch) * stretch
     return curve.groupby(np.minimum(ends, curve.index.max())).mean()
-
-
-def _draw(axes: Axes, line: _Line) -> None:
-    colour, dash = _SERIES[line.colour], ("-", "--")[line.dash]
-    steps, mean, off = line.mean.index.to_numpy(), line.mean.to_numpy(), line.deviation.to_numpy()
-    cuts = [0, *(np.flatnonzero(np.diff(steps) > line.gap) + 1), len(steps)]
-    for start, end in itertools.pairwise(cuts):
-        part = slice(start, end)
-        label = None if start else line.label or None
-        marker = "." if end - start == 1 else ""
-        axes.plot(steps[part], mean[part], dash, color=colour, label=label, marker=marker)
-        if not np.isnan(off).all():
-            ends = mean[part] - off[part], mean[part] + off[part]
-            axes.fill_between(steps[part], *ends, color=colour, alpha=0.18, linewidth=0)
-
-
-def _said(line: _Line, percent: bool) -> str:
-    """A line in words."""
-    form = "{:.1%}" if percent else "{:.3g}"
-    first, last = (form.format(line.mean.iloc[place]) for place in (0, -1))
-    return f"{line.label} from {first} to {last}".strip()
 
 
 def _phases(axes: Axes, settings: Mapping[str, Any], curves: pd.DataFrame) -> None:
@@ -216,16 +185,14 @@ def words_chart(reading: Reading) -> Markup:
         return Markup()
     axes = _chart("Words by frequency and share kept", _WIDE, "occurrences", "share kept")
     axes.set_xscale("log")
-    axes.scatter(drawn["count"], drawn["share"], s=18, color=_SERIES[0], alpha=0.75, gid="words")
+    axes.scatter(drawn["count"], drawn["share"], s=18, color=_SERIES[0], alpha=0.75)
     axes.axhline(reading.share, color=_SOFT, linestyle=":")
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     _in_percent(axes.yaxis)
     named = _both(words[:_LABELLED], frequent[:_LABELLED])
     places = zip(named.index, named["count"], named["share"], strict=True)
     _keep_apart(axes, [_label(axes, word, (count, share)) for word, count, share in places])
-    columns = zip(drawn.index, drawn["kept"], drawn["count"], strict=True)
-    tips = [f"{word}: kept {kept:,} of {count:,} times" for word, kept, count in columns]
-    return _svg(axes, f"{len(drawn)} words; {reading.share:.1%} of all words are kept", tips)
+    return _svg(axes, f"{len(drawn)} words; {reading.share:.1%} of all words are kept")
 
 
 def _both(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
@@ -326,12 +293,8 @@ def _figure(axes: Axes) -> Figure:
     return figure
 
 
-def _svg(axes: Axes, description: str, tips: Sequence[str] = ()) -> Markup:
-    """The chart as an SVG element.
-
-    Args:
-        description: for screen readers. tips: a tooltip for each point of the group `words`.
-    """
+def _svg(axes: Axes, description: str) -> Markup:
+    """The chart as an SVG element; `description` is for screen readers."""
     out = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     with _style():
@@ -339,13 +302,6 @@ def _svg(axes: Axes, description: str, tips: Sequence[str] = ()) -> Markup:
     text = out.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)
-    if tips:
-        before, words, after = re.split(
-            r'(<g id="words">.*?</g>)', text, maxsplit=1, flags=re.DOTALL
-        )
-        titles = (f"><title>{escape(tip)}</title></use>" for tip in tips)
-        words = re.sub(r"(<use [^>]*)/>", lambda found: found[1] + next(titles), words)
-        text = before + words + after
     text = re.sub(r' id="[A-Za-z]\w*_\d+"', "", text)  # the same in every chart
     for colour, name in _PAGE.items():
         text = text.replace(colour, f"var(--{name})")

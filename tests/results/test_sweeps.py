@@ -159,8 +159,8 @@ def test_the_table_the_frame_and_the_picture(tmp_path: Path) -> None:
         if number != 2:  # the first seed of the row that keeps all words
             report(run, accuracy=0.5 + 0.1 * number, kept=[0.3, 0.6, 1.0][number % 3])
     result = sweep(tree(tmp_path), out=tmp_path / "out", only_read=True)
-    assert "| RSS | 0.3 | 2 | 65.0 (21.2) | 30.0 (0.0) | 0.12 M |" in result.markdown
-    assert "| whole | - | 1 of 2 | 100.0 | 100.0 | 0.12 M |" in result.markdown
+    assert "| RSS | 0.3 | 2 | 65.0% (21.2%) | 30.0% (0.0%) | 0.12 M |" in result.markdown
+    assert "| whole | - | 1 of 2 | 100.0% | 100.0% | 0.12 M |" in result.markdown
     frame = pd.read_parquet(tmp_path / "out" / "sweep.parquet")
     assert len(frame) == 5
     assert frame["reward.target_share"].tolist()[:2] == [0.3, 0.6]
@@ -177,7 +177,7 @@ def test_deviations_are_over_folds_of_means_over_seeds(tmp_path: Path) -> None:
     for run, accuracy in zip(runs, (0.1, 0.5, 0.3, 0.7), strict=True):
         report(run, accuracy=accuracy)
     markdown = write_sweep(spec, runs, ["finished"] * 4, tmp_path / "out", None)[1]
-    assert "| RSS | 4 | 40.0 (28.3) |" in markdown  # of .2 and .6
+    assert "| RSS | 4 | 40.0% (28.3%) |" in markdown  # of .2 and .6
 
 
 def test_trials_are_ordered_by_dev_those_off_the_share_last(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_shipped_specifications(name: str, tmp_path: Path) -> None:
         islice(plan_runs(spec, find_base(str(spec.base)), tmp_path), 3 if spec.search else 400)
     )
     assert runs
-    figures = {key[:2] for key in published(spec)}
+    figures = {*published(spec)}
     found = figures & {(run.fold.dataset, run.row) for run in runs}
     assert bool(spec.published) == bool(found)
     assert name in ("trecqa", "lambada", "shares", "search", "search_classifier") or found

@@ -7,14 +7,12 @@ seeds, or with cross-validation over folds, each the mean of its seeds.
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from rss_rl.components import Trust
@@ -25,9 +23,9 @@ from rss_rl.metrics.run_metrics import BestMetric
 from rss_rl.packaged import configs_root
 from rss_rl.results import output
 from rss_rl.results.frame import is_setting, runs_frame
+from rss_rl.results.score_cells import score_cell
 from rss_rl.results.sweeps.plan import PlannedRun, State
 from rss_rl.results.sweeps.spec import Spec
-from rss_rl.types import Array
 
 _KEPT, _PARAMETERS = "kept", "parameters"
 _NOTE = (
@@ -37,15 +35,11 @@ _NOTE = (
 )
 
 
-class Spread(NamedTuple):
-    """Mean and sample standard deviation over runs; None as the deviation of a single run."""
-
-    mean: float
-    deviation: float | None
-
-
-Published = Mapping[tuple[str, str, str], Spread]
-"""Figures by dataset, model and metric; shares in percent."""
+Point = dict[str, Any]
+"""A row at a point of the axes on a dataset: names, and for each metric that all its finished runs
+have NAME, the mean, and NAME_sd, the sample standard deviation (NaN of a single run)."""
+Published = Mapping[tuple[str, str], Mapping[str, float]]
+"""Figures by dataset and model, named as those of a point."""
 
 
 def write_sweep(
@@ -75,11 +69,10 @@ def write_sweep(
         points.sort(key=lambda point: _worth(point, best), reverse=True)
         note = _search_note(states, points)
     known = {(point["dataset"], point["row"]) for point in points}
-    theirs = dict.fromkeys(key[:2] for key in figures if key[0] in {name for name, _ in known})
     points += [
         {"dataset": dataset, "row": model, "label": f"*{model}*", "runs": output.NONE, "point": {}}
-        for dataset, model in theirs
-        if (dataset, model) not in known
+        for dataset, model in figures
+        if (dataset, model) not in known and dataset in {name for name, _ in known}
     ]
     table = _table(spec, points, metrics, figures)
     parts = [f"# {spec.title}" if spec.title else "", spec.note, table, note]
@@ -87,7 +80,7 @@ def write_sweep(
     parquet = io.BytesIO()
     frame.to_parquet(parquet, index=False)
     contents: dict[str, str | bytes] = {"sweep.parquet": parquet.getvalue(), "sweep.md": markdown}
-    if metrics and any(point.get(metrics[0]) for point in points):
+    if metrics and any(metrics[0] in point for point in points):
         contents["sweep.png"] = _draw(spec, points, metrics[0])
     return frame, markdown, output.write_files(folder, contents, "sweep")
 
@@ -110,40 +103,33 @@ def sweep_frame(runs: Sequence[PlannedRun], split: str) -> pd.DataFrame:
     return frame.drop(columns=[name for name in same if name != "seed"])
 
 
-def published(spec: Spec) -> dict[tuple[str, str, str], Spread]:
+def published(spec: Spec) -> Published:
     """The figures of the papers that a specification names.
 
     Raises:
         ConfigError: there is no such paper.
     """
-    file = configs_root() / "sweeps" / "published.csv"
-    with file.open(encoding="utf-8", newline="") as opened:
-        lines = list(csv.DictReader(opened))
-    for line in lines:
-        line["paper"] += f", {line['page']}"
-    papers = list(dict.fromkeys(line["paper"] for line in lines))
+    lines = pd.read_csv(configs_root() / "sweeps" / "published.csv")
+    lines["paper"] += ", " + lines["page"]
+    papers = list(lines["paper"].unique())
     for paper in spec.published:
         if paper not in papers:
             known = f"There are those of {'; '.join(papers)}"
             raise ConfigError(
                 f"no '{paper}'{nearest(paper, papers)}", where="published", remedy=known
             )
-    return {
-        (line["dataset"], line["model"], line["metric"]): Spread(
-            float(line["value"]), float(line["sd"]) if line["sd"] else None
-        )
-        for line in lines
-        if line["paper"] in spec.published
-    }
+    figures: dict[tuple[str, str], dict[str, float]] = {}
+    for line in lines[lines["paper"].isin(spec.published)].itertuples():
+        scale = 100 if find_measure(line.metric).percent else 1
+        own = {line.metric: line.value / scale, f"{line.metric}_sd": line.sd / scale}
+        figures.setdefault((line.dataset, line.model), {}).update(own)
+    return figures
 
 
-def _points(
-    runs: Sequence[PlannedRun], frame: pd.DataFrame, metrics: Sequence[str]
-) -> list[dict[str, Any]]:
-    """For each row at each point on each dataset its names, and the spread of each metric, shares
-    in percent, None unless all its finished runs have it."""
+def _points(runs: Sequence[PlannedRun], frame: pd.DataFrame, metrics: Sequence[str]) -> list[Point]:
     planned: dict[tuple[str, str, str], list[PlannedRun]] = {}
-    for run in runs:
+    order = list(dict.fromkeys(run.fold.dataset for run in runs))
+    for run in sorted(runs, key=lambda run: order.index(run.fold.dataset)):
         key = run.fold.dataset, run.row, json.dumps(run.point)
         planned.setdefault(key, []).append(run)
     points = []
@@ -151,31 +137,25 @@ def _points(
         first, paths = own[0], [str(run.path) for run in own]
         lines = frame[frame["run"].isin(paths) & (frame["mode"] == first.mode)]
         done = str(len(lines)) if len(lines) == len(own) else f"{len(lines)} of {len(own)}"
-        point: dict[str, Any] = {
-            "dataset": first.fold.dataset,
-            "row": first.row,
-            "label": first.label,
-        }
+        point: Point = {"dataset": first.fold.dataset, "row": first.row, "label": first.label}
         point |= {"point": first.point, "runs": done, "paths": paths}
         point["reward"] = first.config.reward
         for metric in metrics:
             if metric in lines and len(lines) and not lines[metric].isna().any():
                 folds = lines.groupby("fold", dropna=False)[metric].mean()
-                values = (folds if len(folds) > 1 else lines[metric]) * _scale(metric)
-                point[metric] = Spread(values.mean(), values.std() if len(values) > 1 else None)
+                values = folds if len(folds) > 1 else lines[metric]
+                point |= {metric: values.mean(), f"{metric}_sd": values.std()}
         points.append(point)
-    order = list(dict.fromkeys(point["dataset"] for point in points))
-    return sorted(points, key=lambda point: order.index(point["dataset"]))
+    return points
 
 
-def _worth(point: Mapping[str, Any], best: BestMetric) -> float:
+def _worth(point: Point, best: BestMetric) -> float:
     """What a finished trial is worth, as a checkpoint: those off the target share come last."""
-    value, scale = point[best.name].mean, _scale(best.name)
-    scores = {_KEPT: point[_KEPT].mean / 100}
-    return merit((-value if best.lower_is_better else value) / scale, scores, point["reward"])
+    value = point[best.name]
+    return merit(-value if best.lower_is_better else value, point, point["reward"])
 
 
-def _search_note(states: Sequence[State], points: Sequence[Mapping[str, Any]]) -> str:
+def _search_note(states: Sequence[State], points: Sequence[Point]) -> str:
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     note = f"{len(states)} trials: {counts}. Scores on dev, the best trial first."
     if not points:
@@ -186,9 +166,7 @@ def _search_note(states: Sequence[State], points: Sequence[Mapping[str, Any]]) -
     )
 
 
-def _table(
-    spec: Spec, points: Sequence[Mapping[str, Any]], metrics: Sequence[str], figures: Published
-) -> str:
+def _table(spec: Spec, points: Sequence[Point], metrics: Sequence[str], figures: Published) -> str:
     """A line for each point; columns without any value are left out."""
     keys = dict.fromkeys(key for point in points for key in point["point"])
     labels = {name: own.label or name for name, own in spec.datasets.items()}
@@ -197,10 +175,10 @@ def _table(
     columns.append(("model", [point["label"] for point in points]))
     columns += [(f"`{k}`", [_value(p["point"].get(k, output.NONE)) for p in points]) for k in keys]
     columns.append(("runs", [point["runs"] for point in points]))
+    theirs = [figures.get((point["dataset"], point["row"]), {}) for point in points]
     for metric in dict.fromkeys([*metrics, _KEPT, _PARAMETERS]):
-        theirs = [figures.get((point["dataset"], point["row"], metric)) for point in points]
-        columns.append((_heading(metric), [_figure(point.get(metric), metric) for point in points]))
-        columns.append(("*published*", [_figure(figure, metric) for figure in theirs]))
+        columns.append((find_measure(metric).label, [_figure(own, metric) for own in points]))
+        columns.append(("*published*", [_figure(own, metric) for own in theirs]))
     filled = [c for c in columns if c[0] == "model" or any(cell != output.NONE for cell in c[1])]
     header, cells = zip(*filled, strict=True)
     return output.markdown_table(header, list(zip(*cells, strict=True)))
@@ -210,60 +188,36 @@ def _value(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _heading(metric: str) -> str:
-    return f"{find_measure(metric).label}{' %' if find_measure(metric).percent else ''}"
+def _figure(found: Mapping[str, Any], metric: str) -> str:
+    if metric == _PARAMETERS and metric in found:
+        count = found[metric]
+        return f"{count / 1e6:.2f} M" if count >= 1e5 else f"{count:,.0f}"
+    return score_cell(found, metric)
 
 
-def _scale(metric: str) -> int:
-    return 100 if find_measure(metric).percent else 1
-
-
-def _figure(found: Spread | None, metric: str) -> str:
-    if metric == _PARAMETERS and found is not None:
-        return f"{found.mean / 1e6:.2f} M" if found.mean >= 1e5 else f"{found.mean:,.0f}"
-    if found is None:
-        return output.NONE
-    places = 1 if find_measure(metric).percent else 4
-    mean = f"{found.mean:.{places}f}"
-    return mean if found.deviation is None else f"{mean} ({found.deviation:.{places}f})"
-
-
-def _draw(spec: Spec, points: Sequence[Mapping[str, Any]], metric: str) -> bytes:
+def _draw(spec: Spec, points: Sequence[Point], metric: str) -> bytes:
     """A PNG with a panel for each dataset: the metric against the share of words kept, a line for
     each row with error bars both ways; rows at one point that keep all words are dashed."""
-    datasets = list(dict.fromkeys(point["dataset"] for point in points))
+    from matplotlib.ticker import PercentFormatter
+
+    drawn = pd.DataFrame([point for point in points if metric in point and _KEPT in point])
+    datasets = drawn.groupby("dataset", sort=False)
     figure, panels = output.panels(len(datasets), 3, (6.4, 4.4))
-    for axes, dataset in zip(panels, datasets, strict=True):
-        lines: dict[str, list[tuple[Spread, Spread]]] = {}
-        for point in points:
-            if point["dataset"] == dataset and point.get(metric) and point.get(_KEPT):
-                lines.setdefault(point["label"], []).append((point[_KEPT], point[metric]))
-        for number, (label, found) in enumerate(lines.items()):
-            kept, values = zip(*sorted(found), strict=True)
-            style: dict[str, Any] = {
-                "color": output.COLOURS[number % len(output.COLOURS)],
-                "label": label,
-            }
-            if len(found) == 1 and kept[0].mean == 100:
-                axes.axhline(values[0].mean, linestyle="--", **style)
+    for axes, (dataset, own) in zip(panels, datasets, strict=True):
+        for number, (label, line) in enumerate(own.groupby("label", sort=False)):
+            line = line.sort_values(_KEPT)
+            style = {"color": output.COLOURS[number % len(output.COLOURS)], "label": label}
+            if line[_KEPT].tolist() == [1.0]:
+                axes.axhline(line[metric].item(), linestyle="--", **style)
                 continue
-            axes.errorbar(
-                [share.mean for share in kept],
-                [value.mean for value in values],
-                xerr=_whiskers(kept),
-                yerr=_whiskers(values),
-                fmt="o-",
-                capsize=2.5,
-                **style,
-            )
-        label = spec.datasets[dataset].label if dataset in spec.datasets else ""
-        axes.set(title=label or dataset, xlabel="words kept, %", ylabel=_heading(metric))
+            off = {"xerr": line[f"{_KEPT}_sd"].fillna(0), "yerr": line[f"{metric}_sd"].fillna(0)}
+            axes.errorbar(line[_KEPT], line[metric], fmt="o-", **off, **style)
+        named = spec.datasets[dataset].label if dataset in spec.datasets else ""
+        measure = find_measure(metric)
+        axes.set(title=named or dataset, xlabel="words kept", ylabel=measure.label)
+        for axis, percent in ((axes.xaxis, True), (axes.yaxis, measure.percent)):
+            if percent:
+                axis.set_major_formatter(PercentFormatter(1))
         axes.grid(color="0.9")
         axes.legend(fontsize=8)
     return output.png(figure)
-
-
-def _whiskers(spreads: Sequence[Spread]) -> Array | None:
-    """Half lengths of error bars: NaN, which draws none, for single runs; None if all are."""
-    found = np.array([spread.deviation for spread in spreads], float)
-    return None if np.isnan(found).all() else found
