@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cyclopts import Parameter
 from rich.console import Console
 
 from rss_rl.api.options import TrustPlugins
-from rss_rl.api.terminal import plain_table, say, shell
-from rss_rl.cli.show import Markdown, console, echo
+from rss_rl.api.terminal import plain_table, say
+from rss_rl.cli.show import Markdown, console, echo, print_report
 from rss_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -80,37 +80,6 @@ def report(
         _print_markdown(frame, split)
     else:
         _print(console(), frame, split)
-
-
-def print_report(out: Console, run: Path, found: Mapping[str, Any]) -> None:
-    """Print the final report of a run, and commands to continue with."""
-    from rss_rl.results.linear import read_linear
-    from rss_rl.results.score_cells import mode_cells, modes_frame, modes_note
-    from rss_rl.results.sentences import linear_sentence
-
-    for split, modes in found["splits"].items():
-        out.print(plain_table(*mode_cells(modes_frame(modes), split), left=1), "")
-    say(out, modes_note(mode for modes in found["splits"].values() for mode in modes), "dim")
-    say(
-        out,
-        f"{found['parameters']:,} parameters without embeddings; {found['steps']:,} updates, "
-        f"best on dev at {found['best_step']:,}; {found['wall_seconds']:,.0f} s, "
-        f"{found['examples_per_second']:,.0f} examples/s; seed {found['seed']}",
-    )
-    every = [scores for modes in found["splits"].values() for scores in modes.values()]
-    if any("rationale_f1" in scores for scores in every):
-        say(
-            out,
-            "precision, recall, F1: the kept tokens compared with those that decide the label; "
-            "random F1: the same for as many random tokens",
-            "dim",
-        )
-    for split in found["splits"]:
-        if (plain := linear_sentence(read_linear(run), split)) is not None:
-            say(out, f"\n{split}: {plain}")
-    say(out, f"\nRun:     {run}")
-    say(out, f"Curves:  {shell('tensorboard', '--logdir', run)}")
-    say(out, f'Try it:  {shell("rss-rl", "select", run)} "..."')
 
 
 def _print(out: Console, frame: pd.DataFrame, split: str) -> None:
