@@ -195,6 +195,23 @@ def words_chart(reading: Reading) -> Markup:
     return _svg(axes, f"{len(drawn)} words; {reading.share:.1%} of all words are kept")
 
 
+def calibration_chart(bins: pd.DataFrame) -> Markup:
+    """Accuracy by confidence, see `rss_rl.results.classes.calibration`; points by their rows."""
+    axes = _chart("Confidence and accuracy", _CURVE, "confidence", "accuracy")
+    low = min(0.5, bins["confidence"].min())
+    axes.plot([low, 1], [low, 1], color=_SOFT, linestyle=":", label="as it should be")
+    sizes = 20 + 180 * bins["rows"] / bins["rows"].max()
+    axes.plot(bins["confidence"], bins["accuracy"], color=_SERIES[0])
+    axes.scatter(bins["confidence"], bins["accuracy"], s=sizes, color=_SERIES[0], label="texts")
+    axes.legend(frameon=False, fontsize=10, labelcolor=_TEXT, loc="upper left")
+    _in_percent(axes.xaxis)
+    _in_percent(axes.yaxis)
+    said = zip(bins["confidence"], bins["accuracy"], bins["rows"], strict=True)
+    return _svg(
+        axes, "; ".join(f"{right:.0%} right at {sure:.0%}, {n} texts" for sure, right, n in said)
+    )
+
+
 def _both(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     joined = pd.concat([first, second])
     return joined[~joined.index.duplicated()]

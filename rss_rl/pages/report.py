@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from rss_rl.components import NOTHING, Trust
@@ -30,9 +31,16 @@ from rss_rl.metrics.measures import (
     task_measures,
 )
 from rss_rl.pages.assets import filled
-from rss_rl.pages.charts import COLOURS, curve_charts, frontier_chart, words_chart
+from rss_rl.pages.charts import (
+    COLOURS,
+    calibration_chart,
+    curve_charts,
+    frontier_chart,
+    words_chart,
+)
 from rss_rl.pages.report_texts import marked_text
 from rss_rl.results.agreement import score_run_agreement
+from rss_rl.results.classes import calibration, calibration_error, class_scores
 from rss_rl.results.frame import grouped, runs_frame, score_names, with_groups
 from rss_rl.results.linear import read_linear
 from rss_rl.results.reading import Reading, read_split
@@ -47,7 +55,12 @@ from rss_rl.results.score_cells import (
     setting_texts,
     shown_scores,
 )
-from rss_rl.results.sentences import linear_sentence, run_warnings, score_sentences
+from rss_rl.results.sentences import (
+    interval_sentence,
+    linear_sentence,
+    run_warnings,
+    score_sentences,
+)
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.version import VERSION
 
@@ -58,6 +71,9 @@ _READS = {
     "whole": "all words, by the same classifier",
 }
 _WORDS = 20
+_CLASS_WORDS = 8
+_MOST_CLASSES = 20
+"""Classes that a confusion matrix can show."""
 _FREQUENT = 5
 """Fewest occurrences of a word in the list of those kept least."""
 _TRAINED_ON = {
@@ -196,7 +212,10 @@ def _shown(part: Part, split: str) -> dict[str, Any]:
         ],
         "several": means["runs"].max() > 1,
         "warnings": list(_warnings(frame)),
-        "summary": [*_summary(means, metric, split), *_linear(frame, split)],
+        "summary": [
+            *_summary(means, metric, split, part.manifest.splits[split].rows),
+            *_linear(frame, split),
+        ],
         "asked": list(_asked(frame, part.manifest)),
         "metric": None if metric is None else find_measure(metric).label,
         "bars": [] if metric is None else list(_bars(means, metric, split)),
@@ -216,6 +235,7 @@ def _shown(part: Part, split: str) -> dict[str, Any]:
             ("Wrong, with the highest confidence", part.reading.wrong),
             ("Lowest confidence", part.reading.unsure),
         ],
+        "classes": _classes(part),
         "words_chart": words_chart(part.reading),
         "words": [
             ("Kept most often, relative to their occurrences", words[:_WORDS]),
@@ -247,8 +267,12 @@ def _warnings(frame: pd.DataFrame) -> Iterator[str]:
             yield f"{run}: {warning}."
 
 
-def _summary(means: pd.DataFrame, metric: str | None, split: str) -> list[str]:
-    """Sentences on the scores of the first group; with several seeds, on the means."""
+def _summary(means: pd.DataFrame, metric: str | None, split: str, rows: int) -> list[str]:
+    """Sentences on the scores of the first group; with several seeds, on the means.
+
+    Args:
+        rows: of the split.
+    """
     if metric is None:
         return []
     own = means[(means["group"] == means["group"].iloc[0]) & (means["split"] == split)]
@@ -257,6 +281,7 @@ def _summary(means: pd.DataFrame, metric: str | None, split: str) -> list[str]:
     if "whole" in found:
         value = format_measure(metric, found["whole"][metric])
         lines.append(f"With all words, the same classifier reaches {value}.")
+    lines.extend(filter(None, [interval_sentence(found, rows, split)]))
     count = own["runs"].max()
     return [f"Means over {count} seeds.", *lines] if count > 1 else lines
 
@@ -289,6 +314,26 @@ def _asked(frame: pd.DataFrame, manifest: Manifest) -> Iterator[tuple[str, str]]
     seconds, updates = group["wall_seconds"].mean(), first["steps"]
     yield "Training", f"{updates:,.0f} updates, {seconds:,.0f} seconds per run"
     yield "Size", f"{first['parameters']:,.0f} parameters without embeddings"
+
+
+def _classes(part: Part) -> dict[str, Any] | None:
+    """What the template shows of single classes; None where there are none, or too many."""
+    names, reading = part.manifest.labels.names, part.reading
+    if not 0 < len(names) <= _MOST_CLASSES or "confidence" not in reading.predictions:
+        return None
+    bins = calibration(reading.predictions)
+    kept, lists = reading.class_words, []
+    expected = np.outer(kept.sum(axis=1), kept.sum() / kept.to_numpy().sum())
+    for name, more in (kept - expected).items():
+        words = more[more > 0].sort_values(ascending=False, kind="stable").index[:_CLASS_WORDS]
+        lists.append((name, [(word, kept.at[word, name], kept.loc[word].sum()) for word in words]))
+    return {
+        "names": names,
+        "scores": class_scores(reading.predictions, names),
+        "chart": calibration_chart(bins),
+        "error": calibration_error(bins),
+        "words": lists,
+    }
 
 
 def _phases(settings: Mapping[str, Any]) -> Iterator[str]:

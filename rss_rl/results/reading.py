@@ -65,6 +65,10 @@ class Reading:
     words         indexed by word, for every vocabulary word in the texts: count, how often it
                   occurs; kept; share, kept / count. Ordered by the share smoothed towards that of
                   all words, (kept + 10 m) / (count + 10), so that rare words do not lead
+    predictions   by row of the split: label; predicted; error, 0 if right; and for classes
+                  confidence and margin. Only label if the run has no trained classifier
+    class_words   where labels are classes that the run predicts: how often each word is kept in
+                  texts of each predicted class, int64 [V', C], indexed by word
     """
 
     rows: int
@@ -73,6 +77,8 @@ class Reading:
     wrong: tuple[ReadText, ...]
     unsure: tuple[ReadText, ...]
     words: pd.DataFrame
+    predictions: pd.DataFrame
+    class_words: pd.DataFrame
 
     @property
     def share(self) -> float:
@@ -107,18 +113,34 @@ class _Reader:
         self._device = device
 
     def read(self, rows: Array, vocabulary: Sequence[str]) -> Reading:
-        counts = np.zeros((2, len(vocabulary)), np.int64)  # [occurs, kept] x [V]
+        labels, width = self._examples.labels, len(vocabulary)
+        names = labels.names if labels.kind == "classes" and self._config.predicts else ()
+        counts = np.zeros((2, width), np.int64)  # [occurs, kept] x [V]
+        by_class = np.zeros((len(names), width), np.int64)
         scores = []
         for batch, kept_words, score in self._batches(rows):
             for ids, valid, kept in zip(batch.tokens, batch.valid, kept_words, strict=True):
                 for row, indices in enumerate((valid, kept)):
-                    counts[row] += np.bincount(ids[indices], minlength=len(vocabulary))
+                    counts[row] += np.bincount(ids[indices], minlength=width)
+                for number in range(len(names)):
+                    own = kept & (score["predicted"] == number).to_numpy()[:, None]
+                    by_class[number] += np.bincount(ids[own], minlength=width)
             scores.append(score)
+        predictions = pd.concat(scores)
         right, wrong, unsure = (
-            tuple(map(self._text, chosen.index)) for chosen in _choose(pd.concat(scores))
+            tuple(map(self._text, chosen.index)) for chosen in _choose(predictions)
         )
-        words = _count(counts, vocabulary)
-        return Reading(len(rows), len(self._examples), right, wrong, unsure, words)
+        of_classes = pd.DataFrame(by_class.T, list(vocabulary), list(names))[len(SPECIAL_WORDS) :]
+        return Reading(
+            len(rows),
+            len(self._examples),
+            right,
+            wrong,
+            unsure,
+            _count(counts, vocabulary),
+            predictions,
+            of_classes[of_classes.any(axis=1)].rename_axis("word"),
+        )
 
     def _batches(self, rows: Array) -> Iterator[tuple[Batch, list[Array], pd.DataFrame]]:
         """Batches, the words kept, S x bool [B, N_s], and scores as `_scores` returns them."""
@@ -128,12 +150,9 @@ class _Reader:
             yield scanned.batch, kept, self._scores(scanned, selections)
 
     def _scores(self, scanned: Scanned, selections: list[torch.Tensor]) -> pd.DataFrame:
-        """By row of the split: predicted; error, 0 if right; and for classes confidence and margin.
-
-        Without columns if the run has no trained classifier.
-        """
+        """See `Reading.predictions`."""
         batch = scanned.batch
-        found = pd.DataFrame(index=batch.rows)
+        found = pd.DataFrame({"label": batch.labels}, index=batch.rows)
         if not self._config.predicts:
             return found
         logits = scanned.logits(selections)

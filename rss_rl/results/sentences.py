@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rss_rl.metrics.measures import find_measure, format_measure
+from rss_rl.results.classes import accuracy_interval
 
 Scores = Mapping[str, float | None]
 _FAR_FROM_SHARE, _COLLAPSED = 0.05, 0.01
@@ -35,6 +36,23 @@ def score_sentences(modes: Mapping[str, Scores], metric: str, split: str) -> lis
         score = format_measure(metric, value)
         lines.append(f"For a model trained to read every word, the {label} is {score}.")
     return lines
+
+
+def interval_sentence(modes: Mapping[str, Scores], rows: int, split: str) -> str | None:
+    """How far the accuracies of a split may be from those on more of such texts.
+
+    Args:
+        modes: as in `score_sentences`. rows: of the split.
+    """
+    said = []
+    for mode, words in (("thresholded", "kept words"), ("random", "random"), ("all", "all words")):
+        accuracy = modes.get(mode, {}).get("accuracy")
+        if accuracy is not None:
+            low, high = accuracy_interval(accuracy, rows)
+            said.append(f"{low:.1%} to {high:.1%} ({words})")
+    if not said:
+        return None
+    return f"{split.capitalize()} has {rows:,} rows: 95% intervals are {', '.join(said)}."
 
 
 def linear_sentence(linear: Mapping[str, Any] | None, split: str) -> str | None:

@@ -20,6 +20,7 @@ from rss_rl.data.prepare import prepare
 from rss_rl.inference.model import load_model
 from rss_rl.pages.charts import curve_charts
 from rss_rl.pages.report import Part, gather_parts, report_page
+from rss_rl.results.classes import accuracy_interval
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.training.run import train
 
@@ -98,6 +99,28 @@ def test_terms_are_explained_and_nothing_is_empty(one: Part, text: str) -> None:
     assert "A kept word is a head" not in bit
     assert "Agreement with people" not in bit
     assert "Agreement with people" in text
+
+
+def test_classes_are_told_apart(one: Part, text: str) -> None:
+    predictions = one.reading.predictions
+    names = one.manifest.labels.names
+    (table,) = re.findall(r'<table class="numbers" aria-label="Classes">.*?</table>', text, re.S)
+    lines = re.findall(r"<tr><td>(.*?)</td></tr>", table)
+    shown = [[int(cell) for cell in line.split("</td><td>")[5:]] for line in lines]
+    of = [
+        (predictions["label"] == k) & (predictions["predicted"] == j)
+        for k in (0, 1)
+        for j in (0, 1)
+    ]
+    assert np.ravel(shown).tolist() == [int(both.sum()) for both in of]
+    assert "Confidence and accuracy" in text
+    kept = one.reading.class_words
+    np.testing.assert_array_equal(kept.sum(axis=1), one.reading.words["kept"].reindex(kept.index))
+    most = names[int(kept.sum().argmax())]
+    assert f'aria-label="Words of {most}"' in text
+    scores = one.frame.query("split == 'test' and mode == 'thresholded'")["accuracy"].iloc[0]
+    low, high = accuracy_interval(scores, one.manifest.splits["test"].rows)
+    assert f"{low:.1%} to {high:.1%} (kept words)" in text
 
 
 def test_it_loads_nothing_and_takes_words_for_words(text: str) -> None:

@@ -1,0 +1,44 @@
+"""Scores of single classes, against counts by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rss_rl.results.classes import (
+    accuracy_interval,
+    calibration,
+    calibration_error,
+    class_scores,
+)
+
+
+def test_each_class_is_counted() -> None:
+    predictions = pd.DataFrame({"label": [0, 0, 0, 1, 1], "predicted": [0, 0, 1, 0, 1]})
+    found = class_scores(predictions, ["no", "yes", "rare"])
+    assert found["rows"].tolist() == [3, 2, 0]
+    assert found[["no", "yes", "rare"]].to_numpy().tolist() == [[2, 1, 0], [1, 1, 0], [0, 0, 0]]
+    assert found["precision"].tolist()[:2] == pytest.approx([2 / 3, 1 / 2])
+    assert found["recall"].tolist()[:2] == pytest.approx([2 / 3, 1 / 2])
+    assert np.isnan(found.loc["rare", ["precision", "recall"]].astype(float)).all()
+
+
+def test_confidence_is_compared_with_accuracy() -> None:
+    predictions = pd.DataFrame(
+        {"confidence": [0.95, 1.0, 0.93, 0.61, 0.69], "error": [False, False, True, True, False]}
+    )
+    bins = calibration(predictions)
+    assert bins["rows"].tolist() == [2, 3]
+    assert bins["accuracy"].tolist() == pytest.approx([1 / 2, 2 / 3])
+    assert bins["confidence"].tolist() == pytest.approx([0.65, 0.96])
+    by_hand = (2 * abs(0.65 - 1 / 2) + 3 * abs(0.96 - 2 / 3)) / 5
+    assert calibration_error(bins) == pytest.approx(by_hand)
+
+
+def test_the_interval_is_wilsons() -> None:
+    # (p + z^2 / 2n -+ z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n), Wilson (1927)
+    p, n, z = 0.8, 200, 1.959964
+    middle, off = p + z**2 / (2 * n), z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
+    wanted = (middle - off) / (1 + z**2 / n), (middle + off) / (1 + z**2 / n)
+    assert accuracy_interval(p, n) == pytest.approx(wanted, abs=1e-6)
