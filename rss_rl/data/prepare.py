@@ -10,6 +10,7 @@ A prepared directory holds manifest.json, vocabulary.json, vectors.safetensors (
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import shutil
@@ -53,6 +54,9 @@ from rss_rl.durable import disk_errors, file_sha256, put_back, swap_in
 from rss_rl.errors import DataError, StorageError
 
 SHARD_MB = 64
+_FEW_WORDS, _LONG_WORD = 2.5, 10
+"""Words per text, and characters per word, from which words are taken for uncut sentences."""
+_log = logging.getLogger("rss_rl.data")
 _MOST_DIM = 1 << 16
 
 
@@ -115,6 +119,7 @@ def prepare(
         )
         staged = _stage(stage)
         _check_unchanged(sources, dict.fromkeys(read))
+        _warn_of_uncut(staged["train"], source.name)
         vocabulary, counts = _vocabulary(staged)
         words = _save_vocabulary(folder / records.VOCABULARY_FILE, vocabulary)
         info = write_vectors(
@@ -209,6 +214,20 @@ def _stage(stage: Stage) -> dict[str, StagedSplit]:
         if split == "train":
             stage.labels.end_of_training(", ".join(map(str, splits[split])) or name)
     return staged
+
+
+def _warn_of_uncut(train: StagedSplit, name: str) -> None:
+    """Warn of texts that look as if they had no spaces between words, as in Chinese or Thai."""
+    words = train.counts.total()
+    characters = sum(len(word) * count for word, count in train.counts.items())
+    if words <= _FEW_WORDS * train.rows and characters >= _LONG_WORD * words > 0:
+        _log.warning(
+            "%s: texts have %.1f words of %.0f characters on average. Words are found by spaces:"
+            " cut Chinese, Thai or Japanese before, into a column with lists of words",
+            name,
+            words / train.rows,
+            characters / words,
+        )
 
 
 def _vocabulary(staged: dict[str, StagedSplit]) -> tuple[Vocabulary, Counter[str]]:
