@@ -116,8 +116,12 @@ def test_classes_are_told_apart(one: Part, text: str) -> None:
     assert "Confidence and accuracy" in text
     kept = one.reading.class_words
     np.testing.assert_array_equal(kept.sum(axis=1), one.reading.words["kept"].reindex(kept.index))
-    most = names[int(kept.sum().argmax())]
-    assert f'aria-label="Words of {most}"' in text
+    told = pd.DataFrame([[5, 1], [1, 5], [2, 2]], ["dull", "fine", "and"], list(names))
+    page = report_page([replace(one, reading=replace(one.reading, class_words=told))])
+    wanted = ("dull</td><td>5</td><td>6", "fine</td><td>5</td><td>6")
+    for name, line in zip(names, wanted, strict=True):
+        (words,) = re.findall(rf'aria-label="Words of {name}">.*?</table>', page, re.S)
+        assert re.findall(r"<tr><td>(.*?)</td></tr>", words) == [line]
     scores = one.frame.query("split == 'test' and mode == 'thresholded'")["accuracy"].iloc[0]
     low, high = accuracy_interval(scores, one.manifest.splits["test"].rows)
     assert f"{low:.1%} to {high:.1%} (kept words)" in text
