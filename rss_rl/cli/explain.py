@@ -32,7 +32,6 @@ def explain(
     limit: _Count = 10,
     flips: _Count = 200,
     out: Annotated[Path, Parameter(metavar="FILE.html")] = Path("explain.html"),
-    figure: Annotated[Path | None, Parameter(metavar="FILE.png|svg")] = None,
     which: Which = "best",
     trust_plugins: TrustPlugins = False,
 ) -> None:
@@ -49,7 +48,6 @@ def explain(
         flips: How many words of a text can be forced in or out: kept words first, then the most
             probable.
         out: Page to write.
-        figure: Also write a heat map of the attention; files are numbered if there are several.
 
     Examples:
         `rss-rl explain runs/reviews "A dull film with one good scene."`
@@ -66,8 +64,6 @@ def explain(
         raise ConfigError(
             "is the input itself and would be lost", where=str(out), remedy="Give another --out"
         )
-    if figure is not None and figure.suffix not in (".png", ".svg"):
-        raise ConfigError("--figure needs a .png or .svg file", where=str(figure))
     from rss_rl.pages.explanation import about, explanation_page
 
     model = rss_rl.load(run, which, trust_plugins=trust_plugins)
@@ -80,8 +76,6 @@ def explain(
     with disk_errors(out, "cannot be written", "Give another --out", StorageError):
         replace_file(out, page)
     echo(f"wrote {out}")
-    if figure is not None:
-        _write_figures(figure, facts)
 
 
 def _from_file(model: Model, file: Path, columns: tuple[str, ...], limit: int) -> list[Encoded]:
@@ -107,21 +101,3 @@ def _gather(model: Model, examples: list[Encoded], flips: int) -> list[Facts]:
 
             facts.append(gather_facts(model, example, flips, show_progress))
     return facts
-
-
-def _write_figures(path: Path, examples: list[Facts]) -> None:
-    from rss_rl.durable import disk_errors
-    from rss_rl.logs.attention_figure import write_attention
-
-    shown = [
-        (sentence.words, attention)
-        for facts in examples
-        for sentence, attention in zip(facts.explanation.sentences, facts.attention, strict=True)
-        if attention is not None and attention.any()
-    ]
-    if not shown:
-        console(stderr=True).print("no figure: no head attends to a dependent")
-    for number, (words, attention) in enumerate(shown, start=1):
-        name = path if len(shown) == 1 else path.with_stem(f"{path.stem}-{number}")
-        with disk_errors(name, "cannot be written", "Give another --figure", StorageError):
-            write_attention(name, words, attention)

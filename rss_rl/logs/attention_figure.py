@@ -6,7 +6,6 @@ Source: figure 2 of Shen et al., Reinforced Self-Attention Network (IJCAI 2018).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +25,7 @@ def attention_image(words: Sequence[str], attention: Array) -> Array | None:
     """The figure as uint8 [height, width, 3]; None if no head attends to a dependent."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    figure = _draw(words, attention)
+    figure = draw_attention(words, attention)
     if figure is None:
         return None
     figure.set_dpi(_DPI)
@@ -35,24 +34,12 @@ def attention_image(words: Sequence[str], attention: Array) -> Array | None:
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
-def write_attention(path: Path, words: Sequence[str], attention: Array) -> bool:
-    """Write the figure to a .png or .svg file; False if no head attends to a dependent.
+def draw_attention(words: Sequence[str], attention: Array) -> Figure | None:
+    """Heads as rows, dependents as columns, in sentence order; darker is more attention.
 
-    Raises:
-        OSError: writing fails. ValueError: another suffix.
+    Returns:
+        None if no head attends to a dependent.
     """
-    from matplotlib import rc_context
-
-    figure = _draw(words, attention)
-    if figure is None:
-        return False
-    with rc_context({"svg.fonttype": "none"}):  # text stays text
-        figure.savefig(path, dpi=2 * _DPI)
-    return True
-
-
-def _draw(words: Sequence[str], attention: Array) -> Figure | None:
-    """Heads as rows, dependents as columns, in sentence order; darker is more attention."""
     from matplotlib.figure import Figure
 
     heads, dependents = _strongest(attention.sum(1)), _strongest(attention.sum(0))

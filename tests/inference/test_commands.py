@@ -27,14 +27,11 @@ def test_from_a_run_to_a_page(run: Path, tmp_path: Path) -> None:
     said_too = typed("predict", tmp_path / "model", "--input", source, "--output", scored)
     assert f"wrote {scored}: 1 files, 3 rows" in said_too
     assert len(scored.read_text().splitlines()) == 4
-    page, figure = tmp_path / "page.html", tmp_path / "figure.png"
-    given = ("--file", source, "--limit", 2, "--out", page, "--figure", figure)
-    typed("explain", tmp_path / "model", *given)
+    page = tmp_path / "page.html"
+    typed("explain", tmp_path / "model", "--file", source, "--limit", 2, "--out", page)
     text = page.read_text()
     assert '"unseen"' not in text  # the third row is beyond the limit
     assert '"warm"' in text
-    for made in tmp_path.glob("figure*.png"):
-        assert made.read_bytes()[1:4] == b"PNG"
     typed("explain", run, REVIEWS[2], "--out", page)
     assert '"unseen"' in page.read_text()
 
@@ -43,7 +40,6 @@ def test_from_a_run_to_a_page(run: Path, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (("explain",), "either texts or --file"),
-        (("explain", "a film", "--figure", "x.pdf"), ".png or .svg"),
         (("explain", "a", "pair"), "has 2 text(s) where the task has 1"),
         (("predict", "--input", __file__, "--output", "out.txt"), "ending in '.txt'"),
         (("export", "--which", "99"), "99"),
