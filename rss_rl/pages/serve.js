@@ -2,7 +2,7 @@ const MOST_CLASSES = 8;
 const PAUSE_MS = 250;
 const byId = (id) => document.getElementById(id);
 const slider = byId("share");
-let runs = [];
+let run = null;
 let fields = [];
 let byShare = false;
 
@@ -34,9 +34,9 @@ async function ask(path, body) {
 const texts = () => fields.map((field) => field.value);
 const complete = () => texts().every((text) => text.trim());
 const isKept = (word) => word.head || word.dependent;
-const hasOneBit = (run) => !run.found || run.found.sentences.flat().every((word) => word.head_probability === word.dependent_probability);
+const hasOneBit = (answer) => answer.sentences.flat().every((word) => word.head_probability === word.dependent_probability);
 
-/* One model: its words, its prediction from those kept, and the policy's own selection. */
+/* The words of the texts, the prediction from those kept, and the policy's own selection. */
 class Run {
   constructor(shown) {
     this.shown = shown;
@@ -52,9 +52,7 @@ class Run {
     this.answer = make("div", "answer");
     this.answer.append(this.heading, this.bars);
     this.lists = shown.texts.map((title) => this.list(title));
-    const name = make("h2", "", shown.name);
-    name.id = "run-" + runs.length;
-    this.root.setAttribute("aria-labelledby", name.id);
+    this.root.setAttribute("aria-label", shown.name);
     this.trouble = make("p", "failed");
     this.trouble.setAttribute("role", "status");
     const texts = make("div");
@@ -62,7 +60,7 @@ class Run {
     this.view = make("div", "shown");
     this.view.append(this.answer, texts);
     this.view.hidden = true;
-    this.root.append(name, make("p", "note", shown.about), this.trouble, this.view);
+    this.root.append(make("p", "note", shown.about), this.trouble, this.view);
   }
 
   list(title) {
@@ -103,7 +101,7 @@ class Run {
     if (wanted) examples.push(wanted);
     let answer = this.own && this.own.answer;
     if (examples.length) {
-      const found = (await ask("predict", { run: this.shown.name, examples })).examples;
+      const found = (await ask("predict", { examples })).examples;
       if (examples[0] === given) this.own = { key, answer: found[0] };
       answer = wanted ? found.at(-1) : found[0];
     }
@@ -120,13 +118,13 @@ class Run {
   show(answer) {
     this.found = answer;
     this.view.hidden = false;
-    hideRolesIf(runs.every(hasOneBit));
+    hideRolesIf(hasOneBit(answer));
     answer.sentences.forEach((words, slot) => this.showWords(this.lists[slot], words, this.own.answer.sentences[slot]));
     const all = answer.sentences.flat();
     const kept = all.filter(isKept).length;
     this.headline(answer, kept + " of " + all.length + " words kept (" + Math.round(100 * answer.kept) + "%)");
     this.drawBars(answer);
-    if (!byShare && this.shown.selects && this === runs.find((run) => run.shown.selects)) showShare(answer.kept);
+    if (!byShare && this.shown.selects) showShare(answer.kept);
   }
 
   showWords(list, words, own) {
@@ -212,15 +210,15 @@ function showShare(share) {
 }
 
 function showOwn() {
-  byId("own").setAttribute("aria-pressed", String(!byShare && runs.every((run) => !run.keep)));
+  byId("own").setAttribute("aria-pressed", String(!byShare && !run.keep));
 }
 
-/* Refresh all runs and forget clicked words. */
-function refreshAll() {
-  for (const run of runs) run.keep = null;
+/* Forget clicked words, and refresh. */
+function readAgain() {
+  run.keep = null;
   showOwn();
-  slider.disabled = byId("own").disabled = !complete() || !runs.some((run) => run.shown.selects);
-  for (const run of runs) run.refresh();
+  slider.disabled = byId("own").disabled = !complete() || !run.shown.selects;
+  run.refresh();
 }
 
 function addField(title, index) {
@@ -233,7 +231,7 @@ function addField(title, index) {
   let pause;
   field.addEventListener("input", () => {
     clearTimeout(pause);
-    pause = setTimeout(refreshAll, PAUSE_MS);
+    pause = setTimeout(readAgain, PAUSE_MS);
   });
   box.append(label, field);
   byId("texts").append(box);
@@ -243,12 +241,12 @@ function addField(title, index) {
 async function start() {
   takeToken();
   try {
-    const shown = (await ask("runs")).runs;
-    fields = shown[0].texts.map(addField);
-    for (const one of shown) runs.push(new Run(one));
-    byId("runs").replaceChildren(...runs.map((run) => run.root));
-    document.title = byId("title").textContent = "What " + shown.map((one) => one.name).join(" and ") + (shown.length > 1 ? " read" : " reads");
-    refreshAll();
+    const shown = await ask("model");
+    fields = shown.texts.map(addField);
+    run = new Run(shown);
+    byId("run").replaceChildren(run.root);
+    document.title = byId("title").textContent = "What " + shown.name + " reads";
+    readAgain();
   } catch (error) {
     byId("status").textContent = error.message;
   }
@@ -257,11 +255,11 @@ async function start() {
 slider.addEventListener("input", () => {
   byShare = true;
   showShare(slider.value / 100);
-  refreshAll();
+  readAgain();
 });
 byId("own").addEventListener("click", () => {
   byShare = false;
-  refreshAll();
+  readAgain();
 });
 byId("form").addEventListener("submit", (event) => event.preventDefault());
 addEventListener("hashchange", () => location.reload());

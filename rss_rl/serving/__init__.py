@@ -1,1 +1,1 @@
-"""Web server for trained models: a page and a JSON interface; imported only by `rss-rl serve`."""
+"""Web server for a trained model: a page and a JSON interface; imported only by `rss-rl serve`."""

@@ -1,8 +1,7 @@
-"""Runs models on validated requests; independent of the web framework."""
+"""Runs a model on validated requests; independent of the web framework."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -11,36 +10,20 @@ import numpy as np
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference.model import Encoded, Model, keep_share, keep_words
 from rss_rl.pages.explanation import about, text_titles
-from rss_rl.serving.payloads import Ask, Asked, Limits, Problem
+from rss_rl.serving.payloads import Asked, Limits, Problem
 
 
-def runs_shown(models: Mapping[str, Model]) -> dict[str, Any]:
-    """Answer of `GET /runs`."""
-    runs = [
-        {
-            "name": name,
-            "about": about(model),
-            "kind": model.labels.kind,
-            "texts": text_titles(model.labels, model.inputs.sentences),
-            "selects": model.selects,
-            "low": model.labels.low,
-            "high": model.labels.high,
-        }
-        for name, model in models.items()
-    ]
-    return {"runs": runs}
-
-
-def run_asked(models: Mapping[str, Model], ask: Ask) -> str:
-    """The name of the run to use: the requested one, or the first.
-
-    Raises:
-        Problem: 422, no run has this name.
-    """
-    name = next(iter(models)) if ask.run is None else ask.run
-    if name not in models:
-        raise Problem(422, f"run: no such run; available are {[*models]}", "run")
-    return name
+def model_shown(model: Model, name: str) -> dict[str, Any]:
+    """Answer of `GET /model`."""
+    return {
+        "name": name,
+        "about": about(model),
+        "kind": model.labels.kind,
+        "texts": text_titles(model.labels, model.inputs.sentences),
+        "selects": model.selects,
+        "low": model.labels.low,
+        "high": model.labels.high,
+    }
 
 
 def answer_example(model: Model, asked: Asked, field: str, limits: Limits) -> dict[str, Any]:
@@ -61,17 +44,17 @@ def answer_example(model: Model, asked: Asked, field: str, limits: Limits) -> di
         raise Problem(422, str(error), f"{field}.texts") from error
     for number, ids in enumerate(encoded.ids):
         _check_length(len(ids), limits.words, "words", f"{field}.texts.{number}")
+    change: dict[str, Any] = {}
     if asked.keep is not None:
         _check_keep(asked.keep, encoded, f"{field}.keep")
         masks = [np.array([bits], bool) for bits in asked.keep]
-        return model.read([encoded], change=partial(keep_words, keep=masks))[0].to_dict()
+        change["change"] = partial(keep_words, keep=masks)
     if asked.share is not None:
-        try:
-            keep = partial(keep_share, share=asked.share)
-            return model.read([encoded], change=keep)[0].to_dict()
-        except ConfigError as error:
-            raise Problem(422, f"{field}.share: {error}", f"{field}.share") from error
-    return model.read([encoded])[0].to_dict()
+        change["change"] = partial(keep_share, share=asked.share)
+    try:
+        return model.read([encoded], **change)[0].to_dict()
+    except ConfigError as error:
+        raise Problem(422, f"{field}.share: {error}", f"{field}.share") from error
 
 
 def _check_length(length: int, most: int, unit: str, field: str) -> None:

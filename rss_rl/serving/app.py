@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rss_rl.errors import ResourceError
 from rss_rl.inference.model import Model
 from rss_rl.pages.assets import asset, filled
-from rss_rl.serving.answering import answer_example, run_asked, runs_shown
+from rss_rl.serving.answering import answer_example, model_shown
 from rss_rl.serving.payloads import Limits, Problem, parse_ask, schemas
 from rss_rl.version import VERSION
 
@@ -45,7 +45,8 @@ _OPEN = frozenset({"/", "/page.css", "/page.js", "/health"})
 
 
 def make_app(
-    models: Mapping[str, Model],
+    model: Model,
+    name: str,
     *,
     token: str | None = None,
     hosts: tuple[str, ...] = LOOPBACK_HOSTS,
@@ -54,7 +55,7 @@ def make_app(
     """The application.
 
     Args:
-        models: by name; the first is the default.
+        name: of the model.
         token: required from requests; None for no authentication.
         hosts: allowed Host headers, `("*",)` for any.
     """
@@ -66,8 +67,8 @@ def make_app(
         Route("/page.js", _joined("text/javascript", "theme.js", "words.js", "serve.js")),
         Route("/health", _always({"status": "ok"})),
         Route("/schema", _always(schemas())),
-        Route("/runs", _always(runs_shown(models))),
-        Route("/predict", partial(_predict, models, limits, turns), methods=["POST"]),
+        Route("/model", _always(model_shown(model, name))),
+        Route("/predict", partial(_predict, model, limits, turns), methods=["POST"]),
     ]
     handlers: dict[Any, Any] = {
         Problem: _problem_response,
@@ -106,23 +107,20 @@ class _Turns:
             self._lock.release()
 
 
-async def _predict(
-    models: Mapping[str, Model], limits: Limits, turns: _Turns, request: Request
-) -> Response:
+async def _predict(model: Model, limits: Limits, turns: _Turns, request: Request) -> Response:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":  # other types skip the CORS preflight, so any site could send
         raise Problem(415, "the body must be JSON: Content-Type: application/json")
     ask = parse_ask(await _body(request, limits), limits)
-    name = run_asked(models, ask)
     found = []
     for number, asked in enumerate(ask.examples):  # other requests may run in between
         place = f"examples.{number}"
-        call = partial(answer_example, models[name], asked, place, limits)
+        call = partial(answer_example, model, asked, place, limits)
         try:
             found.append(await turns.run(call))
         except ResourceError as error:
             raise Problem(503, str(error), place) from error
-    return JSONResponse({"run": name, "examples": found})
+    return JSONResponse({"examples": found})
 
 
 async def _body(request: Request, limits: Limits) -> bytes:

@@ -75,8 +75,6 @@ class Ask(BaseModel):
 
     model_config = _STRICT
     examples: list[Asked] = Field(min_length=1)
-    run: str | None = None
-    """Name of a run, see `GET /runs`. Default: the first run."""
 
 
 class _Given(BaseModel):
@@ -116,7 +114,6 @@ class Answered(_Given):
 class Answer(_Given):
     """Answer of `POST /predict`."""
 
-    run: str
     examples: list[Answered]
 
 

@@ -23,7 +23,6 @@ from invoking import invoke
 from readers import REVIEWS
 from tiny_runs import command_line
 
-from rss_rl.inference.artifact import export_run
 from rss_rl.inference.model import load_model
 
 WAIT_S = 100
@@ -58,19 +57,16 @@ def asked(url: str, body: Any = None, **headers: str) -> Any:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_run_and_its_export_side_by_side(
-    number: signal.Signals, code: int, run: Path, tmp_path: Path, start: Started
+def test_it_answers_as_the_model_does(
+    number: signal.Signals, code: int, run: Path, start: Started
 ) -> None:
-    export_run(run, tmp_path / "model")
-    process, line = start(run, tmp_path / "model")
-    found = re.fullmatch(r"serving run and model at (http://127\.0\.0\.1:\d+/)\n", line)
+    process, line = start(run)
+    found = re.fullmatch(r"serving run at (http://127\.0\.0\.1:\d+/)\n", line)
     assert found is not None, line
-    assert [one["name"] for one in asked(found[1] + "runs")["runs"]] == ["run", "model"]
-    body = {"examples": [{"texts": [REVIEWS[0]]}]}
-    answers = [asked(found[1] + "predict", body | {"run": name}) for name in ("run", "model")]
-    assert answers[0]["examples"] == answers[1]["examples"]
+    assert asked(found[1] + "model")["name"] == "run"
+    (answer,) = asked(found[1] + "predict", {"examples": [{"texts": [REVIEWS[0]]}]})["examples"]
     (said,) = load_model(run).predict([REVIEWS[0]])
-    assert answers[0]["examples"][0] == json.loads(json.dumps(said.to_dict()))
+    assert answer == json.loads(json.dumps(said.to_dict()))
     before = time.monotonic()
     process.send_signal(number)
     assert process.wait(WAIT_S) == code
@@ -92,9 +88,9 @@ def test_with_a_host_a_token_is_needed(host: str, run: Path, start: Started) -> 
     assert token == own or (own is None and len(token) == 32)
     address = f"http://127.0.0.1:{found[2]}/"
     with pytest.raises(urllib.error.HTTPError, match="401") as refused:
-        asked(address + "runs")
+        asked(address + "model")
     refused.value.close()
-    assert asked(address + "runs", Authorization=f"Bearer {token}")["runs"]
+    assert asked(address + "model", Authorization=f"Bearer {token}")["name"]
     assert asked(address + "health") == {"status": "ok"}
     process.send_signal(signal.SIGINT)
     assert process.wait(WAIT_S) == 130
@@ -109,8 +105,6 @@ def refused(*arguments: object) -> str:
 
 
 def test_what_cannot_be_served_is_said(run: Path, tmp_path: Path) -> None:
-    assert "two different ones" in refused(run, run)
-    assert "two different ones" in refused(run, tmp_path / "a", tmp_path / "b")
     assert "--token: the token must be" in refused(run, "--token", "two words")
     assert "nowhere" in refused(tmp_path / "nowhere")
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -142,7 +142,7 @@ def test_an_export_may_hold_the_trained_transformer(
 
 def test_it_is_served_as_it_is_used(run: Path) -> None:
     model, texts = rss_rl.load(run), ["w1 w2 w3", "words that nobody has seen"]
-    with TestClient(make_app({"run": model}), base_url="http://localhost") as client:
+    with TestClient(make_app(model, "run"), base_url="http://localhost") as client:
         examples = [{"texts": [text]} for text in texts] + [{"texts": texts[:1], "share": 0.5}]
         found = client.post("/predict", json={"examples": examples}).json()["examples"]
     shares = [said.class_probabilities for said in model.predict(texts)]

@@ -25,16 +25,14 @@ SMALL = Limits(body_bytes=4000, examples=3, words=20, wait_s=0.3, waiting=2)
 TEXT = TASKS["classes"][2][0]
 
 
-def client_of(
-    models: dict[str, Model], limits: Limits = SMALL, *, faults: bool = True, **more: Any
-) -> TestClient:
-    app = make_app(models, limits=limits, **more)
-    return TestClient(app, base_url="http://127.0.0.1:8000", raise_server_exceptions=faults)
+def client_of(model: Model, limits: Limits = SMALL, **more: Any) -> TestClient:
+    app = make_app(model, "run", limits=limits, **more)
+    return TestClient(app, base_url="http://127.0.0.1:8000")
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    with client_of({"one": reader("classes", seed=3), "two": reader("classes", seed=4)}) as made:
+    with client_of(reader("classes", seed=3)) as made:
         yield made
 
 
@@ -52,7 +50,7 @@ def kept(found: Any) -> list[list[bool]]:
 @pytest.mark.parametrize("task", TASKS)
 def test_it_answers_what_the_model_says(task: str) -> None:
     model = reader(task, seed=3)
-    with client_of({"run": model}) as client:
+    with client_of(model) as client:
         found = ask(client, *TASKS[task][2])
     (said,) = model.read([model.encode(TASKS[task][2])])
     assert found == json.loads(json.dumps(said.to_dict()))
@@ -60,7 +58,7 @@ def test_it_answers_what_the_model_says(task: str) -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_a_share_and_the_very_words(task: str) -> None:
-    with client_of({"run": reader(task, seed=3)}) as client:
+    with client_of(reader(task, seed=3)) as client:
         texts = TASKS[task][2]
         for share in (0.01, 0.5, 1):
             found = ask(client, *texts, share=share)
@@ -73,20 +71,9 @@ def test_a_share_and_the_very_words(task: str) -> None:
         assert found["kept"] == pytest.approx(sum(map(sum, opposite)) / len(words))
 
 
-def test_a_run_is_asked_for_by_its_name(client: TestClient) -> None:
-    answers = {}
-    for name in ("one", "two"):
-        found = client.post("/predict", json={"run": name, "examples": [{"texts": [TEXT]}]}).json()
-        assert found["run"] == name
-        answers[name] = found["examples"]
-    assert answers["one"] != answers["two"]
-    assert client.post("/predict", json={"examples": [{"texts": [TEXT]}]}).json()["run"] == "one"
-
-
-def test_the_runs_are_described(client: TestClient) -> None:
-    shown = client.get("/runs").json()["runs"]
-    assert [run["name"] for run in shown] == ["one", "two"]
-    assert (shown[0]["texts"], shown[0]["selects"]) == (["Text"], True)
+def test_the_model_is_described(client: TestClient) -> None:
+    shown = client.get("/model").json()
+    assert (shown["name"], shown["texts"], shown["selects"]) == ("run", ["Text"], True)
 
 
 def test_the_schemas_describe_what_is_asked_and_answered(client: TestClient) -> None:
@@ -126,7 +113,7 @@ def test_a_wrong_field_is_named(
 
 
 def test_without_a_policy_words_can_be_named_only() -> None:
-    with client_of({"run": reader("classes", selects=False)}) as client:
+    with client_of(reader("classes", selects=False)) as client:
         body = {"examples": [{"texts": ["w3 w4"], "share": 0.5}]}
         answer = client.post("/predict", json=body)
         assert (answer.status_code, answer.json()["field"]) == (422, "examples.0.share")
@@ -193,7 +180,7 @@ def test_hostile_bodies_are_422(client: TestClient, body: bytes) -> None:
 
 def test_a_body_that_does_not_arrive_is_408() -> None:
     """And whoever goes away while sending is no fault."""
-    app = make_app({"run": reader("classes")}, limits=SMALL)
+    app = make_app(reader("classes"), "run", limits=SMALL)
     scope = {"type": "http", "method": "POST", "path": "/predict", "query_string": b""}
     headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
     sent: list[Any] = []
@@ -231,7 +218,7 @@ class TestFaults:
         monkeypatch.setattr("rss_rl.serving.app.answer_example", slow)
         body = {"examples": [{"texts": [TEXT]}]}
         with (
-            client_of({"run": reader("classes")}) as client,
+            client_of(reader("classes")) as client,
             ThreadPoolExecutor(8) as pool,
         ):
 
@@ -253,23 +240,23 @@ class TestFaults:
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[TestClient]:
-    with client_of({"run": reader("classes")}, token="sesame", hosts=("*",)) as made:
+    with client_of(reader("classes"), token="sesame", hosts=("*",)) as made:
         yield made
 
 
 class TestToken:
     def test_what_is_told_of_a_run_needs_it(self, guarded: TestClient) -> None:
-        for method, path in (("GET", "/runs"), ("GET", "/schema"), ("POST", "/predict")):
+        for method, path in (("GET", "/model"), ("GET", "/schema"), ("POST", "/predict")):
             for given_token in (None, "Bearer wrong", "Basic sesame", "sesame", "Bearer"):
                 headers = {} if given_token is None else {"Authorization": given_token}
                 answer = guarded.request(method, path, headers=headers)
                 assert answer.status_code == 401
                 assert answer.headers["www-authenticate"] == "Bearer"
-        assert guarded.get("/runs?token=sesame").status_code == 401
+        assert guarded.get("/model?token=sesame").status_code == 401
 
     def test_with_it_all_is_answered(self, guarded: TestClient) -> None:
         headers = {"Authorization": "bearer sesame"}
-        assert guarded.get("/runs", headers=headers).status_code == 200
+        assert guarded.get("/model", headers=headers).status_code == 200
         body = {"examples": [{"texts": [TEXT]}]}
         assert guarded.post("/predict", json=body, headers=headers).status_code == 200
 
@@ -285,10 +272,10 @@ class TestBrowsersAreKeptCareful:
         "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8000", "", "*"]
     )
     def test_other_names_are_refused(self, client: TestClient, host: str) -> None:
-        for path in ("/", "/runs", "/health"):
+        for path in ("/", "/model", "/health"):
             assert client.get(path, headers={"Host": host}).status_code == 400
 
-    @pytest.mark.parametrize("path", ["/", "/page.js", "/runs", "/nowhere"])
+    @pytest.mark.parametrize("path", ["/", "/page.js", "/model", "/nowhere"])
     def test_every_answer_has_the_headers(self, client: TestClient, path: str) -> None:
         headers = client.get(path).headers
         policy = headers["content-security-policy"]
