@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import rss_rl
-from rss_rl.cli.config import describe_keys
 from rss_rl.cli.main import COMMANDS
-from rss_rl.components import KINDS, built_in_names, describe, find_component
+from rss_rl.components import KINDS, built_in_names, describe, described_keys, find_component
+from rss_rl.config import RunConfig
 
 CONFIGURATION = """# Configuration
 
@@ -56,7 +56,7 @@ def _cli() -> Iterator[str]:
 def _configuration() -> Iterator[str]:
     yield CONFIGURATION
     sections: dict[str, list[dict[str, Any]]] = {}
-    for key in describe_keys():
+    for key in described_keys(RunConfig):
         first, dot, _ = key["key"].partition(".")
         sections.setdefault(first if dot else "", []).append(key)
     for section, keys in sections.items():
@@ -65,9 +65,9 @@ def _configuration() -> Iterator[str]:
 
 
 def _key(key: dict[str, Any]) -> tuple[str, ...]:
-    default = "required" if key["required"] else f"`{json.dumps(key['default'], default=str)}`"
-    choices = f" One of: {', '.join(key['choices'])}." if key["choices"] else ""
-    return f"`{key['key']}`", key["type"], default, key["description"] + choices
+    default = "required" if key["required"] else f"`{json.dumps(key['default'])}`"
+    bounds = f" ({key['bounds']})" if key["bounds"] else ""
+    return f"`{key['key']}`", key["type"] + bounds, default, key["description"]
 
 
 def _components() -> Iterator[str]:
@@ -82,15 +82,7 @@ def _components() -> Iterator[str]:
             yield f"{shown['help']}{source}\n"
             can = shown["capabilities"].items()
             yield "".join(f"- `{what}`: {meaning}\n" for what, meaning in can)
-            yield from _table(
-                ("option", "type", "default", "meaning"), map(_option, shown["options"])
-            )
-
-
-def _option(option: dict[str, Any]) -> tuple[str, ...]:
-    default = "required" if option["required"] else f"`{json.dumps(option['default'])}`"
-    bounds = f" ({option['bounds']})" if option["bounds"] else ""
-    return f"`{option['name']}`", option["type"] + bounds, default, option["description"]
+            yield from _table(("option", "type", "default", "meaning"), map(_key, shown["options"]))
 
 
 def _api() -> Iterator[str]:

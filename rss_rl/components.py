@@ -395,47 +395,58 @@ def describe(component: Component, name: str = "") -> dict[str, Any]:
 
     Returns:
         Its fields, including those of a subclass; `capabilities` under its default options, with
-        their meanings, and `by_options`, whether options change them; name, type, default, bounds
-        and description of each option; `short` and `example`, a configuration (or command) that
-        names it.
+        their meanings, and `by_options`, whether options change them; `options`, see
+        `described_keys`; `example`, a configuration (or command) that names it.
     """
     spec, name = KINDS[component.kind], name or component.name
     usual = component.options.model_construct()  # unchecked: some have no usable default
-    defaults = usual.model_dump(mode="json", warnings=False)
-    own = {field.name for field in fields(component)} - {field.name for field in fields(Component)}
-    return {
-        "kind": component.kind,
+    capabilities = component.all_capabilities(usual)
+    named = {f.name: getattr(component, f.name) for f in fields(component) if f.name != "build"}
+    return named | {
         "name": name,
-        "help": component.help,
-        "source": component.source,
         "package": package_of(component.kind, name),
-        **{field: getattr(component, field) for field in sorted(own)},
         "slot": spec.slot,
-        "short": _example(component, name, {}),
-        "example": _example(component, name, defaults),
-        "capabilities": {
-            can: spec.capabilities[can] for can in sorted(component.all_capabilities(usual))
-        },
+        "example": _example(component, name),
+        "capabilities": {can: spec.capabilities[can] for can in sorted(capabilities)},
         "by_options": callable(component.capabilities),
-        "options": [
-            {
-                "name": option,
-                "type": _shown_type(field.annotation),
-                "default": defaults.get(option),
-                "required": field.is_required(),
-                "bounds": ", ".join(filter(None, map(_shown_bound, field.metadata))),
-                "description": field.description or "",
-            }
-            for option, field in component.options.model_fields.items()
-        ],
+        "options": list(described_keys(component.options)),
     }
 
 
-def _example(component: Component, name: str, options: Mapping[str, Any]) -> Any:
-    """A configuration (for a source, a command) that names it with these options."""
-    spec = KINDS[component.kind]
+def described_keys(section: type[BaseModel], prefix: str = "") -> Iterator[dict[str, Any]]:
+    """Key, type, default, whether required, bounds and description of every key of a section.
+
+    Keys of sections within are dotted; `[]` stands for any item of a list. Options of a component
+    are those of the default one.
+    """
+    usual = section.model_construct().model_dump(mode="json", warnings=False)
+    for name, field in section.model_fields.items():
+        kind: Any = getattr(section, "kind", None)
+        inner: list[type[BaseModel]]
+        if name == "options" and kind in DEFAULTS:
+            inner = [find_component(kind, DEFAULTS[kind]).options]
+        else:
+            parts = (field.annotation, *get_args(field.annotation))
+            inner = [p for p in parts if isinstance(p, type) and issubclass(p, BaseModel)]
+        if inner:
+            many = "[]" if get_origin(field.annotation) is tuple else ""
+            yield from described_keys(inner[0], f"{prefix}{name}{many}.")
+            continue
+        yield {
+            "key": prefix + name,
+            "type": _shown_type(field.annotation),
+            "default": usual.get(name),
+            "required": field.is_required(),
+            "bounds": ", ".join(filter(None, map(_shown_bound, field.metadata))),
+            "description": field.description or "",
+        }
+
+
+def _example(component: Component, name: str) -> Any:
+    """A configuration (for a source, a command) that names it with its default options."""
+    spec, usual = KINDS[component.kind], component.options.model_construct()
+    options = usual.model_dump(mode="json", warnings=False)
     if component.kind == "source":
-        usual = component.options.model_construct()
         own = component.can("made", usual) or component.can("included", usual)
         given = "".join(f" --option {key}={json.dumps(value)}" for key, value in options.items())
         return f"{spec.slot} {name}{'' if own else ' --from FOLDER'}{given} --out DIR"

@@ -145,7 +145,7 @@ class ManyOptions(Options):
 
 def test_options_are_described_as_a_user_writes_them() -> None:
     shown = describe(declared(options=ManyOptions))
-    keys = ("name", "type", "default", "bounds")
+    keys = ("key", "type", "default", "bounds")
     assert [tuple(option[key] for key in keys) for option in shown["options"]] == [
         ("name", "str", None, "like ^a"),
         ("share", "float | null", None, "> 0, < 1"),
@@ -157,4 +157,3 @@ def test_options_are_described_as_a_user_writes_them() -> None:
     assert shown["options"][0]["description"] == "What."
     assert json.loads(json.dumps(shown)) == shown
     assert shown["package"] == ""
-    assert shown["short"] == {"model": {"encoder": "one"}}

@@ -14,9 +14,9 @@ import pytest
 from cyclopts import App
 
 import rss_rl
-from rss_rl.cli.config import describe_keys
 from rss_rl.cli.main import COMMANDS
-from rss_rl.components import KINDS, built_in_names
+from rss_rl.components import KINDS, built_in_names, described_keys
+from rss_rl.config import RunConfig
 
 if importlib.util.find_spec("zensical") is None:
     pytest.skip("needs the extra `docs`: pip install 'rss-rl[docs]'", allow_module_level=True)
@@ -75,7 +75,7 @@ def test_the_reference_names_every_command(site: Path) -> None:
 
 
 def test_the_reference_names_every_key_component_and_function(site: Path) -> None:
-    keys = {key["key"] for key in describe_keys()}
+    keys = {key["key"] for key in described_keys(RunConfig)}
     assert len(keys) > 50
     page = (site / "reference" / "configuration.html").read_text(encoding="utf-8")
     assert keys <= set(re.findall(r"<code>([^<]+)</code>", page))

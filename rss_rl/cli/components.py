@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from rss_rl.api.terminal import plain_table, say
 from rss_rl.cli.show import Json, console, echo_json
+
+if TYPE_CHECKING:
+    from rss_rl.components import Kind
 
 
 def components(kind: str | None = None, name: str | None = None, *, json_: Json = False) -> None:
@@ -29,28 +32,30 @@ def components(kind: str | None = None, name: str | None = None, *, json_: Json 
 
         `rss-rl components encoders my_package.my_module:ENCODER` shows one that is not installed.
     """
-    tree = _kinds() if kind is None else _all(kind) if name is None else _one(kind, name)
-    if json_:
-        echo_json(tree)
-    elif isinstance(tree, list):
-        _print_rows(tree)
-    else:
-        _print_one(tree)
+    from rss_rl.components import KINDS, component_names, describe, find_component, kind_named
 
-
-def _kinds() -> list[dict[str, Any]]:
-    from rss_rl.components import KINDS, component_names
-
-    return [
-        {"kind": spec.plural, "installed": len(component_names(kind)), "named in": spec.slot}
-        for kind, spec in KINDS.items()
+    if kind is not None and name is not None:
+        found = kind_named(kind)
+        shown = describe(find_component(found, name), name)
+        if json_:
+            echo_json(shown)
+        else:
+            _print_one(shown)
+        return
+    rows = [
+        {"kind": spec.plural, "installed": len(component_names(known)), "named in": spec.slot}
+        for known, spec in KINDS.items()
     ]
+    rows = rows if kind is None else _all(kind_named(kind))
+    if json_:
+        echo_json(rows)
+    else:
+        _print_rows(rows)
 
 
-def _all(plural: str) -> list[dict[str, Any]]:
-    from rss_rl.components import Component, installed_components, kind_named, package_of
+def _all(kind: Kind) -> list[dict[str, Any]]:
+    from rss_rl.components import Component, installed_components, package_of
 
-    kind = kind_named(plural)
     rows = []
     for name, found in installed_components(kind).items():
         row = {"name": name, "help": f"cannot be used: {found}", "can": "", "source": ""}
@@ -61,55 +66,34 @@ def _all(plural: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _one(plural: str, name: str) -> dict[str, Any]:
-    from rss_rl.components import describe, find_component, kind_named
-
-    kind = kind_named(plural)
-    return describe(find_component(kind, name), name)
-
-
 def _print_rows(rows: list[dict[str, Any]]) -> None:
-    header = list(rows[0]) if rows else []
-    table = plain_table(header, (list(map(str, row.values())) for row in rows))
+    table = plain_table(list(rows[0]), (list(map(str, row.values())) for row in rows))
     for column in table.columns:
         column.no_wrap = column.header in ("name", "kind")
     console().print(table)
 
 
 def _print_one(shown: dict[str, Any]) -> None:
-    out = console()
+    out, example = console(), shown["example"]
     say(out, f"{shown['name']}  {shown['help']}")
     facts = {"Source": shown["source"], "Package": shown["package"], "Reads": shown.get("needs")}
-    lines = [f"{name}: {value}" for name, value in facts.items() if value]
-    lines += [f"  {name}: {meaning}" for name, meaning in shown["capabilities"].items()]
+    for name, value in facts.items():
+        if value:
+            say(out, f"{name}: {value}")
+    for name, meaning in shown["capabilities"].items():
+        say(out, f"  {name}: {meaning}")
     if shown["by_options"]:
-        lines.append("  (with its default options; others change its capabilities)")
-    lines += ["\nUsage:", textwrap.indent(_yaml(shown["short"]), "  ")]
-    if shown["options"]:
-        lines += ["\nWith options:", textwrap.indent(_yaml(shown["example"]), "  "), ""]
-    else:
-        lines.append("\nIt has no options.")
-    for line in lines:
-        say(out, line)
+        say(out, "  (with its default options; others change its capabilities)")
+    if not isinstance(example, str):
+        example = yaml.safe_dump(
+            example, default_flow_style=None, sort_keys=False, width=sys.maxsize
+        )
+    say(out, f"\nUsage:\n{textwrap.indent(example.rstrip(), '  ')}\n")
     if not shown["options"]:
+        say(out, "It has no options.")
         return
-    _print_rows(
-        [
-            {
-                "option": option["name"],
-                "type": option["type"],
-                "default": "required" if option["required"] else json.dumps(option["default"]),
-                "bounds": option["bounds"],
-                "meaning": option["description"],
-            }
-            for option in shown["options"]
-        ]
-    )
-
-
-def _yaml(tree: Any) -> str:
-    """A configuration as YAML; a command unchanged."""
-    if isinstance(tree, str):
-        return tree
-    text: str = yaml.safe_dump(tree, default_flow_style=None, sort_keys=False, width=sys.maxsize)
-    return text.rstrip("\n")
+    for option in shown["options"]:
+        default = "required" if option["required"] else json.dumps(option["default"])
+        option |= {"default": default}
+        del option["required"]
+    _print_rows(shown["options"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["app", "describe_keys", "documented_yaml"]
+__all__ = ["app", "documented_yaml"]
 
 import textwrap
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from rss_rl.api.options import Overrides
 from rss_rl.cli.commands import add, group
 from rss_rl.cli.show import Json, echo, echo_json
-from rss_rl.components import DEFAULTS, find_component
+from rss_rl.components import described_keys
 from rss_rl.config import Choice, PhaseConfig, RunConfig, flow_text, load_config, settings
 from rss_rl.packaged import configs_root, find_config, packaged_configs
 
@@ -49,7 +49,7 @@ def show(
     else:
         shown = load_config(find_config(config), settings(overrides))
     if json_:
-        echo_json(describe_keys() if config is None else shown.model_dump(mode="json"))
+        echo_json([*described_keys(RunConfig)] if config is None else shown.model_dump(mode="json"))
     else:
         echo(documented_yaml(shown).rstrip("\n"))
 
@@ -138,46 +138,3 @@ def _choices(annotation: Any) -> list[str]:
     if origin in (Union, UnionType):
         return [choice for part in get_args(annotation) for choice in _choices(part)]
     return []
-
-
-def describe_keys() -> list[dict[str, Any]]:
-    """Dotted name, type, default, choices and description of every key; `[]`: any list item."""
-    return list(_describe(RunConfig, ""))
-
-
-def _describe(section: type[BaseModel], prefix: str) -> Iterator[dict[str, Any]]:
-    for name, field in section.model_fields.items():
-        if name == "options" and issubclass(section, Choice) and section.kind in DEFAULTS:
-            # Options of the default component.
-            usual = find_component(section.kind, DEFAULTS[section.kind])
-            yield from _describe(usual.options, f"{prefix}options.")
-            continue
-        inner = [
-            part
-            for part in (field.annotation, *get_args(field.annotation))
-            if isinstance(part, type) and issubclass(part, BaseModel)
-        ]
-        if inner:
-            many = "[]" if get_origin(field.annotation) is tuple else ""
-            yield from _describe(inner[0], f"{prefix}{name}{many}.")
-            continue
-        yield {
-            "key": prefix + name,
-            "type": _type_name(field.annotation),
-            "required": field.is_required(),
-            "default": None if field.is_required() else field.default,
-            "choices": _choices(field.annotation),
-            "description": field.description or "",
-        }
-
-
-def _type_name(annotation: Any) -> str:
-    if get_origin(annotation) is Literal:
-        return "str"
-    if get_origin(annotation) in (Union, UnionType):
-        return " | ".join(_type_name(part) for part in get_args(annotation))
-    if annotation is type(None):
-        return "null"
-    if get_origin(annotation) is tuple:
-        return "list"
-    return getattr(annotation, "__name__", str(annotation))

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from invoking import invoke
 
-from rss_rl.cli.config import describe_keys, documented_yaml
+from rss_rl.cli.config import documented_yaml
 from rss_rl.config import RunConfig, load_config, parse_config
 from rss_rl.packaged import find_config, packaged_configs
 
@@ -52,11 +52,10 @@ def test_without_a_name_every_key_is_documented() -> None:
     keys = {entry["key"]: entry for entry in json.loads(show("show", "--json"))}
     assert keys["data"]["required"]
     assert keys["learner.estimator.options.baseline"]["default"] == "leave-one-out"
-    assert "self-critical" in keys["learner.estimator.options.baseline"]["choices"]
+    assert "self-critical" in keys["learner.estimator.options.baseline"]["type"]
     assert keys["policy.options.hidden"]["default"] == 300
     assert keys["phases[].steps"]["type"] == "int | null"
     assert {key.split(".")[0].removesuffix("[]") for key in keys} == set(RunConfig.model_fields)
-    assert len(keys) == len(describe_keys())
 
 
 def test_the_shipped_ones_are_listed() -> None:
