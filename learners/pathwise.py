@@ -177,21 +177,12 @@ class Pathwise:
     def __init__(self, setup: UpdateSetup) -> None:
         assert setup.gated is not None
         assert setup.uniforms is not None
-        self._policy, self._inputs, self._uniforms = setup.policy, setup.inputs, setup.uniforms
+        self._inputs, self._uniforms = setup.inputs, setup.uniforms
         self._entropy_cost = setup.learner.entropy_cost
         self._autocast, self._group = setup.autocast, setup.group
         objective = _Objective(setup.policy, setup.gated(), setup.reward)
         self._objective = setup.group.share(objective)
         self._step = GradientStep("policy", setup.policy, setup.learner.policy)
-
-    @torch.no_grad()
-    def draw(self, batch: TensorBatch, number: int) -> list[Tensor]:
-        """See `GateUpdate`; the first of the K gates."""
-        with products_in(self._autocast, batch.labels.device):
-            parts = zip(
-                self._inputs(batch), batch.valid, self._uniforms(batch, number), strict=True
-            )
-            return [self._policy(*pair).rsample(drawn[:1])[0] for *pair, drawn in parts]
 
     def gradients(
         self,

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -64,21 +64,19 @@ _LEAST = 1e-7
 """Probabilities nearer to 0 or 1 than this have the logit of this."""
 
 
-class Reached(NamedTuple):
-    """Share of the tokens kept at the threshold, and how far each role's logits lie off its share.
-
-    margins  of heads and of dependents, in standard deviations of the logits up to one, in logits
-             beyond it and where those vary by less than 1
-    """
-
-    kept: float
-    margins: tuple[float, float]
+_KEPT = "selection/thresholded_kept"
+_MARGINS = "selection/margin_heads", "selection/margin_dependents"
 
 
-def share_margin(probabilities: Sequence[Array], valid: Sequence[Array], target: float) -> Reached:
-    """What a policy keeps, and how far its roles' logits are from keeping the target share.
+def share_margin(
+    probabilities: Sequence[Array], valid: Sequence[Array], target: float
+) -> dict[str, float]:
+    """What a policy keeps at the threshold, and how far its roles' logits are from keeping the
+    target share, by metric tag.
 
-    Examples weigh the same whatever their lengths, as in `rss_rl.envs.shares.kept_shares`.
+    Margins are in standard deviations of the logits up to one, in logits beyond it and where those
+    vary by less than 1. Examples weigh the same whatever their lengths, as in
+    `rss_rl.envs.rewards.kept_shares`.
 
     Args:
         probabilities: S x float [B, 2, N_s] of selecting each token in each role.
@@ -93,17 +91,17 @@ def share_margin(probabilities: Sequence[Array], valid: Sequence[Array], target:
         weights.append(np.broadcast_to(1 / np.maximum(sizes, 1)[:, None], real.shape)[real])
     score, weight = np.concatenate(scores, axis=1), np.concatenate(weights)  # [2, T], [T]
     if not len(weight):
-        return Reached(0.0, (0.0, 0.0))
+        return dict.fromkeys((_KEPT, *_MARGINS), 0.0)
     weight = weight / weight.sum()
     covered = np.stack([_covered(-role, weight) for role in score])  # [2, T]
     # A token is among the most likely r of either role where r is at least the less of the two.
     first = covered.min(0)
     share = first[_covered(first, weight) >= target - _ROUNDING].min()
-    heads, dependents = (
-        _scaled(_lowest(role, of_role, share), _spread(role, weight))
-        for role, of_role in zip(score, covered, strict=True)
-    )
-    return Reached(float(weight[(score > 0).any(0)].sum()), (heads, dependents))
+    margins = {
+        tag: _scaled(_lowest(role, of_role, share), _spread(role, weight))
+        for tag, role, of_role in zip(_MARGINS, score, covered, strict=True)
+    }
+    return {_KEPT: float(weight[(score > 0).any(0)].sum())} | margins
 
 
 def _scaled(margin: float, spread: float) -> float:
@@ -182,82 +180,62 @@ class _Multiplier:
         self._margin, self._slope = state["margin"], state["slope"]
 
 
-def initial_costs(config: RewardConfig) -> tuple[float, float] | None:
-    """Lambda of heads and of dependents where a run begins; None where no share is asked for."""
-    begin = config.sparsity_cost
-    return None if config.target_share is None else (begin, begin)
-
-
-def stored_costs(session: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Lambda of heads and of dependents in the state of a run; None where no share is asked for."""
-    if "share" not in session:
-        return None
-    heads, dependents = (role["cost"] for role in session["share"]["roles"])
-    return heads, dependents
-
-
 class ShareController:
-    """Makes the lambda of each role follow what is kept.
+    """Makes the lambda of each role follow what is kept; does nothing where no share is asked for.
 
     Args:
-        config: with a target share; `sparsity_cost` is where lambda begins.
+        config: `sparsity_cost` is where lambda begins.
         updates: in which the policy learns; None where unknown, and there is no schedule.
     """
 
     def __init__(self, config: RewardConfig, updates: int | None = None) -> None:
-        if config.target_share is None:
-            raise ValueError("there is no target share to reach")
         self._last = config.target_share
         self._falling = config.share_schedule * (updates or 0)
         self._updates = 0
         self._roles = tuple(_Multiplier(config.sparsity_cost) for _ in range(ROLES))
         self._error: float | None = None
-        self._charged, self._violation = self.costs, math.nan
 
     @property
-    def target(self) -> float:
+    def target(self) -> float | None:
         """The share to keep in the coming update: it falls linearly from 1, if scheduled."""
-        if self._updates >= self._falling:
+        if self._last is None or self._updates >= self._falling:
             return self._last
         return 1 - (1 - self._last) * self._updates / self._falling
 
     @property
-    def costs(self) -> tuple[float, float]:
-        """Lambda of heads and of dependents."""
+    def costs(self) -> tuple[float, float] | None:
+        """Lambda of heads and of dependents; None where no share is asked for."""
         heads, dependents = (role.cost for role in self._roles)
-        return heads, dependents
+        return None if self._last is None else (heads, dependents)
 
-    @property
-    def scalars(self) -> dict[str, float]:
-        """What the last update was charged and by how much it missed, by metric tag."""
-        heads, dependents = self._charged
+    def observe(self, reached: Mapping[str, float]) -> dict[str, float]:
+        """Move both by what the policy of one update keeps, see `share_margin`.
+
+        Returns:
+            What that update was charged and by how much it missed, by metric tag.
+        """
+        if self.target is None or self.costs is None:
+            return {}
+        (heads, dependents), violation = self.costs, reached[_KEPT] - self.target
+        before = violation if self._error is None else self._error
+        self._error = _MEMORY * before + (1 - _MEMORY) * violation
+        for role, tag in zip(self._roles, _MARGINS, strict=True):
+            role.observe(reached[tag])
+        self._updates += 1
         return {
             "constraint/multiplier_heads": heads,
             "constraint/multiplier_dependents": dependents,
-            "constraint/violation": self._violation,
+            "constraint/violation": violation,
             "reward/lambda": (heads + dependents) / 2,
             "reward/lambda_heads": heads,
             "reward/lambda_dependents": dependents,
-            "selection/share_error": self.error,
+            "selection/share_error": self._error,
         }
 
-    @property
-    def error(self) -> float:
-        """Running average of the thresholded share minus the target; NaN before the first."""
-        return math.nan if self._error is None else self._error
-
-    def observe(self, reached: Reached) -> None:
-        """Move both by what the policy of one update keeps."""
-        error = reached.kept - self.target
-        self._charged, self._violation = self.costs, error
-        before = error if self._error is None else self._error
-        self._error = _MEMORY * before + (1 - _MEMORY) * error
-        for role, margin in zip(self._roles, reached.margins, strict=True):
-            role.observe(margin)
-        self._updates += 1
-
     def state_dict(self) -> dict[str, Any]:
-        """JSON-able state."""
+        """JSON-able state; empty where no share is asked for."""
+        if self._last is None:
+            return {}
         roles = [role.state_dict() for role in self._roles]
         return {"error": self._error, "updates": self._updates, "roles": roles}
 
@@ -267,8 +245,10 @@ class ShareController:
         Raises:
             ValueError, KeyError: it is none.
         """
+        if self._last is None:
+            return
         _check(state, ("error",), absent="error")
-        updates = state.get("updates", 0)  # no version before the schedule counted them
+        updates = state["updates"]
         if type(updates) is not int or updates < 0:
             raise ValueError(f"updates {updates!r:.50}")
         for role, own in zip(self._roles, state["roles"], strict=True):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,19 +23,6 @@ from rss_rl.ops.matmul import products_in
 
 _AVERAGE = "average/"
 _TEACHER = "teacher/"
-
-
-class SupervisedStats(NamedTuple):
-    """Of one update, over the global batch.
-
-    loss           mean of the label's loss, without L2, in nats (or score²)
-    gradient_norm  before clipping
-    accuracy       share of examples predicted right, with dropout; None where labels are scores
-    """
-
-    loss: float
-    gradient_norm: float
-    accuracy: float | None
 
 
 class _Losses(nn.Module):
@@ -191,34 +177,26 @@ class SupervisedLearner:
         for name, value in own.items():
             value.copy_(tensors[name])
 
-    def update(
+    def gradients(
         self,
         batch: TensorBatch,
         selections: Sequence[Tensor] | None,
         *,
         number: int,
         dropout_keys: Tensor,
-    ) -> SupervisedStats:
-        """`learn` and `apply`."""
-        stats = self.learn(batch, selections, number=number, dropout_keys=dropout_keys)
-        self.apply(number)
-        return stats
-
-    def learn(
-        self,
-        batch: TensorBatch,
-        selections: Sequence[Tensor] | None,
-        *,
-        number: int,
-        dropout_keys: Tensor,
-    ) -> SupervisedStats:
-        """The gradients of an optimiser step; all learners of the group must make it.
+    ) -> dict[str, float]:
+        """Compute the gradients of an update; all learners of the group must call it.
 
         Args:
             batch: this learner's shard, which may be empty.
             selections: S x bool [B, 2, N_s], or None for every token.
             number: of the update in the run, from 0, for the learning rate's decay.
             dropout_keys: int64 [B], see `example_keys`: masks are functions of them.
+
+        Returns:
+            Metrics of the global batch, by tag: mean of the label's loss, without L2, in nats (or
+            score²); gradient norm before clipping; share of examples predicted right, with dropout,
+            unless labels are scores.
 
         Raises:
             NonFiniteError: on a non-finite loss or gradient.
@@ -233,8 +211,10 @@ class SupervisedLearner:
             local = torch.stack([loss.double(), hits.double(), count])
             total, right, examples = self._group.sum(local).tolist()
             norm = self.step.prepare(objective / examples, number, total / examples)
-        scores = batch.labels.is_floating_point()
-        return SupervisedStats(total / examples, norm, None if scores else right / examples)
+        scalars = {"train/loss": total / examples, "train/gradient_norm": norm}
+        if not batch.labels.is_floating_point():
+            scalars["train/accuracy"] = right / examples
+        return scalars
 
     def apply(self, number: int) -> None:
         """Step by what was learnt in update `number`; until then no parameter has changed."""

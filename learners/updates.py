@@ -26,7 +26,8 @@ from rss_rl.policies.protocol import Policy, missing_attributes
 class Needs(NamedTuple):
     """What an update needs of its rollouts; each field is a capability.
 
-    log_probs    rollouts at all: selections that the samplers have drawn and scored
+    log_probs    rollouts at all: selections that the samplers have drawn and scored; without, the
+                 policy learns through gates, and the classifier reads the first of them
     thresholded  rewards of the thresholded selections, too
     bits         behaviour log-probs of single bits, for selections of an older policy
     antithetic   the second half of an example's selections are drawn from 1 - u where the first
@@ -137,13 +138,6 @@ class PolicyUpdate(Protocol):
         """
 
 
-class GateUpdate(PolicyUpdate, Protocol):
-    """An update without `Needs.log_probs`: nothing is sampled for it."""
-
-    def draw(self, batch: TensorBatch, number: int) -> list[Tensor]:
-        """The gates that the classifier reads in an update, S x [B, 2, N_s]."""
-
-
 def under(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The entries whose name begins with `prefix`, without it."""
     return {name[len(prefix) :]: each for name, each in state.items() if name.startswith(prefix)}
@@ -156,10 +150,9 @@ def build_update(estimator: EstimatorConfig, setup: UpdateSetup) -> PolicyUpdate
         ConfigError: what the component builds is not one.
     """
     built: Any = estimator.build(setup)
-    kind = PolicyUpdate if Needs.of(estimator).log_probs else GateUpdate
-    if lacking := missing_attributes(built, kind):
+    if lacking := missing_attributes(built, PolicyUpdate):
         raise ConfigError(
-            f"{type(built).__name__} is not a {kind.__name__}: it has no"
+            f"{type(built).__name__} is not a PolicyUpdate: it has no"
             f" {', '.join(f'`{name}`' for name in lacking)}",
             where=f"estimator '{estimator.name}'",
             remedy="See rss_rl.learners.updates",

@@ -23,8 +23,7 @@ from rss_rl.metrics.measures import brief_measures
 from rss_rl.results.output import describe_scores
 from rss_rl.training.attempts import LearnersLost
 from rss_rl.training.run import Finished, RunEvent
-from rss_rl.training.session import UpdateReport
-from rss_rl.training.trainer import Evaluated, PhaseBegan
+from rss_rl.training.trainer import Evaluated, PhaseBegan, UpdateReport
 
 _SMOOTHING = 0.9
 _STOPPING = "stopping after this update; Ctrl-C again quits at once"

@@ -22,10 +22,12 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import LearnerError, LearnersLostError, RssError
 from rss_rl.learners.group import ProcessGroup
+from rss_rl.learners.phases import Turn
 from rss_rl.rollouts.device import find_device
+from rss_rl.rollouts.rollout import Rollout
 from rss_rl.rollouts.snapshot import StoredDelta, StoredSnapshot, bundles, open_data
 from rss_rl.training.evaluation import Mode
-from rss_rl.training.learner import LearnTask, LocalLearner
+from rss_rl.training.learner import LocalLearner
 from rss_rl.training.memory_needs import check_room
 from rss_rl.training.showcase import Showcase
 from rss_rl.types import Array
@@ -218,9 +220,19 @@ class RayLearners:
         call = self._actors[0].call.remote(method, *arguments)
         return self._get([call], method, self._config.timeout_s)[0]
 
-    def update(self, task: LearnTask) -> dict[str, float]:
+    def update(
+        self,
+        number: int,
+        rows: Array,
+        turn: Turn,
+        rollout: Rollout | None = None,
+        target: float | None = None,
+        charged: tuple[float, float] | None = None,
+    ) -> dict[str, float]:
         """See `Learner`."""
-        scalars: dict[str, float] = self._all("call", "update", ray.put(task))[0]
+        sent = ray.put(rollout)
+        found = self._all("call", "update", number, rows, turn, sent, target, charged)
+        scalars: dict[str, float] = found[0]
         return scalars
 
     def publish(self, version: int, *, whole: bool = True) -> StoredSnapshot:

@@ -1,1 +1,1 @@
-"""From rollouts to updates: learner, session, trainer, and the run around them."""
+"""From rollouts to updates: learner, trainer, and the run around them."""

@@ -131,17 +131,17 @@ def _attempt(
         trainer = _trainer(config, path, context, start, writer, learner)
         try:
             for event in trainer.run():
-                if fork and isinstance(event, PhaseBegan) and trainer.session.schedule.index == 1:
+                if fork and isinstance(event, PhaseBegan) and event.index == 1:
                     mark_checkpoint(path, event.update, FORK)
                 context.observer.take(event, path, writer)
                 yield event
                 if isinstance(event, Stopped):
                     return None
         finally:
-            trainer.session.close()
+            trainer.close()
         return Trained(
             _score(config, learner, context.splits),
-            trainer.session.update_count,
+            trainer.updates,
             trainer.wall_seconds,
             trainer.seen / max(trainer.trained_s, 1e-9),
         )
@@ -175,7 +175,7 @@ def _trainer(
             point=context.point,
             leave=leave,
         )
-        check_step(start, trainer.session.update_count)
+        check_step(start, trainer.updates)
     return trainer
 
 

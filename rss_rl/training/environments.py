@@ -13,7 +13,7 @@ from rss_rl.config import RunConfig
 from rss_rl.envs.task import SelectionTask, longest_sentence, make_task
 from rss_rl.envs.token_selection import TokenSelectionEnv
 from rss_rl.envs.vector import TokenSelectionVectorEnv
-from rss_rl.learners.share_control import initial_costs, stored_costs
+from rss_rl.learners.share_control import ShareController
 from rss_rl.rollouts.snapshot import build_prepared_models, open_data
 from rss_rl.rollouts.tasks import run_task
 from rss_rl.runs.checkpoint import load_checkpoint
@@ -51,15 +51,16 @@ def find_task(
     if isinstance(run, RunConfig):
         config, prepared = run, open_data(run)
         models = build_prepared_models(config, prepared)
-        charged = initial_costs(config.reward)
+        share = ShareController(config.reward)
     else:
         config, models, _ = open_models(run, which, trust)
         prepared = open_data(config)
-        charged = stored_costs(load_checkpoint(Path(run), which).state["session"])
+        share = ShareController(config.reward)
+        share.load_state_dict(load_checkpoint(Path(run), which).state["share"])
     found = run_task(config, models, prepared.split(split), prepared.vocabulary.words)
     return replace(
         found,
-        charged=charged,
+        charged=share.costs,
         max_len=longest_sentence(prepared),
         vocabulary_size=len(prepared.vocabulary),
     )

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, NamedTuple, Protocol, cast
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -26,8 +25,6 @@ from rss_rl.learners.phases import Turn
 from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.learners.updates import (
     GatedReward,
-    GateUpdate,
-    Needs,
     PolicyUpdate,
     RewardBatch,
     UpdateSetup,
@@ -47,6 +44,7 @@ from rss_rl.rollouts.snapshot import (
     Publisher,
     Snapshot,
     StoredSnapshot,
+    autocast,
     autocast_dtype,
     build_prepared_models,
     fixed_threads,
@@ -64,36 +62,27 @@ POLICY_UPDATE = "policy_update/"
 """Prefix of the tensors that hold the state of the policy update."""
 
 
-class Charge(NamedTuple):
-    """The share of the tokens to keep, and lambda of heads and of dependents that leads there."""
-
-    target: float
-    costs: tuple[float, float]
-
-
-@dataclass(frozen=True)
-class LearnTask:
-    """What one update learns from.
-
-    number   of the update in the run, from 0; the target policy's version
-    rows     int64 [B]
-    turn     who learns
-    rollout  of `rows`; None where nothing was sampled
-    charge   where a target share steers the policy
-    """
-
-    number: int
-    rows: Array
-    turn: Turn
-    rollout: Rollout | None = None
-    charge: Charge | None = None
-
-
 class Learner(Protocol):
     """Whoever applies updates and holds the newest weights."""
 
-    def update(self, task: LearnTask) -> dict[str, float]:
+    def update(
+        self,
+        number: int,
+        rows: Array,
+        turn: Turn,
+        rollout: Rollout | None = None,
+        target: float | None = None,
+        charged: tuple[float, float] | None = None,
+    ) -> dict[str, float]:
         """One update of the classifier, the policy or both; metrics by tag.
+
+        Args:
+            number: of the update in the run, from 0; the target policy's version.
+            rows: int64 [B].
+            turn: who learns.
+            rollout: of `rows`; None where nothing was sampled.
+            target: share of the tokens to keep, where one is asked for.
+            charged: lambda of heads and of dependents, as it stands, that leads there.
 
         Raises:
             NonFiniteError: a loss or gradient is not finite; no parameter has changed by it.
@@ -150,9 +139,7 @@ class LocalLearner:
         self._publisher = Publisher(self.models, resident=config.sampler.backend == "local")
         check_learns(self.models, config)
         self._update: PolicyUpdate | None = None
-        sampled = any(phase.selection == "sampled" for phase in config.phases)
-        draws = sampled and not Needs.of(config.estimator).log_probs
-        if draws or any(phase.policy for phase in config.phases):
+        if any(phase.policy for phase in config.phases):
             self._update = build_update(config.estimator, self._update_setup(dtype))
 
     def _update_setup(self, dtype: torch.dtype | None) -> UpdateSetup:
@@ -161,12 +148,6 @@ class LocalLearner:
         def inputs(batch: TensorBatch) -> list[torch.Tensor]:
             return models.policy_inputs(batch.tokens, batch.valid, batch.states)
 
-        def uniforms(batch: TensorBatch, number: int) -> list[torch.Tensor]:
-            assert batch.rows is not None
-            widths = [valid.shape[1] for valid in batch.valid]
-            count = config.sampler.selections
-            return selection_uniforms(config.seed, number, batch.rows, widths, count, self.device)
-
         return UpdateSetup(
             models.policy,
             inputs,
@@ -174,107 +155,105 @@ class LocalLearner:
             config.reward,
             dtype,
             self._group,
-            uniforms,
+            self._uniforms,
             self._gated_reward,
         )
 
-    def update(self, task: LearnTask) -> dict[str, float]:
-        """See `Learner`."""
-        started = time.perf_counter()
+    def _uniforms(self, batch: TensorBatch, number: int) -> list[torch.Tensor]:
+        """The numbers that an update draws selections or gates by, S x [K, B, 2, N_s]."""
+        assert batch.rows is not None
+        widths = [valid.shape[1] for valid in batch.valid]
+        count = self.config.sampler.selections
+        return selection_uniforms(self.config.seed, number, batch.rows, widths, count, self.device)
+
+    def update(
+        self,
+        number: int,
+        rows: Array,
+        turn: Turn,
+        rollout: Rollout | None = None,
+        target: float | None = None,
+        charged: tuple[float, float] | None = None,
+    ) -> dict[str, float]:
+        """See `Learner`.
+
+        It learns from this learner's shard of the batch; metrics are those of the whole. Classifier
+        and policy step when both have learnt: until then nothing has changed.
+        """
+        started, learns = time.perf_counter(), self._update if turn.policy else None
         with fixed_threads(self.config.learner.threads):
-            scalars = self._learn(task)
+            mine = shard(np.arange(len(rows)), self._group.rank, self._group.size)
+            batch = self.examples.batch(rows[mine])
+            alone = len(mine) == len(rows) or not turn.sampled
+            whole = batch if alone else self.examples.batch(rows)
+            tensors = tensor_batch(batch, self.device)
+            scalars: dict[str, float] = {}
+            paid = None
+            if rollout is not None:
+                part = rollout.of(mine, [tokens.shape[1] for tokens in batch.tokens])
+                # Under a share asked for, lambda is charged here, on the policy's probabilities.
+                charges = learns is not None and charged is not None
+                paid = self._paid(part.uncharged() if charges else part, number)
+                scalars |= _shares(rollout, whole)
+            if learns is not None:
+                scalars |= learns.gradients(tensors, paid, number=number, charged=charged)
+                scalars |= {} if rollout is None else _rewards(rollout)
+            if learns is not None and target is not None:
+                seen = tensors if alone else tensor_batch(whole, self.device)
+                scalars |= reached_share(self.models, self.config, seen, target)
+            if turn.supervised:
+                read = self._read(turn, number, batch, tensors, paid)
+                numbers = example_keys(self.config.seed, "dropout", number, batch.rows)
+                (keys,) = to_tensors([numbers], self.device)
+                scalars |= self._supervised.gradients(
+                    tensors, read, number=number, dropout_keys=keys
+                )
+            self.before_steps()
+            if learns is not None:
+                learns.apply()
+                self._publisher.note(POLICY)
+            if turn.supervised:
+                self._supervised.apply(number)
+                self._publisher.note(CLASSIFIER)
+                self._publisher.note(WORDS, self._supervised.moved_words)
         return scalars | {"time/learn_s": time.perf_counter() - started}
 
-    def _learn(self, task: LearnTask) -> dict[str, float]:
-        """Learns from this learner's shard of the batch; metrics are those of the whole.
-
-        Classifier and policy step when both have learnt: until then nothing has changed.
-        """
-        scalars, steps = self._gradients(task)
-        self.before_steps()
-        for step in steps:
-            step()
-        return scalars
-
-    def _gradients(self, task: LearnTask) -> tuple[dict[str, float], list[Callable[[], None]]]:
-        """Metrics, and the steps that apply the gradients."""
-        steps: list[Callable[[], None]] = []
-        mine = shard(np.arange(len(task.rows)), self._group.rank, self._group.size)
-        rows = task.rows[mine]
-        batch = self.examples.batch(rows)
-        tensors = tensor_batch(batch, self.device)
-        scalars: dict[str, float] = {}
-        steered = task.turn.policy and task.charge is not None
-        apart = len(rows) < len(task.rows) and (steered or task.rollout is not None)
-        whole = self.examples.batch(task.rows) if apart else batch
-        first = paid = None
-        if task.rollout is not None:
-            part = task.rollout.of(mine, [tokens.shape[1] for tokens in batch.tokens])
-            paid = self._paid(task, part)
-            first = [s[0] for s in paid.selections]
-        if task.turn.policy:
-            assert self._update is not None
-            charged = None if task.charge is None else task.charge.costs
-            scalars |= self._update.gradients(tensors, paid, number=task.number, charged=charged)
-            steps.append(self._step_policy)
-        if task.rollout is not None:
-            scalars |= _rewards(task.rollout) if task.turn.policy else {}
-            scalars |= _shares(task.rollout, whole)
-        elif task.turn.sampled:
-            # By the same policy, before its step: policy and classifier share one objective.
-            first = cast(GateUpdate, self._update).draw(tensors, task.number)
-        if steered and task.charge is not None:
-            seen = tensor_batch(whole, self.device) if apart else tensors
-            scalars |= reached_share(self.models, self.config, seen, task.charge.target)
-        if task.turn.supervised:
-            if task.turn.thresholded:
-                first = thresholded_selections(self.models, self.config, tensors)
-            if task.turn.random_share:
-                drawn = random_selections(
-                    self.config.seed,
-                    task.number,
-                    batch,
-                    bits_per_token(self.models.policy),
-                    task.turn.random_share,
-                )
-                first = mix_selections(first, drawn, self.device)
-            scalars |= self._learn_classifier(task.number, rows, tensors, first)
-            steps.append(partial(self._step_classifier, task.number))
-        return scalars, steps
-
-    def _step_policy(self) -> None:
-        assert self._update is not None
-        self._update.apply()
-        self._publisher.note(POLICY)
-
-    def _step_classifier(self, number: int) -> None:
-        self._supervised.apply(number)
-        self._publisher.note(CLASSIFIER)
-        self._publisher.note(WORDS, self._supervised.moved_words)
-
-    def _learn_classifier(
-        self, number: int, rows: Array, tensors: TensorBatch, first: list[torch.Tensor] | None
-    ) -> dict[str, float]:
-        keys = example_keys(self.config.seed, "dropout", number, rows)
-        (dropout_keys,) = to_tensors([keys], self.device)
-        stats = self._supervised.learn(tensors, first, number=number, dropout_keys=dropout_keys)
-        scalars = {"train/loss": stats.loss, "train/gradient_norm": stats.gradient_norm}
-        if stats.accuracy is not None:
-            scalars["train/accuracy"] = stats.accuracy
-        return scalars
-
-    def _paid(self, task: LearnTask, rollout: Rollout) -> RewardBatch:
-        """This learner's shard of the rollout, on its device."""
-        charges = task.charge is not None and task.turn.policy
-        learnt = rollout.uncharged() if charges else rollout
-        rewards, thresholded = to_tensors([learnt.rewards, learnt.thresholded], self.device)
+    def _paid(self, rollout: Rollout, number: int) -> RewardBatch:
+        """The selections of this learner's shard and their rewards, on its device."""
+        rewards, thresholded = to_tensors([rollout.rewards, rollout.thresholded], self.device)
         behaviour = bits = None
-        if rollout.version < task.number:  # else the policy itself drew them
+        if rollout.version < number:  # else the policy itself drew them
             by_slot = [np.ascontiguousarray(part) for part in np.moveaxis(rollout.log_prob, -1, 0)]
             behaviour = to_tensors(by_slot, self.device)
             bits = to_tensors(rollout.bit_log_prob, self.device) or None
         selections = to_tensors(rollout.selections, self.device)
         return RewardBatch(selections, rewards, thresholded, behaviour, bits)
+
+    def _read(
+        self, turn: Turn, number: int, batch: Batch, tensors: TensorBatch, paid: RewardBatch | None
+    ) -> list[torch.Tensor] | None:
+        """What the classifier reads, S x [B, 2, N_s], bits or gates; None: every token."""
+        read = None
+        if paid is not None:
+            read = [selection[0] for selection in paid.selections]
+        elif turn.sampled:
+            # By the same policy, before its step: policy and classifier share one objective.
+            read = self._gates(tensors, number)
+        elif turn.thresholded:
+            read = thresholded_selections(self.models, self.config, tensors)
+        if turn.random_share:
+            bits = bits_per_token(self.models.policy)
+            drawn = random_selections(self.config.seed, number, batch, bits, turn.random_share)
+            read = mix_selections(read, drawn, self.device)
+        return read
+
+    @torch.no_grad()
+    def _gates(self, batch: TensorBatch, number: int) -> list[torch.Tensor]:
+        """The first of the gates that the policy learns by, S x [B, 2, N_s]."""
+        with autocast(self.device, self.config.learner.precision):
+            found = self.models.distributions(batch.tokens, batch.valid, batch.states)
+            drawn = self._uniforms(batch, number)
+            return [each.rsample(own[:1])[0] for each, own in zip(found, drawn, strict=True)]
 
     def publish(self, version: int, *, whole: bool = True) -> Snapshot:
         """See `Learner`."""

@@ -13,9 +13,8 @@ from rss_rl.logs.events import EventLog
 from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.mirror.mirror import Mirror, NullMirror
 from rss_rl.runs.checkpoint import LATEST, Checkpoint, parse_step, pointer_path, read_pointer
-from rss_rl.training.session import UpdateReport
 from rss_rl.training.status_writer import EndState, StatusWriter
-from rss_rl.training.trainer import Evaluated, Event, PhaseBegan, Stopped
+from rss_rl.training.trainer import Evaluated, Event, PhaseBegan, Stopped, UpdateReport
 
 
 class Observer:

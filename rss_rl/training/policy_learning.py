@@ -116,10 +116,4 @@ def reached_share(
         found = models.distributions(batch.tokens, batch.valid, batch.states)
         chances = [_steerable_chances(each) for each in found]
     valid = [mask.cpu().numpy() for mask in batch.valid]
-    reached = share_margin([c.float().cpu().numpy() for c in chances], valid, target)
-    heads, dependents = reached.margins
-    return {
-        "selection/thresholded_kept": reached.kept,
-        "selection/margin_heads": heads,
-        "selection/margin_dependents": dependents,
-    }
+    return share_margin([c.float().cpu().numpy() for c in chances], valid, target)

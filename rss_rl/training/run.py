@@ -54,7 +54,7 @@ from rss_rl.training.observer import Observer
 from rss_rl.training.roles import LocalRoles, Roles
 from rss_rl.training.safe_point import SafePoint
 from rss_rl.training.time_budget import TimeBudget
-from rss_rl.training.trainer import Event, find_best_metric
+from rss_rl.training.trainer import Event, find_best_metric, fork_state
 
 _ATTENTION = "model.attention"
 _LENGTHS = "batch_lengths"
@@ -324,10 +324,7 @@ def _fork_start(fork: Checkpoint) -> Checkpoint:
     tensors = {
         name: value for name, value in fork.tensors.items() if not name.startswith(POLICY_UPDATE)
     }
-    state = dict(fork.state, opened=False, best=None, is_best_here=False, metric_rows=0)
-    fresh = {"index": 1, "steps": 0, "best": None, "stale": 0}
-    state["session"] = dict(state["session"], schedule=fresh)
-    return replace(fork, tensors=tensors, state=state)
+    return replace(fork, tensors=tensors, state=fork_state(fork.state))
 
 
 def _report(config: RunConfig, path: Path, trained: Trained, scores: Scores) -> dict[str, Any]:

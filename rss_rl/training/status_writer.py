@@ -18,9 +18,8 @@ from typing import Literal, SupportsFloat
 
 from rss_rl.config import PhaseConfig
 from rss_rl.runs.run_directory import STATUS_FILE
-from rss_rl.training.session import UpdateReport
 from rss_rl.training.status import Scored, StatusRecord
-from rss_rl.training.trainer import Evaluated, Event, PhaseBegan
+from rss_rl.training.trainer import Evaluated, Event, PhaseBegan, UpdateReport
 
 _SMOOTHING = 0.95
 EndState = Literal["finished", "stopped", "failed"]

@@ -1,24 +1,38 @@
-"""Training as a stream of events: phases, evaluations, checkpoints, stopping and resuming."""
+"""Training as a stream of events: updates, phases, evaluations, checkpoints, stopping, resuming."""
 
 from __future__ import annotations
 
-__all__ = ["Evaluated", "Event", "PhaseBegan", "Stopped", "Trainer", "find_best_metric"]
+__all__ = [
+    "Evaluated",
+    "Event",
+    "PhaseBegan",
+    "Stopped",
+    "Trainer",
+    "UpdateReport",
+    "find_best_metric",
+]
 
 import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rss_rl.config import RunConfig
+from rss_rl.data.batch_order import BatchOrder
 from rss_rl.data.store import Prepared
 from rss_rl.errors import NonFiniteError
-from rss_rl.learners.share_control import merit
+from rss_rl.learners.phases import PhaseSchedule, Turn
+from rss_rl.learners.share_control import ShareController, merit
+from rss_rl.learners.updates import Needs
 from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.metrics.run_metrics import BestMetric, best_metric
 from rss_rl.rollouts.backend import Backend
+from rss_rl.rollouts.rollout import Job
 from rss_rl.runs.checkpoint import (
     Checkpoint,
     checkpoint_steps,
@@ -29,9 +43,10 @@ from rss_rl.runs.checkpoint import (
 )
 from rss_rl.training.evaluation import Mode
 from rss_rl.training.learner import Learner, LocalLearner
+from rss_rl.training.pipeline import RolloutPipeline
 from rss_rl.training.safe_point import SafePoint
-from rss_rl.training.session import Session, UpdateReport
 from rss_rl.training.time_budget import TimeBudget
+from rss_rl.types import Array
 
 
 def find_best_metric(config: RunConfig, prepared: Prepared) -> BestMetric:
@@ -66,6 +81,21 @@ class PhaseBegan:
 
 
 @dataclass(frozen=True)
+class UpdateReport:
+    """Of one update: its number (from 1), its phase, the rows learnt from, and metrics by tag."""
+
+    update: int
+    phase: str
+    rows: Array
+    scalars: dict[str, float]
+
+    @property
+    def examples(self) -> int:
+        """How many examples were learnt from."""
+        return len(self.rows)
+
+
+@dataclass(frozen=True)
 class Evaluated:
     """The dev split was scored; `best` says whether this is the best checkpoint of the phase."""
 
@@ -82,15 +112,19 @@ class Stopped:
     update: int
 
 
-Event = PhaseBegan | Evaluated | Stopped | UpdateReport
+Event = PhaseBegan | UpdateReport | Evaluated | Stopped
 
 
 class Trainer:
     """Runs the phases of a configuration in a run directory.
 
+    Update u learns from batch u of the data, in every phase, so the number of updates alone says
+    where the run is. It is the policy's version as well.
+
     Args:
         path: the run directory. writer: of its metrics.
-        backend: makes the source of rollouts when one is needed.
+        backend: makes the samplers when the first selection is to be sampled, so that a run that
+            samples nothing starts none.
         resume: checkpoint to resume from, or None for a new run.
         stop: called after each update; True writes a checkpoint and ends the stream.
         budget: time for the phases, or None.
@@ -113,15 +147,29 @@ class Trainer:
         point: SafePoint | None = None,
         leave: Callable[[Stopped], None] = lambda _: None,
     ) -> None:
-        self.config, self.path = config, path
-        self._point, self._on_leave = point, leave
+        self.config, self.path, self.learner = config, path, learner
+        self._writer, self._stop, self._budget = writer, stop, budget
+        # Learners in other processes cannot be interrupted: they answer when they are done.
+        self._point = point if isinstance(learner, LocalLearner) else None
+        self._on_leave = leave
         if point is not None and isinstance(learner, LocalLearner):
             learner.before_steps = point.close
-        self._writer, self._stop, self._budget = writer, stop, budget
         self._best_metric = find_best_metric(config, prepared)
-        self.session = Session(config, prepared, learner, backend)
-        self._opened = False  # the evaluation at the begin of the phase was made
-        self._evaluation_due = False  # a stop may come between an update and its evaluation
+        self._needs = Needs.of(config.estimator)
+        self._order = BatchOrder(
+            prepared.split("train"),
+            config.batch_size,
+            config.seed,
+            batch_tokens=config.batch_tokens,
+            reach=config.sampler.max_policy_lag,
+            by_length=config.settled_lengths == "similar",
+        )
+        self._pipeline = RolloutPipeline(backend, config.sampler)
+        self._publishing: dict[str, float] = {}  # metrics of the newest snapshot, not reported yet
+        self.schedule = PhaseSchedule(config.phases)
+        self.share = ShareController(config.reward, config.policy_updates)
+        self.updates = 0  # done so far
+        self._evaluation_due = True  # a phase begins with one, and a stop may come before one
         self._best: float | None = None
         self._is_best_here = False  # no update since the best evaluation of the phase
         self.trained_s = 0.0  # of all updates, including those before the run was resumed
@@ -130,79 +178,137 @@ class Trainer:
         if resume is not None:
             self._restore(resume)
 
+    def close(self) -> None:
+        """Release the samplers."""
+        self._pipeline.close()
+
     def run(self) -> Iterator[Event]:
         """Train to the end of the last phase, then load its best checkpoint."""
-        schedule = self.session.schedule
+        schedule = self.schedule
         while not schedule.finished:
-            began = self.session.update_count - schedule.steps
-            phase = schedule.phase
-            yield PhaseBegan(phase.name, began, phase.steps, schedule.steps, schedule.index)
-            if not self._opened:
-                self._opened = self._evaluation_due = True
-                yield self._evaluate()
+            phase, done = schedule.phase, schedule.steps
+            yield PhaseBegan(phase.name, self.updates - done, phase.steps, done, schedule.index)
             while self._evaluation_due or not schedule.phase_over:
-                if not self._evaluation_due:
-                    yield self._update()
-                    if self._stop():
-                        self.save()
-                        yield Stopped(self.session.update_count)
-                        return
                 if self._evaluation_due:
                     yield self._evaluate()
-                elif self._due(self.config.checkpoint.every):
+                    continue
+                yield self.update()
+                if self._stop():
+                    self.save()
+                    yield Stopped(self.updates)
+                    return
+                if not self._evaluation_due and self._due(self.config.checkpoint.every):
                     self.save()
             self._end_phase()
 
-    def _may_be_left(self) -> AbstractContextManager[None]:
-        """Within it, until parameters change, another thread may end the run."""
-        # Learners in other processes cannot be interrupted: they answer when they are done.
-        if self._point is None or not isinstance(self.session.learner, LocalLearner):
-            return nullcontext()
-        return self._point.open(self._leave)
+    def update(self) -> UpdateReport:
+        """One update of the present phase.
 
-    def _leave(self) -> None:
-        self.save()
-        self._on_leave(Stopped(self.session.update_count))
-
-    def _due(self, every: int) -> bool:
-        return self.session.schedule.steps % every == 0
-
-    def _update(self) -> UpdateReport:
-        started = time.perf_counter()
+        Raises:
+            NonFiniteError: naming phase, update, rows and the last good checkpoint; of two learners
+                the first may have learnt from the batch, so the run must not continue from here.
+        """
+        started, turn, phase = time.perf_counter(), self.schedule.turn(), self.schedule.phase.name
+        assert turn is not None
+        rows, rollout = self._order.rows(self.updates), None
+        scalars: dict[str, float] = {"phase/index": self.schedule.index}
         try:
             with self._may_be_left():
-                report = self.session.update()
+                if self._samples(turn):
+                    self._supply_samplers()  # in a phase's first update; else they are at work
+                    rollout, sampled = self._pipeline.take(self.updates)
+                    scalars |= sampled | self._publishing
+                    self._publishing = {}
+                target, charged = self.share.target, self.share.costs
+                scalars |= self.learner.update(self.updates, rows, turn, rollout, target, charged)
         except NonFiniteError as error:
-            last = checkpoint_steps(self.path)[-1]
-            remedy = (
-                f"{error.remedy}; the last good checkpoint is {step_directory(self.path, last)}"
-            )
-            raise NonFiniteError(error.what, where=error.where, remedy=remedy) from error
+            raise self._located(error, phase, rows) from error
+        if turn.policy:  # lambda moves here, so that it is one for all learners
+            scalars |= self.share.observe(scalars)
+        self.updates += 1
+        self.schedule.count()
+        # Before anything else is done, so that samplers work while dev is scored or a file saved.
+        self._supply_samplers()
         elapsed = time.perf_counter() - started
-        self._is_best_here = False
+        scalars |= {
+            "time/update_s": elapsed,
+            "throughput/examples_per_second": len(rows) / elapsed,
+        }
+        if rollout is not None:
+            scalars["learner/idle_share"] = scalars["time/sample_s"] / elapsed
+        self._writer.scalars(self.updates, scalars)
         self.trained_s += elapsed
-        self.seen += report.examples
-        report.scalars["time/update_s"] = elapsed
-        report.scalars["throughput/examples_per_second"] = report.examples / elapsed
-        self._writer.scalars(report.update, report.scalars)
-        schedule = self.session.schedule
-        if self._budget is not None and self._budget.over(schedule.index):
-            schedule.cut()
-        over = schedule.phase_over
-        self._evaluation_due = over or self._due(self.config.evaluation.every)
-        return report
+        self.seen += len(rows)
+        if self._budget is not None and self._budget.over(self.schedule.index):
+            self.schedule.cut()
+        self._is_best_here = False
+        self._evaluation_due = self.schedule.phase_over or self._due(self.config.evaluation.every)
+        return UpdateReport(self.updates, phase, rows, scalars)
+
+    def _located(self, error: NonFiniteError, phase: str, rows: Array) -> NonFiniteError:
+        """The error with what it happened to."""
+        where = f"phase {phase}, update {self.updates + 1}, rows {rows[:4].tolist()}..."
+        last = step_directory(self.path, checkpoint_steps(self.path)[-1])
+        return NonFiniteError(
+            error.what,
+            where=f"{where}, {error.where}" if error.where else where,
+            remedy=f"Lower the learning rate or the clip norm; the last good checkpoint is {last}",
+        )
+
+    def _samples(self, turn: Turn | None) -> bool:
+        """Whether an update needs a rollout."""
+        return turn is not None and turn.sampled and self._needs.log_probs
+
+    def _supply_samplers(self) -> None:
+        """Publish if it is due, and hand over the jobs of all updates that may be sampled now."""
+        if not self._samples(self.schedule.turn()):
+            return
+        published = self._pipeline.published
+        if published is None or self.updates - published >= self.config.sampler.publish_every:
+            self._pipeline.start()
+            started = time.perf_counter()
+            snapshot = self.learner.publish(self.updates, whole=published is None)
+            self._pipeline.publish(replace(snapshot, charged=self.share.costs))
+            self._publishing = {
+                "publish/duration_ms": 1000 * (time.perf_counter() - started),
+                "publish/bytes": snapshot.bytes,
+            }
+        for update in self._pipeline.admitted(self.updates):
+            turn = self.schedule.turn(update - self.updates)
+            if turn is None or not self._samples(turn):
+                return  # the phase ends before
+            self._pipeline.give(update, self._jobs(update, turn))
+
+    def _jobs(self, update: int, turn: Turn) -> list[Job]:
+        """The shards of an update."""
+        sampler, needs = self.config.sampler, self._needs
+        return [
+            Job(
+                update,
+                shard,
+                part,
+                selections=sampler.selections if turn.policy else 1,
+                scored=turn.policy,
+                thresholded=turn.policy and needs.thresholded,
+                bitwise=turn.policy and needs.bits and sampler.max_policy_lag > 0,
+                antithetic=turn.policy and needs.antithetic,
+            )
+            for shard, part in enumerate(np.array_split(self._order.rows(update), sampler.shards))
+            if len(part)
+        ]
 
     def _evaluate(self) -> Evaluated:
-        schedule, update = self.session.schedule, self.session.update_count
+        """Score dev, save, and mark the checkpoint if it is the best of the phase."""
+        schedule = self.schedule
         mode: Mode = "thresholded" if schedule.phase.selection == "sampled" else "all"
         started = time.perf_counter()
         with self._may_be_left():
-            metrics = self.session.learner.evaluate("dev", [mode])
+            metrics = self.learner.evaluate("dev", [mode])
         scalars = {f"dev/{mode}/{name}": value for name, value in metrics[mode].items()}
         scalars["time/evaluate_s"] = time.perf_counter() - started
-        self._writer.scalars(update, scalars)
+        self._writer.scalars(self.updates, scalars)
         if mode == "thresholded":
-            self.session.learner.showcase().write(self._writer, update)
+            self.learner.showcase().write(self._writer, self.updates)
             schedule.observe(-merit(metrics[mode]["reward"], metrics[mode], self.config.reward))
         else:
             schedule.observe(metrics[mode]["loss"])
@@ -210,46 +316,61 @@ class Trainer:
         self._is_best_here = self._is_best(metrics[mode])
         self.save()
         self._mark()
-        return Evaluated(schedule.phase.name, update, metrics, self._is_best_here)
-
-    def _mark(self) -> None:
-        """Mark the current checkpoint if it is the best."""
-        if self._is_best_here:
-            schedule, update = self.session.schedule, self.session.update_count
-            mark_checkpoint(self.path, update, best_mark(schedule.index))
-            if schedule.is_last:
-                mark_checkpoint(self.path, update)
+        return Evaluated(schedule.phase.name, self.updates, metrics, self._is_best_here)
 
     def _is_best(self, metrics: dict[str, float]) -> bool:
         value = metrics.get(self._best_metric.name, math.nan)
         if not math.isfinite(value):
             # A correlation is undefined if all predictions are equal. The checkpoint at the begin
             # of a phase is marked even so, as the end of the phase loads the marked one.
-            return self.session.schedule.steps == 0
+            return self.schedule.steps == 0
         value = -value if self._best_metric.lower_is_better else value
-        if self.session.schedule.phase.selects:
+        if self.schedule.phase.selects:
             value = merit(value, metrics, self.config.reward)
         if self._best is not None and value <= self._best:
             return False
         self._best = value
         return True
 
+    def _mark(self) -> None:
+        """Mark the current checkpoint if it is the best."""
+        if self._is_best_here:
+            mark_checkpoint(self.path, self.updates, best_mark(self.schedule.index))
+            if self.schedule.is_last:
+                mark_checkpoint(self.path, self.updates)
+
     def _end_phase(self) -> None:
-        schedule = self.session.schedule
-        restored = None
+        """Begin the next phase, with the best weights of this one and the lambda that led to them
+        where that is asked for.
+        """
+        schedule = self.schedule
+        self._pipeline.forget()
         if schedule.phase.restore_best or schedule.is_last:
-            restored = load_checkpoint(self.path, best_mark(schedule.index))
-        self.session.end_phase(restored)
-        self._opened, self._best, self._is_best_here = False, None, False
+            best = load_checkpoint(self.path, best_mark(schedule.index))
+            self.learner.load_tensors(best.tensors)
+            self.share.load_state_dict(best.state["share"])
+        schedule.advance()
+        self._evaluation_due, self._best, self._is_best_here = True, None, False
         self.save()
+
+    def _due(self, every: int) -> bool:
+        return self.schedule.steps % every == 0
+
+    def _may_be_left(self) -> AbstractContextManager[None]:
+        """Within it, until parameters change, another thread may end the run."""
+        return nullcontext() if self._point is None else self._point.open(self._leave)
+
+    def _leave(self) -> None:
+        self.save()
+        self._on_leave(Stopped(self.updates))
 
     def save(self) -> None:
         """Write a checkpoint of the current state."""
         self._writer.flush()
         save_checkpoint(
             self.path,
-            self.session.update_count,
-            self.session.learner.tensors(),
+            self.updates,
+            self.learner.tensors(),
             self.state(),
             keep_last=self.config.checkpoint.keep_last,
         )
@@ -257,8 +378,9 @@ class Trainer:
     def state(self) -> dict[str, Any]:
         """The state that a checkpoint holds besides tensors."""
         return {
-            "session": self.session.state(),
-            "opened": self._opened,
+            "updates": self.updates,
+            "schedule": self.schedule.state_dict(),
+            "share": self.share.state_dict(),
             "evaluation_due": self._evaluation_due,
             "best": self._best,
             "is_best_here": self._is_best_here,
@@ -269,14 +391,15 @@ class Trainer:
         }
 
     def _restore(self, checkpoint: Checkpoint) -> None:
-        self.session.learner.load_tensors(checkpoint.tensors)
+        self.learner.load_tensors(checkpoint.tensors)
         state = checkpoint.state
-        self.session.load_state(state["session"])
-        self._opened, self._best = state["opened"], state["best"]
+        self.updates = state["updates"]
+        self.schedule.load_state_dict(state["schedule"])
+        self.share.load_state_dict(state["share"])
+        self._evaluation_due, self._best = state["evaluation_due"], state["best"]
+        self._is_best_here = state["is_best_here"]
         self.trained_s, self.seen = state["trained_s"], state["seen"]
         self._wall_before_s = state["wall_s"]
-        self._evaluation_due = state.get("evaluation_due", False)
-        self._is_best_here = state.get("is_best_here", False)
         self._mark()  # the process may have been killed between the checkpoint and its mark
 
     @property
@@ -288,3 +411,10 @@ class Trainer:
 def best_mark(phase: int) -> str:
     """Name of the mark on the checkpoint that was best on dev in a phase."""
     return f"best_phase_{phase}"
+
+
+def fork_state(state: dict[str, Any]) -> dict[str, Any]:
+    """The state at the end of the first phase, as that of another run without a share asked for."""
+    schedule = {"index": 1, "steps": 0, "best": None, "stale": 0}
+    fresh = {"evaluation_due": True, "best": None, "is_best_here": False, "metric_rows": 0}
+    return state | fresh | {"schedule": schedule, "share": {}}

@@ -22,9 +22,8 @@ import rss_rl
 from rss_rl.config import parse_config
 from rss_rl.errors import ConfigError, DataError, RssError
 from rss_rl.inference.explanation import Explanation, MarkedSentence, word_offsets
-from rss_rl.training.session import UpdateReport
 from rss_rl.training.time_budget import TimeBudget, seconds
-from rss_rl.training.trainer import Evaluated
+from rss_rl.training.trainer import Evaluated, UpdateReport
 
 SMALL = {
     "model.hidden": 8,

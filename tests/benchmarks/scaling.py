@@ -41,12 +41,13 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import ray
 from fake_sampler import FakeSampler
-from throughput import make_session, variant_config
+from throughput import make_trainer, variant_config
 
 from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig, load_config
@@ -94,22 +95,23 @@ class Costs:
         return min(self.rate(samplers), cores / work)
 
 
-def timed(session: Any, updates: int) -> tuple[float, dict[str, float]]:
+def timed(trainer: Any, updates: int) -> tuple[float, dict[str, float]]:
     """Updates a second, and the mean of each metric."""
     for _ in range(4):
-        session.update()
+        trainer.update()
     started = time.perf_counter()
-    reports = [session.update().scalars for _ in range(updates)]
+    reports = [trainer.update().scalars for _ in range(updates)]
     rate = updates / (time.perf_counter() - started)
     return rate, {tag: statistics.mean(r[tag] for r in reports) for tag in reports[0]}
 
 
 def real(config: RunConfig, prepared: Prepared, updates: int, **sampler: object) -> Any:
-    session = make_session(variant_config(config, sampler), prepared)
-    try:
-        return timed(session, updates)
-    finally:
-        session.close()
+    with TemporaryDirectory() as folder:
+        trainer = make_trainer(variant_config(config, sampler), prepared, Path(folder))
+        try:
+            return timed(trainer, updates)
+        finally:
+            trainer.close()
 
 
 @dataclass(frozen=True)

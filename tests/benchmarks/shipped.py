@@ -25,7 +25,7 @@ from rss_rl.packaged import find_config
 from rss_rl.rollouts.rollout import Job
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import build_prepared_models
-from rss_rl.training.learner import LearnTask, LocalLearner
+from rss_rl.training.learner import LocalLearner
 from rss_rl.types import LabelSpec
 
 CONFIGS = {"sick": "SICK", "snli": "SNLI"}
@@ -87,14 +87,14 @@ def shipped_works(name: str, folder: Path) -> dict[str, Work]:
     first, last = Turn(True, False, False), Turn(True, True, True)
 
     def warm_up(number: int) -> object:
-        return learner.update(LearnTask(0, order.rows(number), first))
+        return learner.update(0, order.rows(number), first)
 
     def sampling(number: int) -> object:
         return sampler.sample(job(number))
 
     def co_train(number: int) -> object:
         rollout = sampler.sample(job(number))
-        return learner.update(LearnTask(0, order.rows(number), last, rollout))
+        return learner.update(0, order.rows(number), last, rollout)
 
     def inference(number: int) -> object:
         return learner.evaluate("dev", ("thresholded",))

@@ -16,6 +16,7 @@ import statistics
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import ray
@@ -24,11 +25,12 @@ from rss_rl.cluster.roles import RayRoles
 from rss_rl.config import RunConfig, load_config
 from rss_rl.data.store import Prepared
 from rss_rl.logs.events import NO_LOG
+from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.packaged import find_config
 from rss_rl.rollouts.snapshot import open_data
 from rss_rl.training.learner import LocalLearner
 from rss_rl.training.roles import LocalRoles
-from rss_rl.training.session import Session
+from rss_rl.training.trainer import Trainer
 
 VARIANTS = {
     "local, synchronous": {"backend": "local"},
@@ -66,19 +68,26 @@ def variant_config(config: RunConfig, sampler: dict[str, object]) -> RunConfig:
     return RunConfig.model_validate(tree)
 
 
-def make_session(config: RunConfig, prepared: Prepared) -> Session:
+def make_trainer(config: RunConfig, prepared: Prepared, path: Path) -> Trainer:
     roles = LocalRoles() if config.sampler.backend == "local" else RayRoles()
     learner = LocalLearner(config, prepared)
-    return Session(config, prepared, learner, lambda: roles.backend(config, prepared, NO_LOG))
+    return Trainer(
+        config,
+        path,
+        prepared,
+        MetricsWriter(path),
+        learner=learner,
+        backend=lambda: roles.backend(config, prepared, NO_LOG),
+    )
 
 
-def stretch(session: Session, tally: Tally, updates: int) -> None:
+def stretch(trainer: Trainer, tally: Tally, updates: int) -> None:
     """A few updates to get going again, then `updates` that count."""
     for _ in range(3):
-        session.update()
+        trainer.update()
     started = time.perf_counter()
     for _ in range(updates):
-        for tag, value in session.update().scalars.items():
+        for tag, value in trainer.update().scalars.items():
             tally.scalars.setdefault(tag, []).append(value)
     tally.rates.append(updates / (time.perf_counter() - started))
 
@@ -102,16 +111,17 @@ def row_of(name: str, tally: Tally, base: float) -> dict[str, Any]:
 def compare(config: RunConfig, rounds: int, updates: int) -> dict[str, Any]:
     """The variants in turn, in one Ray."""
     prepared = open_data(config)
-    sessions = {
-        name: make_session(variant_config(config, sampler), prepared)
-        for name, sampler in VARIANTS.items()
-    }
     tallies = {name: Tally() for name in VARIANTS}
-    for _ in range(rounds):
-        for name, session in sessions.items():
-            stretch(session, tallies[name], updates)
-    for session in sessions.values():
-        session.close()
+    with TemporaryDirectory() as folder:
+        trainers = {
+            name: make_trainer(variant_config(config, sampler), prepared, Path(folder, str(number)))
+            for number, (name, sampler) in enumerate(VARIANTS.items())
+        }
+        for _ in range(rounds):
+            for name, trainer in trainers.items():
+                stretch(trainer, tallies[name], updates)
+        for trainer in trainers.values():
+            trainer.close()
     base = statistics.median(tallies[BASE].rates)
     rows = [row_of(name, tally, base) for name, tally in tallies.items()]
     one = next(row for row in rows if row["variant"] == BASE)

@@ -12,8 +12,7 @@ from rss_rl.api.progress import make_progress
 from rss_rl.errors import LearnerError
 from rss_rl.training.attempts import LearnersLost
 from rss_rl.training.run import Finished, RunEvent
-from rss_rl.training.session import UpdateReport
-from rss_rl.training.trainer import Evaluated, PhaseBegan
+from rss_rl.training.trainer import Evaluated, PhaseBegan, UpdateReport
 
 RATE = "throughput/examples_per_second"
 

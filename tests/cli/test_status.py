@@ -21,10 +21,9 @@ from rss_rl.errors import CheckpointError
 from rss_rl.logs.events import EVENTS_FILE, EventLog
 from rss_rl.runs.checkpoint import save_checkpoint
 from rss_rl.runs.run_directory import STATUS_FILE, RunDirectory
-from rss_rl.training.session import UpdateReport
 from rss_rl.training.status import read_status
 from rss_rl.training.status_writer import StatusWriter
-from rss_rl.training.trainer import Evaluated, PhaseBegan
+from rss_rl.training.trainer import Evaluated, PhaseBegan, UpdateReport
 
 PHASES = (
     PhaseConfig(name="warm-up", supervised=True, selection="all", steps=10),

@@ -19,7 +19,7 @@ from typing import Any
 import rss_rl.training.trainer as trainer
 from rss_rl.config import parse_config
 from rss_rl.training.run import train
-from rss_rl.training.session import UpdateReport
+from rss_rl.training.trainer import UpdateReport
 
 
 def die() -> None:

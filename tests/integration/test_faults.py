@@ -22,7 +22,7 @@ from watched import WatchedRoles
 from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig
 from rss_rl.training.run import RunEvent, train
-from rss_rl.training.session import UpdateReport
+from rss_rl.training.trainer import UpdateReport
 
 ASYNCHRONOUS = {"backend": "ray", "actors": 2, "max_policy_lag": 4}
 QUICK_TO_NOTICE = {

@@ -25,7 +25,7 @@ FILLING = """
     from rss_rl.runs.checkpoint import checkpoint_steps
     from rss_rl.logs.metrics import MetricsWriter
     from rss_rl.training.run import train
-    from rss_rl.training.session import UpdateReport
+    from rss_rl.training.trainer import UpdateReport
 
     config = parse_config(json.loads(Path(sys.argv[1]).read_text()), where="test")
     run, after, most = Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])

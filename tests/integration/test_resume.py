@@ -13,8 +13,7 @@ from tiny_runs import Outcome
 from rss_rl.config import RunConfig
 from rss_rl.errors import CheckpointError, DataError
 from rss_rl.training.run import Finished, train
-from rss_rl.training.session import UpdateReport
-from rss_rl.training.trainer import PhaseBegan, Stopped
+from rss_rl.training.trainer import PhaseBegan, Stopped, UpdateReport
 
 KILL_AT = Path(__file__).with_name("kill_at.py")
 

@@ -24,7 +24,7 @@ from rss_rl.rollouts.backend import Done
 from rss_rl.rollouts.rollout import Job
 from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models
 from rss_rl.training.run import RunEvent, train
-from rss_rl.training.session import UpdateReport
+from rss_rl.training.trainer import UpdateReport
 from rss_rl.types import Array
 
 pytestmark = pytest.mark.usefixtures("shared_ray")

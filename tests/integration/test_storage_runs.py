@@ -26,15 +26,14 @@ from rss_rl.mirror import mirror
 from rss_rl.mirror.mirror import Patience
 from rss_rl.runs.checkpoint import checkpoint_steps, load_checkpoint
 from rss_rl.training.run import Finished, train
-from rss_rl.training.session import UpdateReport
-from rss_rl.training.trainer import PhaseBegan, Stopped
+from rss_rl.training.trainer import PhaseBegan, Stopped, UpdateReport
 
 LIVES = """
     import json, os, signal, sys
     from pathlib import Path
     from rss_rl.config import parse_config
     from rss_rl.training.run import train
-    from rss_rl.training.session import UpdateReport
+    from rss_rl.training.trainer import UpdateReport
 
     config = parse_config(json.loads(Path(sys.argv[1]).read_text()), where="test")
     place = Path(sys.argv[2])

@@ -13,7 +13,7 @@ from rss_rl.config import RunConfig
 from rss_rl.data.prepare import prepare
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.training.run import Finished, train
-from rss_rl.training.session import UpdateReport
+from rss_rl.training.trainer import UpdateReport
 
 STEERED = {"target_share": 0.4}
 

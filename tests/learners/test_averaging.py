@@ -22,7 +22,7 @@ def _train(updates: int, average: float | None) -> tuple[SupervisedLearner, list
     learner = SupervisedLearner(classifier, OptimizerConfig(learning_rate=0.05), None, average)
     history = [[v.clone() for v in classifier.state_dict().values()]]
     for number in range(updates):
-        learner.update(_batch(), None, number=number, dropout_keys=small.keys(number, 3))
+        small.learn(learner, _batch(), None, number, small.keys(number, 3))
         history.append([v.clone() for v in classifier.state_dict().values()])
     return learner, history
 
@@ -56,6 +56,6 @@ def test_a_restored_average_goes_on_as_if_never_stopped() -> None:
         for parameter, value in zip(classifier.parameters(), history[-1], strict=True):
             parameter.copy_(value)
     for number in (2, 3):
-        second.update(_batch(), None, number=number, dropout_keys=small.keys(number, 3))
+        small.learn(second, _batch(), None, number, small.keys(number, 3))
     for mine, theirs in zip(classifier.parameters(), straight[-1], strict=True):
         assert torch.equal(mine, theirs)

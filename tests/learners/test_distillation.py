@@ -29,7 +29,7 @@ def _learner(
 def _update(learner: SupervisedLearner, number: int, *, selected: bool = True) -> float:
     selections = _SELECTIONS if selected else None
     keys = small.keys(number, 3)
-    return learner.update(_batch(), selections, number=number, dropout_keys=keys).loss
+    return small.learn(learner, _batch(), selections, number, keys)["train/loss"]
 
 
 def _probabilities(classifier: SentencesClassifier) -> Tensor:
@@ -47,8 +47,8 @@ def test_the_gradient_is_that_of_the_weighted_targets() -> None:
     distilled = -(teacher * log_probs).sum(-1)
     ((1 - weight) * labelled + weight * distilled).mean().backward()
     keys = small.keys(0, 3)
-    stats = learner.learn(_batch(), _SELECTIONS, number=0, dropout_keys=keys)
-    assert abs(stats.loss - float(labelled.detach().mean())) < 1e-5  # the label's alone
+    stats = learner.gradients(_batch(), _SELECTIONS, number=0, dropout_keys=keys)
+    assert abs(stats["train/loss"] - float(labelled.detach().mean())) < 1e-5  # the label's alone
     for mine, theirs in zip(classifier.parameters(), twin.parameters(), strict=True):
         if theirs.grad is not None and mine.grad is not None:
             torch.testing.assert_close(mine.grad.to_dense(), theirs.grad, rtol=1e-4, atol=1e-6)

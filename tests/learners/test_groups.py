@@ -59,7 +59,7 @@ def test_supervised_updates_touch_the_classifier_alone(name: str) -> None:
     tensors, drawn = batch()
     for number in range(2):
         selections = [s[number] for s in drawn]
-        learner.update(tensors, selections, number=number, dropout_keys=small.keys(number, B))
+        small.learn(learner, tensors, selections, number, small.keys(number, B))
     assert set(unchanged(classifier, mine)) <= {"encoder.pool.score.bias"}  # has no gradient
     assert set(unchanged(policy, others)) == set(others)
     assert torch.equal(classifier.embedding.fixed, fixed)
@@ -110,12 +110,12 @@ def test_the_supervised_loss_uses_the_given_selection() -> None:
     }  # fmt: skip
     for kind, selections in (("all", None), ("sampled", [s[0] for s in drawn])):
         learner = SupervisedLearner(models()[0], OptimizerConfig(l2=1.0), None)
-        stats = learner.update(tensors, selections, number=0, dropout_keys=small.keys(0, B))
-        assert stats.loss == pytest.approx(wanted[kind], rel=1e-5)  # L2 is not in it
-        assert stats.gradient_norm > 0
+        stats = small.learn(learner, tensors, selections, 0, small.keys(0, B))
+        assert stats["train/loss"] == pytest.approx(wanted[kind], rel=1e-5)  # L2 is not in it
+        assert stats["train/gradient_norm"] > 0
         predicted = models()[0]
         chosen = predicted.predict(predicted(tensors.tokens, tensors.valid, selections))
-        assert stats.accuracy == float((chosen == LABELS).float().mean())
+        assert stats["train/accuracy"] == float((chosen == LABELS).float().mean())
     assert wanted["all"] != pytest.approx(wanted["sampled"], rel=1e-3)
 
 
@@ -125,7 +125,7 @@ def test_word_vectors_and_biases_have_no_l2() -> None:
         classifier, _ = models(encoder="mean")
         tensors, _ = batch()
         learner = SupervisedLearner(classifier, OptimizerConfig(l2=l2), None)
-        learner.update(tensors, None, number=0, dropout_keys=small.keys(0, B))
+        small.learn(learner, tensors, None, 0, small.keys(0, B))
         results.append(copy_of(classifier))
     for name, value in results[0].items():
         weight = value.ndim == 2 and not name.startswith("embedding.")
@@ -139,7 +139,7 @@ def test_dropout_follows_its_keys() -> None:
         learner = SupervisedLearner(classifier, OptimizerConfig(), None)
         for number in range(2):
             torch.rand(7)  # what else draws from torch's generator makes no difference
-            learner.update(tensors, None, number=number, dropout_keys=small.keys(seed + number, B))
+            small.learn(learner, tensors, None, number, small.keys(seed + number, B))
         return copy_of(classifier)
 
     one = train(3)
@@ -163,7 +163,7 @@ def test_a_bad_update_leaves_both_groups_untouched(bad: float) -> None:
         classifier.head.output.bias[0] = bad  # type: ignore[union-attr, operator, index]
     broken = copy_of(classifier)
     with pytest.raises(NonFiniteError, match="supervised loss"):
-        supervised.update(tensors, None, number=0, dropout_keys=small.keys(0, B))
+        small.learn(supervised, tensors, None, 0, small.keys(0, B))
     assert all(
         value.equal(broken[n]) or n == "head.output.bias"
         for n, value in copy_of(classifier).items()
@@ -175,14 +175,12 @@ def test_lower_precision_keeps_parameters_in_single_precision() -> None:
     tensors, drawn = batch()
     supervised = SupervisedLearner(classifier, OptimizerConfig(), torch.bfloat16)
     gradient = small.policy_update(policy, classifier.embedding, autocast=torch.bfloat16)
-    stats = supervised.update(
-        tensors, [s[0] for s in drawn], number=0, dropout_keys=small.keys(0, B)
-    )
-    exact = SupervisedLearner(models()[0], OptimizerConfig(), None).update(
-        tensors, [s[0] for s in drawn], number=0, dropout_keys=small.keys(0, B)
-    )
-    assert stats.loss == pytest.approx(exact.loss, rel=0.05)
-    assert stats.loss != exact.loss
+    read, keys = [s[0] for s in drawn], small.keys(0, B)
+    stats = small.learn(supervised, tensors, read, 0, keys)
+    precise = SupervisedLearner(models()[0], OptimizerConfig(), None)
+    exact = small.learn(precise, tensors, read, 0, keys)
+    assert stats["train/loss"] == pytest.approx(exact["train/loss"], rel=0.05)
+    assert stats["train/loss"] != exact["train/loss"]
     small.step(gradient, tensors, paid(drawn))
     for module in (classifier, policy):
         assert {p.dtype for p in module.parameters()} == {torch.float32}

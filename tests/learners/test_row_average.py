@@ -37,7 +37,7 @@ def learner_of(
 def train(learner: SupervisedLearner, first: int, last: int) -> None:
     for number in range(first, last):
         keys = small.keys(number, 3)
-        learner.update(batch_of(number), None, number=number, dropout_keys=keys)
+        small.learn(learner, batch_of(number), None, number, keys)
 
 
 @pytest.mark.parametrize("name", ["adam", "sgd", "adadelta"])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rss_rl.config import RewardConfig
-from rss_rl.learners.share_control import Reached, ShareController, share_margin
+from rss_rl.learners.share_control import ShareController, share_margin
 
 TARGET = RewardConfig(target_share=0.3, sparsity_cost=0.5)
 
@@ -47,6 +47,15 @@ def spread(chances: list[np.ndarray], valid: list[np.ndarray], role: int) -> flo
     return float(np.mean([np.mean((np.array(values) - mean) ** 2) for values in examples])) ** 0.5
 
 
+def reached(kept: float, heads: float, dependents: float) -> dict[str, float]:
+    margins = {"selection/margin_heads": heads, "selection/margin_dependents": dependents}
+    return {"selection/thresholded_kept": kept} | margins
+
+
+def margins_of(found: dict[str, float]) -> tuple[float, float]:
+    return found["selection/margin_heads"], found["selection/margin_dependents"]
+
+
 def unscaled(margin: float, scale: float) -> float:
     """In logits what is in standard deviations up to one, and in logits beyond."""
     return margin * scale if abs(margin) < 1 else math.copysign(scale + abs(margin) - 1, margin)
@@ -56,7 +65,7 @@ def test_a_policy_that_ran_away_is_pushed_by_its_logits() -> None:
     logits = np.random.default_rng(5).normal(size=(20, 2, 9))
     valid = [np.ones((20, 9), bool)]
     near, far = (
-        share_margin([1 / (1 + np.exp(-2 * logits - offset))], valid, 0.2).margins[0]
+        margins_of(share_margin([1 / (1 + np.exp(-2 * logits - offset))], valid, 0.2))[0]
         for offset in (6, 9)
     )
     assert far - near == pytest.approx(3)
@@ -66,7 +75,7 @@ def test_a_sure_policy_is_moved_by_no_more_than_one_that_is_less_sure() -> None:
     draw = np.random.default_rng(5)
     logits, valid = draw.normal(size=(20, 2, 9)), [np.ones((20, 9), bool)]
     calm, sure, timid = (
-        share_margin([1 / (1 + np.exp(-scale * logits))], valid, 0.5).margins
+        margins_of(share_margin([1 / (1 + np.exp(-scale * logits))], valid, 0.5))
         for scale in (1.5, 3, 0.1)
     )
     assert sure == pytest.approx(calm)
@@ -78,61 +87,63 @@ def test_moved_by_the_margins_as_many_heads_as_dependents_are_kept(target: float
     draw = np.random.default_rng(3)
     valid = [np.arange(9) < draw.integers(1, 10, 40)[:, None] for _ in range(2)]
     chances = [draw.random((40, 2, 9)) ** np.array([2, 6])[:, None] for _ in range(2)]
-    reached = share_margin(chances, valid, target)
-    assert reached.kept == pytest.approx(share_above(chances, valid, (0, 0))[2], abs=1e-9)
+    found = share_margin(chances, valid, target)
+    assert found["selection/thresholded_kept"] == pytest.approx(
+        share_above(chances, valid, (0, 0))[2], abs=1e-9
+    )
     spreads = [spread(chances, valid, role) for role in range(2)]
     assert min(spreads) > 1
     heads, dependents, kept = share_above(
-        chances, valid, tuple(map(unscaled, reached.margins, spreads))
+        chances, valid, tuple(map(unscaled, margins_of(found), spreads))
     )
     # But for one token of one example.
     assert kept == pytest.approx(target, abs=1 / 40)
     assert heads == pytest.approx(dependents, abs=1 / 40)
-    assert reached.margins[0] > reached.margins[1]
+    heads, dependents = margins_of(found)
+    assert heads > dependents
 
 
 def test_either_role_keeps_a_token() -> None:
     chances = np.full((1, 2, 10), 0.2)
     chances[0, 0, :2] = chances[0, 1, 2:5] = 0.9
-    assert share_margin([chances], [np.ones((1, 10), bool)], 0.4).kept == 0.5
+    found = share_margin([chances], [np.ones((1, 10), bool)], 0.4)
+    assert found["selection/thresholded_kept"] == 0.5
 
 
 def test_a_role_that_dies_is_paid_for_though_the_share_is_right() -> None:
     chances = np.full((1, 2, 10), 0.02)
     chances[0, 1, :3] = 0.9
-    reached = share_margin([chances], [np.ones((1, 10), bool)], 0.3)
-    assert reached.kept == pytest.approx(0.3)
-    assert reached.margins[0] < -1
+    found = share_margin([chances], [np.ones((1, 10), bool)], 0.3)
+    assert found["selection/thresholded_kept"] == pytest.approx(0.3)
+    assert margins_of(found)[0] < -1
     shared = np.repeat(chances[:, 1:], 2, axis=1)
     between = (logit(0.9) + logit(0.02)) / 2 / spread([shared], [np.ones((1, 10), bool)], 0)
-    assert share_margin([shared], [np.ones((1, 10), bool)], 0.3).margins == pytest.approx(
-        (between, between)
-    )
+    found = share_margin([shared], [np.ones((1, 10), bool)], 0.3)
+    assert margins_of(found) == pytest.approx((between, between))
 
 
 def test_lambda_rises_while_too_much_is_kept_and_pays_while_too_little_is() -> None:
     control = ShareController(TARGET)
     assert control.costs == (0.5, 0.5)
-    assert math.isnan(control.error)
     seen = []
     for _ in range(20):
-        control.observe(Reached(0.5, (0.2, 0.0)))
+        error = control.observe(reached(0.5, 0.2, 0.0))["selection/share_error"]
         seen.append(control.costs[0])
     assert all(after > before for before, after in pairwise(seen))
     assert seen[0] > 0.5
     assert control.costs[1] == 0.5
-    assert control.error == pytest.approx(0.2)
+    assert error == pytest.approx(0.2)
     for _ in range(5000):
-        control.observe(Reached(0.1, (-0.2, -0.2)))
+        error = control.observe(reached(0.1, -0.2, -0.2))["selection/share_error"]
     assert max(control.costs) < -1
-    assert control.error == pytest.approx(-0.2)
+    assert error == pytest.approx(-0.2)
 
 
 def test_a_margin_that_falls_fast_is_met_early() -> None:
     slow, fast = ShareController(TARGET), ShareController(TARGET)
     for step in range(8):
-        slow.observe(Reached(0.4, (0.1, 0.1)))
-        fast.observe(Reached(0.4, (0.1 * (8 - step), 0.1)))
+        slow.observe(reached(0.4, 0.1, 0.1))
+        fast.observe(reached(0.4, 0.1 * (8 - step), 0.1))
     assert fast.costs[0] < slow.costs[0] - 0.5
     assert fast.costs[1] == slow.costs[1]
 
@@ -140,15 +151,15 @@ def test_a_margin_that_falls_fast_is_met_early() -> None:
 def test_state() -> None:
     control, other = ShareController(TARGET), ShareController(TARGET)
     for kept, margins in ((0.5, (0.3, 0.1)), (0.2, (-0.1, 0.0)), (0.9, (4.0, -4.0))):
-        control.observe(Reached(kept, margins))
+        control.observe(reached(kept, *margins))
     other.load_state_dict(json.loads(json.dumps(control.state_dict())))
     for each in (control, other):
-        each.observe(Reached(0.25, (0.05, -0.05)))
+        each.observe(reached(0.25, 0.05, -0.05))
     assert other.state_dict() == control.state_dict()
     assert other.costs == control.costs
     fresh = ShareController(TARGET)
     fresh.load_state_dict(ShareController(TARGET).state_dict())
-    assert math.isnan(fresh.error)
+    assert fresh.state_dict() == ShareController(TARGET).state_dict()
     state = control.state_dict()
     for name, wrong in {"multiplier": math.inf, "cost": None, "slope": "much"}.items():
         roles = [state["roles"][0], state["roles"][1] | {name: wrong}]
@@ -164,6 +175,6 @@ def test_a_schedule_leads_from_all_tokens_to_the_share() -> None:
     seen = []
     for _ in range(7):
         seen.append(control.target)
-        control.observe(Reached(0.5, (0.1, 0.1)))
+        control.observe(reached(0.5, 0.1, 0.1))
     assert seen == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2, 0.2, 0.2])
     assert ShareController(TARGET, 8).target == 0.3

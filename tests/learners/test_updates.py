@@ -45,7 +45,6 @@ CENTRED = component(
     lambda setup, options: ScoreFunction(setup, losses=centred), "log_probs", "several"
 )
 OTHER = component(lambda setup, options: object(), "log_probs")
-UNDRAWN = component(lambda setup, options: ScoreFunction(setup), "gates")
 PAIRED = component(lambda setup, options: ScoreFunction(setup), "log_probs", "antithetic")
 
 
@@ -79,12 +78,8 @@ def test_one_of_ones_own_makes_the_rewarded_selection_likely() -> None:
 
 def test_what_it_declares_is_what_it_is() -> None:
     policy, embedding = small.policy(), small.classifier(sentences=1).embedding
-    for name, lacking in (
-        ("OTHER", "PolicyUpdate: .*`gradients`"),
-        ("UNDRAWN", "GateUpdate: .*`draw`"),
-    ):
-        with pytest.raises(ConfigError, match=f"is not a {lacking}"):
-            small.policy_update(policy, embedding, name=f"{__name__}:{name}")
+    with pytest.raises(ConfigError, match="is not a PolicyUpdate: .*`gradients`"):
+        small.policy_update(policy, embedding, name=f"{__name__}:OTHER")
 
 
 def test_what_it_declares_is_asked_of_the_run() -> None:

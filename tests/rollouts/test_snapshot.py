@@ -32,7 +32,7 @@ from rss_rl.rollouts.snapshot import (
     Snapshot,
     build_prepared_models,
 )
-from rss_rl.training.learner import LearnTask, LocalLearner
+from rss_rl.training.learner import LocalLearner
 
 _WARM_UP = Turn(supervised=True, policy=False, sampled=False)
 _FROZEN = Turn(supervised=False, policy=True, sampled=True)
@@ -245,9 +245,9 @@ def test_a_learner_publishes_what_it_learnt(tiny_config: RunConfig, tiny: Prepar
     backend.publish(learner.publish(0))
     backend.submit([Job(0, 0, _ROWS, selections=4, scored=True, thresholded=False)])
     rollout = backend.collect(0.0)[0][1]
-    learner.update(LearnTask(0, _ROWS, _FROZEN, rollout))
+    learner.update(0, _ROWS, _FROZEN, rollout)
     assert parts(learner.publish(1, whole=False)) == [POLICY]
-    learner.update(LearnTask(1, _ROWS, _WARM_UP))
+    learner.update(1, _ROWS, _WARM_UP)
     after = learner.publish(2, whole=False)
     assert parts(after) == [CLASSIFIER, WORDS]
     met = np.unique(np.concatenate([t.ravel() for t in tiny.split("train").batch(_ROWS).tokens]))

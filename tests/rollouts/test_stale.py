@@ -1,14 +1,15 @@
-"""A session that gets rollouts of an older policy corrects for it, and says by how much."""
+"""A run that gets rollouts of an older policy corrects for it, and says by how much."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from first_snapshot import FirstSnapshot
+from trainers import trainer_of
 
 from rss_rl.config import EstimatorConfig, RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.training.learner import LocalLearner
-from rss_rl.training.session import Session
 
 RATIOS = {
     "policy/ratio_mean",
@@ -20,7 +21,7 @@ RATIOS = {
 
 @pytest.mark.parametrize("correction", ["none", "truncated-sum"])
 def test_stale_rollouts_are_corrected(
-    tiny_config: RunConfig, tiny: Prepared, correction: str
+    tiny_config: RunConfig, tiny: Prepared, tmp_path: Path, correction: str
 ) -> None:
     policy = tiny_config.learner.policy.model_copy(update={"learning_rate": 0.05})
     learning = tiny_config.learner.model_copy(
@@ -32,9 +33,8 @@ def test_stale_rollouts_are_corrected(
     sampling = tiny_config.sampler.model_copy(update={"max_policy_lag": 2})
     changes = {"learner": learning, "sampler": sampling, "phases": tiny_config.phases[1:]}
     config = tiny_config.model_copy(update=changes)
-    learner = LocalLearner(config, tiny)
-    session = Session(config, tiny, learner, lambda: FirstSnapshot(config, tiny))
-    reports = [session.update().scalars for _ in range(3)]
+    trainer = trainer_of(config, tiny, tmp_path, backend=lambda: FirstSnapshot(config, tiny))
+    reports = [trainer.update().scalars for _ in range(3)]
     assert [report["policy/lag"] for report in reports] == [0, 1, 2]
     assert not RATIOS & reports[0].keys()
     for report in reports[1:]:

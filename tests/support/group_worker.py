@@ -120,8 +120,8 @@ def train(
             torch.manual_seed(update)
             keys = torch.randint(2**60, (len(rows),))
         first = [s[0] for s in reward.selections]
-        stats = supervised.update(batch, first, number=update, dropout_keys=keys)
-        numbers = [*stats, *policy_scalars.values()]
+        stats = small.learn(supervised, batch, first, update, keys)
+        numbers = [*stats.values(), *policy_scalars.values()]
         statistics += [float(number) for number in numbers]
     weights = classifier.state_dict() | {f"policy.{k}": v for k, v in policy.state_dict().items()}
     weights |= {f"learning.{k}": v for k, v in supervised.tensors().items()}
@@ -171,7 +171,7 @@ def fail(group: Group, mode: str) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             began = time.monotonic()
             batch = TensorBatch(tokens, valid, labels)
-            learner.update(batch, None, number=update, dropout_keys=small.keys(update, ROWS))
+            small.learn(learner, batch, None, update, small.keys(update, ROWS))
         print("nothing was noticed")
     except LearnerError as error:
         print(f"{time.monotonic() - began:.2f} s, update {update}: {error}")

@@ -118,6 +118,13 @@ def step(update: Any, batch: TensorBatch, paid: RewardBatch, number: int = 0, **
     return scalars
 
 
+def learn(learner: Any, batch: TensorBatch, selections: Any, number: int, keys: Tensor) -> Any:
+    """Gradients and step of the classifier; its metrics."""
+    scalars = learner.gradients(batch, selections, number=number, dropout_keys=keys)
+    learner.apply(number)
+    return scalars
+
+
 def policy(*, seed: int = 0, double: bool = True, **settings: Any) -> Policy:
     """A random selection policy that reads embeddings of size EMBEDDING, or what is beside them."""
     config = policy_config(**settings)

@@ -18,7 +18,7 @@ from rss_rl.data.sources import BadRow, RawExample
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.run import ALL_TOKENS, train
-from rss_rl.training.session import UpdateReport
+from rss_rl.training.trainer import UpdateReport
 from rss_rl.types import LabelSpec
 
 ROWS = {"train": 96, "dev": 24, "test": 24}

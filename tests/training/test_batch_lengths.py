@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from rss_rl.config import RunConfig
-from rss_rl.training import session
+from rss_rl.training import trainer
 from rss_rl.training.run import train
 
 
-class RecordedOrder(session.BatchOrder):
+class RecordedOrder(trainer.BatchOrder):
     """Notes whether batches are made by length."""
 
     by_length: list[bool]
@@ -25,7 +25,7 @@ class RecordedOrder(session.BatchOrder):
 def by_length(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     recorded: list[bool] = []
     monkeypatch.setattr(RecordedOrder, "by_length", recorded, raising=False)
-    monkeypatch.setattr(session, "BatchOrder", RecordedOrder)
+    monkeypatch.setattr(trainer, "BatchOrder", RecordedOrder)
     return recorded
 
 

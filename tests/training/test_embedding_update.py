@@ -13,9 +13,9 @@ from rss_rl.data.store import Prepared
 from rss_rl.learners.phases import Turn
 from rss_rl.rollouts.snapshot import WORDS, Models, build_prepared_models
 from rss_rl.runs.checkpoint import load_checkpoint
-from rss_rl.training.learner import LearnTask, LocalLearner
+from rss_rl.training.learner import LocalLearner
 from rss_rl.training.run import train
-from rss_rl.training.session import UpdateReport
+from rss_rl.training.trainer import UpdateReport
 
 _WARM_UP = Turn(supervised=True, policy=False, sampled=False)
 
@@ -41,7 +41,7 @@ def test_samplers_read_the_average_that_the_learner_has(
     by_rows.load(learner.publish(0))
     sizes = []
     for number in range(6):
-        learner.update(LearnTask(number, np.array([2 * number]), _WARM_UP))
+        learner.update(number, np.array([2 * number]), _WARM_UP)
         snapshot = learner.publish(number + 1, whole=False)
         sizes += [len(p.rows) for p in snapshot.deltas if p.part == WORDS and p.rows is not None]
         by_rows.load(snapshot)

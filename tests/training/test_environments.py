@@ -205,7 +205,7 @@ def test_of_a_configuration_and_of_a_run(
     batched = gym.make_vec(envs.ENV_ID, num_envs=5, run=str(run), split="dev")
     _, paid, info = stepped(batched, selections)
     np.testing.assert_allclose(paid, trained, atol=1e-5)
-    roles = load_checkpoint(run, "best").state["session"]["share"]["roles"]
+    roles = load_checkpoint(run, "best").state["share"]["roles"]
     pairs = list(zip(real(selections, batch), batch.valid, strict=True))
     shares = [sum(s[:, role].sum(-1) / v.sum(1) for s, v in pairs) for role in range(2)]
     charged = sum(role["cost"] * share for role, share in zip(roles, shares, strict=True))

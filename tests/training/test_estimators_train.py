@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from trainers import trainer_of
 
 from rss_rl.components import EVERYTHING, Component
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.policies.distributions import Certain, Gates
-from rss_rl.rollouts.backend import LocalBackend
 from rss_rl.rollouts.rollout import Job
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import build_prepared_models
+from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.learner import LocalLearner
-from rss_rl.training.session import Session
+from rss_rl.training.trainer import Trainer
 
 WAYS: dict[str, dict[str, Any]] = {
     "reinforce shared": {"policy": {"options": {"shared": True}}},
@@ -41,26 +43,20 @@ def with_settings(config: RunConfig, settings: dict[str, Any], **top: Any) -> Ru
     return parse_config(tree, where="test", trust=EVERYTHING)
 
 
-def arrays_of(session: Session) -> dict[str, Any]:
-    return {k: v.detach().numpy().copy() for k, v in session.learner.tensors().items()}
-
-
-def session_of(config: RunConfig, data: Prepared) -> Session:
-    models = build_prepared_models(config, data)
-    backend = LocalBackend(Sampler(config, models, data.split("train")))
-    return Session(config, data, LocalLearner(config, data), lambda: backend)
+def arrays_of(trainer: Trainer) -> dict[str, Any]:
+    return {k: v.detach().numpy().copy() for k, v in trainer.learner.tensors().items()}
 
 
 @pytest.mark.parametrize("settings", WAYS.values(), ids=WAYS)
 def test_each_phase_teaches_whom_it_names(
-    tiny_config: RunConfig, tiny: Prepared, settings: dict[str, Any]
+    tiny_config: RunConfig, tiny: Prepared, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     config = with_settings(tiny_config, settings)
     config = config.model_copy(update={"phases": tiny_config.phases[1:]})
-    session = session_of(config, tiny)
-    before = arrays_of(session)
-    scalars = session.update().scalars  # frozen: only the policy
-    frozen = arrays_of(session)
+    trainer = trainer_of(config, tiny, tmp_path)
+    before = arrays_of(trainer)
+    scalars = trainer.update().scalars  # frozen: only the policy
+    frozen = arrays_of(trainer)
     for name, value in frozen.items():
         if name.startswith("classifier/"):
             assert np.array_equal(value, before[name]), name
@@ -73,27 +69,23 @@ def test_each_phase_teaches_whom_it_names(
     total = scalars["reward/log_likelihood"] - costs
     assert scalars["reward/total"] == pytest.approx(total, abs=1e-5)
     assert ("time/sample_s" in scalars) == (not config.estimator.can("gates"))
-    session.update(), session.update()
-    session.end_phase()
-    session.update()  # co-train
+    trainer.schedule.advance()
+    trainer.update()  # co-train
     words = "classifier/embedding.trainable"
-    assert not np.array_equal(arrays_of(session)[words], before[words])
-    session.close()
+    assert not np.array_equal(arrays_of(trainer)[words], before[words])
 
 
 @pytest.mark.parametrize("name", ["hardkuma", "reinforce shared", "reinforce of the example"])
-def test_a_session_that_was_resumed_goes_on_the_same(
-    tiny_config: RunConfig, tiny: Prepared, name: str
+def test_a_run_that_was_resumed_goes_on_the_same(
+    tiny_config: RunConfig, tiny: Prepared, tmp_path: Path, name: str
 ) -> None:
     config = with_settings(tiny_config, WAYS[name])
     config = config.model_copy(update={"phases": tiny_config.phases[2:]})
-    whole = session_of(config, tiny)
+    whole = trainer_of(config, tiny, tmp_path / "whole")
     whole.update(), whole.update()
-    tensors = arrays_of(whole)
-    state = whole.state()
-    again = session_of(config, tiny)
-    again.learner.load_tensors(tensors)
-    again.load_state(state)
+    whole.save()
+    saved = load_checkpoint(tmp_path / "whole")
+    again = trainer_of(config, tiny, tmp_path / "again", resume=saved)
     assert whole.update().scalars["policy/loss"] == again.update().scalars["policy/loss"]
     ended = arrays_of(again)
     for key, value in arrays_of(whole).items():

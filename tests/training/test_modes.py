@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from trainers import trainer_of
 
 from rss_rl.components import EVERYTHING, Component
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.policies.distributions import IndependentBits
-from rss_rl.rollouts.backend import LocalBackend
 from rss_rl.rollouts.rollout import Job
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Models, build_prepared_models
 from rss_rl.training.evaluation import evaluate
 from rss_rl.training.learner import LocalLearner
 from rss_rl.training.policy_learning import reached_share
-from rss_rl.training.session import Session
 from rss_rl.training.showcase import make_showcase
 
 CPU = torch.device("cpu")
@@ -112,15 +112,13 @@ def test_rollouts_are_drawn_and_paid_without_dropout(
     assert not any(modes_of(models))
 
 
-def test_a_learner_learns_in_training_mode(config: RunConfig, tiny: Prepared) -> None:
+def test_a_learner_learns_in_training_mode(
+    config: RunConfig, tiny: Prepared, tmp_path: Path
+) -> None:
     learner = LocalLearner(config, tiny)
-    backend = LocalBackend(
-        Sampler(config, build_prepared_models(config, tiny), tiny.split("train"))
-    )
-    session = Session(config, tiny, learner, lambda: backend)
+    trainer = trainer_of(config, tiny, tmp_path, learner=learner)
     modes = modes_of(learner.models)
     modes.clear()
-    session.update()
-    session.close()
+    trainer.update()
     assert True in modes  # what it learns from
     assert False in modes  # what the target share is reached by

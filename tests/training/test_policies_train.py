@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 import torch
 from first_snapshot import FirstSnapshot
+from trainers import trainer_of
 
 from rss_rl.config import EncoderChoice, EstimatorConfig, PolicyConfig, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.rollouts.snapshot import build_prepared_models
-from rss_rl.training.learner import LocalLearner
 from rss_rl.training.run import train
-from rss_rl.training.session import Session
 from rss_rl.training.trained_models import open_models
 
 POLICIES: dict[str, dict[str, Any]] = {
@@ -67,15 +66,19 @@ def test_a_run_learns_a_policy_and_opens_again(
 @pytest.mark.parametrize("correction", ["truncated-sum", "truncated-token", "clipped-token"])
 @pytest.mark.parametrize("settings", POLICIES.values(), ids=POLICIES)
 def test_stale_rollouts_are_corrected(
-    tiny_config: RunConfig, tiny: Prepared, settings: dict[str, Any], correction: str
+    tiny_config: RunConfig,
+    tiny: Prepared,
+    tmp_path: Path,
+    settings: dict[str, Any],
+    correction: str,
 ) -> None:
     config = with_policy(tiny_config, settings)
     faster = tiny_config.learner.policy.model_copy(update={"learning_rate": 0.01})
     config = changed(config, "learner", estimator=reinforce(correction), policy=faster)
     config = changed(config, "sampler", max_policy_lag=2)
     config = config.model_copy(update={"phases": tiny_config.phases[1:]})
-    session = Session(config, tiny, LocalLearner(config, tiny), lambda: FirstSnapshot(config, tiny))
-    reports = [session.update().scalars for _ in range(3)]
+    trainer = trainer_of(config, tiny, tmp_path, backend=lambda: FirstSnapshot(config, tiny))
+    reports = [trainer.update().scalars for _ in range(3)]
     assert [report["policy/lag"] for report in reports] == [0, 1, 2]
     assert "policy/ratio_mean" not in reports[0]
     for report in reports[1:]:
@@ -86,7 +89,7 @@ def test_stale_rollouts_are_corrected(
 
 @pytest.mark.parametrize("settings", POLICIES.values(), ids=POLICIES)
 def test_what_the_sampler_reports_is_what_the_learner_evaluates(
-    tiny_config: RunConfig, tiny: Prepared, settings: dict[str, Any]
+    tiny_config: RunConfig, tiny: Prepared, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     """A lag without an update in between: every ratio is 1."""
     config = with_policy(tiny_config, settings)
@@ -94,9 +97,9 @@ def test_what_the_sampler_reports_is_what_the_learner_evaluates(
     config = changed(config, "learner", estimator=reinforce("truncated-token"), policy=frozen)
     config = changed(config, "sampler", max_policy_lag=2)
     config = config.model_copy(update={"phases": tiny_config.phases[1:]})
-    session = Session(config, tiny, LocalLearner(config, tiny), lambda: FirstSnapshot(config, tiny))
-    session.update()
-    report = session.update().scalars
+    trainer = trainer_of(config, tiny, tmp_path, backend=lambda: FirstSnapshot(config, tiny))
+    trainer.update()
+    report = trainer.update().scalars
     assert report["policy/lag"] == 1
     assert report["policy/ratio_mean"] == pytest.approx(1, abs=1e-5)
     assert report["policy/ratio_max"] == pytest.approx(1, abs=1e-4)

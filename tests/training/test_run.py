@@ -21,10 +21,9 @@ from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training import learner
 from rss_rl.training.evaluation import evaluate
 from rss_rl.training.run import ALL_TOKENS, Finished, train
-from rss_rl.training.session import UpdateReport
 from rss_rl.training.showcase import make_showcase, mark_sentence
 from rss_rl.training.trained_models import open_models
-from rss_rl.training.trainer import Evaluated, PhaseBegan, Stopped
+from rss_rl.training.trainer import Evaluated, PhaseBegan, Stopped, UpdateReport
 
 
 @pytest.fixture(scope="module")

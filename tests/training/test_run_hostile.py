@@ -54,15 +54,15 @@ def resumed(config: RunConfig, template: Path, place: Path, change: Callable[...
 
 STATES: dict[str, Callable[[dict[str, Any]], object]] = {
     "nothing": lambda s: s.clear(),
-    "no session": lambda s: s.pop("session"),
-    "a session of another kind": lambda s: s.update(session=[1]),
-    "an absurd update": lambda s: s["session"].update(update=10**30),
-    "a negative update": lambda s: s["session"].update(update=-1),
-    "an update as text": lambda s: s["session"].update(update="9"),
-    "a phase beyond the last": lambda s: s["session"]["schedule"].update(index=7),
-    "a negative phase": lambda s: s["session"]["schedule"].update(index=-2),
-    "steps as text": lambda s: s["session"]["schedule"].update(steps="x"),
-    "best as text": lambda s: s["session"]["schedule"].update(best="x"),
+    "no schedule": lambda s: s.pop("schedule"),
+    "a schedule of another kind": lambda s: s.update(schedule=[1]),
+    "an absurd update": lambda s: s.update(updates=10**30),
+    "a negative update": lambda s: s.update(updates=-1),
+    "an update as text": lambda s: s.update(updates="9"),
+    "a phase beyond the last": lambda s: s["schedule"].update(index=7),
+    "a negative phase": lambda s: s["schedule"].update(index=-2),
+    "steps as text": lambda s: s["schedule"].update(steps="x"),
+    "best as text": lambda s: s["schedule"].update(best="x"),
 }
 
 

@@ -148,7 +148,8 @@ def ours(
     keys = torch.arange(_BATCH)
 
     def step(batch: TensorBatch) -> None:
-        learner.update(batch, None, number=0, dropout_keys=keys[: len(batch.labels)])
+        learner.gradients(batch, None, number=0, dropout_keys=keys[: len(batch.labels)])
+        learner.apply(0)
 
     return _turn(step, sizes, threads, clock)
 
