@@ -1,4 +1,4 @@
-"""Rollouts: what a sampler sends to the learner, as one Arrow record batch.
+"""Rollouts: what a sampler sends to the learner, as one Arrow stream.
 
 Tokens are not sent: a rollout has row numbers, and the learner reads them from the prepared data.
 
@@ -8,6 +8,7 @@ N_s tokens of the shard's longest sentence in slot s.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -18,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from rss_rl.envs.rewards import uncharged
-from rss_rl.types import ROLES, Array
+from rss_rl.types import Array
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,10 @@ class Job:
         return cls(update, shard, np.frombuffer(rows, np.int64), *others)
 
 
-_SCORE, _COST = "score/", "cost/"
-"""Prefixes of the columns that hold terms of the reward."""
+_EXAMPLES_FIRST = "rows", "thresholded"
+"""Arrays without K, whose first axis is B."""
+_BY_TOKEN = "selections", "bit_log_prob"
+"""Arrays whose last axis is N_s."""
 
 
 @dataclass(frozen=True)
@@ -108,166 +111,111 @@ class Rollout:
         """Without the sparsity cost, which the learner charges itself under a share asked for."""
         return replace(self, costs=uncharged(self.costs))
 
+    def arrays(self) -> dict[str, Array]:
+        """All arrays; those of which there are several under `FIELD/NAME`, by name or by slot."""
+        several: dict[str, Mapping[Any, Array]] = {
+            "selections": dict(enumerate(self.selections)),
+            "scores": self.scores,
+            "costs": self.costs,
+            "bit_log_prob": dict(enumerate(self.bit_log_prob)),
+        }
+        alone = {name: getattr(self, name) for name in ("rows", "log_prob", "thresholded")}
+        return alone | {
+            f"{field}/{name}": values
+            for field, named in several.items()
+            for name, values in named.items()
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array], version: int) -> Rollout:
+        """The inverse of `arrays`."""
+
+        def under(field: str) -> dict[str, Array]:
+            found = {name: each for name, each in arrays.items() if name.startswith(f"{field}/")}
+            return {name.removeprefix(f"{field}/"): each for name, each in found.items()}
+
+        return cls(
+            arrays["rows"],
+            tuple(under("selections").values()),
+            arrays["log_prob"],
+            under("scores"),
+            under("costs"),
+            arrays["thresholded"],
+            version,
+            tuple(under("bit_log_prob").values()),
+        )
+
     def of(self, indices: Array, widths: Sequence[int]) -> Rollout:
         """The rollout of the examples at `indices`, int64 [b], cut to `widths`, their N_s."""
 
-        def cut(bits: tuple[Array, ...]) -> tuple[Array, ...]:
-            pairs = zip(bits, widths, strict=False)  # `bit_log_prob` may be empty
-            return tuple(np.ascontiguousarray(b[:, indices, :, :width]) for b, width in pairs)
+        def cut(name: str, values: Array) -> Array:
+            taken = values[indices] if name in _EXAMPLES_FIRST else values[:, indices]
+            field, _, slot = name.partition("/")
+            by_token = field in _BY_TOKEN
+            return np.ascontiguousarray(taken[..., : widths[int(slot)]]) if by_token else taken
 
-        return replace(
-            self,
-            rows=self.rows[indices],
-            selections=cut(self.selections),
-            log_prob=self.log_prob[:, indices],
-            scores={name: values[:, indices] for name, values in self.scores.items()},
-            costs={name: values[:, indices] for name, values in self.costs.items()},
-            thresholded=self.thresholded[indices],
-            bit_log_prob=cut(self.bit_log_prob),
-        )
-
-    def to_arrow(self) -> pa.RecordBatch:
-        """M rows; selections as packed bits, log-probs of bits as bytes.
-
-        To keep them small, row numbers take 4 bytes if they fit, and columns that were not
-        requested (scores, thresholded rewards) are left out.
-        """
-        samples, examples, _ = self.log_prob.shape
-        narrow = self.rows.max(initial=0) <= np.iinfo(np.int32).max
-        columns = {
-            "row": pa.array(np.tile(self.rows.astype(np.int32 if narrow else np.int64), samples))
-        }
-        columns |= {
-            f"{_SCORE}{name}": pa.array(np.ascontiguousarray(values).reshape(-1))
-            for name, values in self.scores.items()
-        }
-        for slot, selection in enumerate(self.selections):
-            packed = np.packbits(selection.reshape(samples * examples, -1), axis=1)
-            columns[f"selection_{slot}"] = _binary(packed)
-            columns |= self._numbers(slot)
-        for slot, bits in enumerate(self.bit_log_prob):
-            flat = np.ascontiguousarray(bits, np.float32).reshape(samples * examples, -1)
-            columns[f"bit_log_prob_{slot}"] = _binary(flat.view(np.uint8))
-        widths = ",".join(str(s.shape[-1]) for s in self.selections)
-        shape = {"samples": str(samples), "sentences": str(len(self.selections)), "widths": widths}
-        return pa.RecordBatch.from_pydict(columns, metadata=shape | {"version": str(self.version)})
-
-    def _numbers(self, slot: int) -> dict[str, pa.Array]:
-        """The columns of a sentence's log-probs, costs and thresholded rewards, where present."""
-        present = {"log_prob": self.log_prob[..., slot]}
-        present |= {f"{_COST}{name}": values[..., slot] for name, values in self.costs.items()}
-        if not np.isnan(self.thresholded[:, slot]).all():
-            present["thresholded"] = np.tile(self.thresholded[:, slot], self.samples)
-        return {
-            f"{name}_{slot}": pa.array(np.ascontiguousarray(values).reshape(-1))
-            for name, values in present.items()
-        }
+        found = {name: cut(name, values) for name, values in self.arrays().items()}
+        return Rollout.from_arrays(found, self.version)
 
     def to_bytes(self) -> bytes:
-        """`to_arrow` as an Arrow stream: Ray takes five times as long to send a record batch."""
-        batch, sink = self.to_arrow(), pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
+        """As an Arrow stream of one row, with a cell for each array; selections as packed bits.
+
+        A stream, because Ray takes five times as long to send a record batch.
+        """
+        arrays = self.arrays()
+        schema = pa.schema(
+            [_field(name, values) for name, values in arrays.items()],
+            metadata={"version": str(self.version)},
+        )
+        cells = [pa.array([_cell(values)], pa.large_binary()) for values in arrays.values()]
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema) as writer:
+            writer.write_batch(pa.record_batch(cells, schema=schema))
         return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
     @classmethod
     def from_bytes(cls, stream: bytes) -> Rollout:
         """The inverse of `to_bytes`."""
         with pa.ipc.open_stream(stream) as reader:
-            return cls.from_arrow(reader.read_next_batch())
-
-    @classmethod
-    def from_arrow(cls, batch: pa.RecordBatch) -> Rollout:
-        """The inverse of `to_arrow`."""
-        metadata = {key.decode(): value.decode() for key, value in batch.schema.metadata.items()}
-        samples, sentences = int(metadata["samples"]), int(metadata["sentences"])
-        widths = [int(width) for width in metadata["widths"].split(",")]
-        examples = batch.num_rows // samples
-
-        def column(name: str) -> Array:
-            if name not in batch.schema.names:  # not requested
-                return np.full((samples, examples), np.nan, np.float32)
-            return batch.column(name).to_numpy(zero_copy_only=True).reshape(samples, examples)  # type: ignore[no-any-return]
-
-        def by_sentence(name: str) -> Array:
-            return np.stack([column(f"{name}_{slot}") for slot in range(sentences)], -1)
-
-        def named(prefix: str, suffix: str) -> list[str]:
-            """The names of columns with this prefix and suffix, without them, in order."""
-            return [
-                name.removeprefix(prefix).removesuffix(suffix)
-                for name in batch.schema.names
-                if name.startswith(prefix) and name.endswith(suffix)
-            ]
-
-        selections = tuple(
-            np.unpackbits(_bytes(batch.column(f"selection_{slot}")), axis=1, count=ROLES * width)
-            .astype(bool)
-            .reshape(samples, examples, ROLES, width)
-            for slot, width in enumerate(widths)
-        )
-        return cls(
-            rows=column("row")[0].astype(np.int64),
-            selections=selections,
-            log_prob=by_sentence("log_prob"),
-            scores={name: column(f"{_SCORE}{name}") for name in named(_SCORE, "")},
-            costs={name: by_sentence(f"{_COST}{name}") for name in named(_COST, "_0")},
-            thresholded=by_sentence("thresholded")[0],
-            version=int(metadata["version"]),
-            bit_log_prob=tuple(
-                _bytes(batch.column(f"bit_log_prob_{slot}"))
-                .view(np.float32)
-                .reshape(samples, examples, ROLES, width)
-                for slot, width in enumerate(widths)
-                if f"bit_log_prob_{slot}" in batch.schema.names
-            ),
-        )
+            batch = reader.read_next_batch()
+        cells = zip(batch.schema, batch.columns, strict=True)
+        arrays = {field.name: _array(field, column[0]) for field, column in cells}
+        return cls.from_arrays(arrays, int(batch.schema.metadata[b"version"]))
 
 
-def _binary(rows: Array) -> pa.Array:
-    """uint8 [M, bytes] as a column."""
-    return pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(rows.shape[1]), len(rows), [None, pa.py_buffer(rows)]
-    )
+def _field(name: str, values: Array) -> pa.Field:
+    """The column of an array, which says its dtype and shape."""
+    kind = {"dtype": values.dtype.str, "shape": ",".join(map(str, values.shape))}
+    return pa.field(name, pa.large_binary(), metadata=kind)
 
 
-def _bytes(column: pa.Array) -> Array:
-    """The inverse of `_binary`."""
-    size = column.type.byte_width
-    flat = np.frombuffer(column.buffers()[1], np.uint8)[column.offset * size :]
-    return flat[: len(column) * size].reshape(len(column), size)
+def _cell(values: Array) -> bytes:
+    return (np.packbits(values) if values.dtype == np.bool_ else values).tobytes()
+
+
+def _array(field: pa.Field, cell: pa.Scalar) -> Array:
+    """The inverse of `_field` and `_cell`."""
+    dtype = np.dtype(field.metadata[b"dtype"].decode())
+    shape = [int(size) for size in field.metadata[b"shape"].split(b",")]
+    raw = np.frombuffer(cell.as_buffer(), np.uint8)
+    if dtype == np.bool_:
+        raw = np.unpackbits(raw, count=math.prod(shape))
+    values: Array = raw.view(dtype).reshape(shape)
+    return values
 
 
 def join_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
     """The rollouts of all shards of an update as one, padded to the widest."""
-    sentences = len(rollouts[0].selections)
-    widths = [max(r.selections[slot].shape[-1] for r in rollouts) for slot in range(sentences)]
+    shards = [rollout.arrays() for rollout in rollouts]
 
-    def padded(bits: Array, width: int) -> Array:
-        missing = width - bits.shape[-1]
-        return np.pad(bits, ((0, 0), (0, 0), (0, 0), (0, missing)))
+    def joined(name: str) -> Array:
+        parts = [shard[name] for shard in shards]
+        if name.startswith(_BY_TOKEN):
+            width = max(bits.shape[-1] for bits in parts)
+            missing = [width - bits.shape[-1] for bits in parts]
+            pairs = zip(parts, missing, strict=True)
+            parts = [np.pad(bits, ((0, 0), (0, 0), (0, 0), (0, more))) for bits, more in pairs]
+        return np.concatenate(parts, axis=0 if name in _EXAMPLES_FIRST else 1)
 
-    def joined(columns: Sequence[Sequence[Array]]) -> tuple[Array, ...]:
-        """The shards' arrays concatenated, one for each slot."""
-        slots = zip(*columns, strict=True)
-        return tuple(
-            np.concatenate([padded(bits, width) for bits in parts], axis=1)
-            for parts, width in zip(slots, widths, strict=False)
-        )
-
-    def terms(shards: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-        """The shards' arrays concatenated by name; all shards have the same names."""
-        return {
-            name: np.concatenate([shard[name] for shard in shards], axis=1) for name in shards[0]
-        }
-
-    return Rollout(
-        rows=np.concatenate([r.rows for r in rollouts]),
-        selections=joined([r.selections for r in rollouts]),
-        log_prob=np.concatenate([r.log_prob for r in rollouts], axis=1),
-        scores=terms([r.scores for r in rollouts]),
-        costs=terms([r.costs for r in rollouts]),
-        thresholded=np.concatenate([r.thresholded for r in rollouts]),
-        version=min(r.version for r in rollouts),
-        bit_log_prob=joined([r.bit_log_prob for r in rollouts]),
-    )
+    oldest = min(rollout.version for rollout in rollouts)
+    return Rollout.from_arrays({name: joined(name) for name in shards[0]}, oldest)
