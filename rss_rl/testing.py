@@ -13,7 +13,7 @@ __all__ = ["check_encoder", "check_policy", "check_reward_model"]
 import copy
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -35,11 +35,12 @@ from rss_rl.types import ROLES, Array, Batch, LabelSpec
 
 VOCABULARY = ("<pad>", "<unk>", "the", "film", "is", "not", "good", ".", "of", "it", "bad", "was")
 """Words of the ids that policies and reward models read."""
-_LENGTHS = (5, 1, 0, 3, 7)
+_LENGTHS = (5, 1, 0, 3, 12)
 _SEEDS = range(3)
 _DRAWS, _LARGEST_Z = 20_000, 6.0
 _MASK = "Read only real tokens: mask sums, means, maxima, softmaxes and recurrences"
 _CLASSES = LabelSpec("classes", ("no", "yes"))
+Answers = Mapping[str, Tensor]
 
 
 class _Promises:
@@ -48,7 +49,7 @@ class _Promises:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def require(self, holds: object, what: str, remedy: str) -> None:
+    def __call__(self, holds: object, what: str, remedy: str) -> None:
         """Raise an error with `what` and `remedy` unless `holds`."""
         if not bool(holds):
             raise ComponentError(what, where=self.name, remedy=remedy)
@@ -57,19 +58,25 @@ class _Promises:
         """Raise unless a tensor has the shape and is finite."""
         found = tuple(value.shape)
         remedy = "See its Protocol for the shapes"
-        self.require(found == shape, f"{what} has the shape {found}, not {shape}", remedy)
-        self.require(torch.isfinite(value).all(), f"{what} is not finite", _MASK)
+        self(found == shape, f"{what} has the shape {found}, not {shape}", remedy)
+        self(torch.isfinite(value).all(), f"{what} is not finite", _MASK)
 
-    def gradients(
-        self, what: str, total: Tensor, leaves: Mapping[str, Tensor], *, nonzero: bool = False
+    def same(
+        self, one: Answers, other: Answers, what: str, remedy: str, within: float = 0.0
     ) -> None:
+        """Raise unless both have the same values, up to `within`; `{}` in `what` is a name."""
+        self(list(one) == list(other), "names other terms from call to call", "Return all")
+        for name, value in one.items():
+            apart = (value.double() - other[name].double()).abs()
+            self(not (apart > within).any(), what.format(name), remedy)
+
+    def gradients(self, what: str, total: Tensor, leaves: Answers, *, nonzero: bool) -> None:
         """Raise unless every leaf gets a finite gradient, and if asked one that is not 0."""
-        self.require(total.requires_grad, f"{what} gives no gradient", "Do not detach")
-        found = torch.autograd.grad(
-            total, list(leaves.values()), allow_unused=True, retain_graph=True
-        )
+        self(total.requires_grad, f"{what} gives no gradient", "Do not detach")
+        every = list(leaves.values())
+        found = torch.autograd.grad(total, every, allow_unused=True, retain_graph=True)
         for name, slope in zip(leaves, found, strict=True):
-            self.require(
+            self(
                 slope is not None and torch.isfinite(slope).all() and (slope.any() or not nonzero),
                 f"{what} gives no finite gradient to '{name}'",
                 "Do not detach, drop unused parameters, and mask before dividing or taking logs",
@@ -81,26 +88,54 @@ class _Promises:
             return pickle.loads(pickle.dumps(thing))
         except Exception as error:  # its __reduce__ may raise anything
             remedy = "Keep lambdas, local classes and open files out of its attributes"
-            self.require(False, f"cannot be pickled: {error}", remedy)
+            self(False, f"cannot be pickled: {error}", remedy)
 
-    def copies(
-        self, module: nn.Module, other: nn.Module | None, answer: Callable[[Any], Tensor]
-    ) -> None:
+    def copies(self, thing: Any, other: Any, answer: Callable[[Any], Answers]) -> None:
         """Raise unless a pickled copy answers equally, and so does `other` with its state."""
-        copies = {"pickled copy": self.pickled(module)}
+        copies = {"pickled copy": self.pickled(thing)}
         if other is not None:
             try:
-                other.load_state_dict(module.state_dict())
+                other.load_state_dict(thing.state_dict())
             except RuntimeError as error:
                 remedy = "Build the same parameters and buffers from the same options"
-                self.require(False, f"its state cannot be loaded: {error}", remedy)
+                self(False, f"its state cannot be loaded: {error}", remedy)
             copies["newly built copy with its state"] = other
+        remedy = "Keep what it needs in parameters, persistent buffers and attributes"
         for what, made in copies.items():
-            self.require(
-                torch.equal(answer(made), answer(module)),
-                f"its {what} gives another answer",
-                "Keep what it needs in parameters, persistent buffers and attributes",
-            )
+            self.same(answer(made), answer(thing), f"its {what} gives another answer", remedy)
+
+
+class _Texts(NamedTuple):
+    """A padded batch.
+
+    tokens    [B, N, E]       with values on the padding, too
+    valid     bool [B, N]
+    bits      bool [B, 2, N]  a random selection
+    uniforms  [K, B, 2, N]
+    """
+
+    tokens: Tensor
+    valid: Tensor
+    bits: Tensor
+    uniforms: Tensor
+
+    @classmethod
+    def random(
+        cls, features: int, seed: int, *, lengths: Sequence[int] = _LENGTHS, samples: int = 3
+    ) -> _Texts:
+        """Embeddings of normal numbers, and three tokens of padding behind the longest text."""
+        draw = torch.Generator().manual_seed(seed)
+        shape = len(lengths), max(lengths) + 3
+        valid = torch.arange(shape[1]) < torch.tensor(lengths)[:, None]
+        tokens = torch.randn(*shape, features, generator=draw)
+        uniforms = torch.rand(samples, shape[0], ROLES, shape[1], generator=draw)
+        bits = (uniforms[0] < 0.5) & valid[:, None]
+        return cls(tokens, valid, bits, uniforms.clamp(1e-6, 1 - 1e-6))
+
+    def part(self, rows: slice, length: int) -> _Texts:
+        """The first tokens of some rows."""
+        bits, uniforms = self.bits[rows, :, :length], self.uniforms[:, rows, :, :length]
+        return _Texts(self.tokens[rows, :length], self.valid[rows, :length], bits, uniforms)
 
 
 def _of_kind(component: Component, kind: Kind) -> None:
@@ -139,196 +174,143 @@ def check_policy(
         name, parsed = policy.name, policy.parse(options or {})
         setup, declared = PolicySetup(inputs, "elu", VOCABULARY), policy.all_capabilities(parsed)
         whole, other = (check_module(policy.build(setup, parsed), name) for _ in range(2))
-        share = policy.can("share", parsed)
+        share, other = policy.can("share", parsed), other.eval()
     else:
         name, whole = type(policy).__name__, check_module(policy, "check_policy")
     promises = _Promises(name)
+
+    def texts(seed: int, **shape: Any) -> _Texts:
+        made = _Texts.random(inputs + reads_ends(whole), seed, **shape)
+        if reads_ends(whole):
+            made.tokens[..., -1] = (made.tokens[..., -1] > 0).float()
+        return made._replace(tokens=made.tokens * made.valid[..., None])
+
     with evaluating(whole):
-        first = _Padded(whole, inputs, 0)
-        found = whole(first.tokens, first.valid)
-        check_distribution(found, declared, name)
+        first = texts(0)
+        check_distribution(found := whole(first.tokens, first.valid), declared, name)
         for seed in _SEEDS:
-            _check_selections(whole, promises, _Padded(whole, inputs, seed), share=share)
-        answer = first.tokens, first.valid, first.uniforms
-        promises.copies(
-            whole, other and other.eval(), lambda made: _answers(made, *answer)["sample"]
-        )
-        _check_buffers(whole, promises, first)
+            _check_selections(whole, promises, texts(seed), share=share)
+        promises.copies(whole, other, lambda made: _selected(made, first))
+        learning = copy.deepcopy(whole).train()
+        _selected(learning, first)
+        for (buffer, after), before in zip(learning.named_buffers(), whole.buffers(), strict=True):
+            what = f"its buffer '{buffer}' changes in training mode"
+            remedy = "Samplers receive parameters only: keep no running statistics"
+            promises(torch.equal(after, before), what, remedy)
         if found.has_log_probs:
-            _check_frequency(whole, promises, _Padded(whole, inputs, 7, (2, 1)))
+            _check_frequency(whole, promises, texts(7, lengths=(2, 1), samples=_DRAWS))
 
 
-class _Padded:
-    """A padded batch as a policy reads it."""
-
-    def __init__(
-        self, policy: Policy, inputs: int, seed: int, lengths: Sequence[int] = _LENGTHS
-    ) -> None:
-        self.lengths, self.draw = lengths, torch.Generator().manual_seed(seed)
-        width = max(lengths)
-        self.valid = torch.arange(width) < torch.tensor(lengths)[:, None]
-        features = inputs + reads_ends(policy)
-        vectors = torch.randn(*self.valid.shape, features, generator=self.draw)
-        if reads_ends(policy):
-            vectors[..., -1] = (vectors[..., -1] > 0).float()
-        self.tokens = vectors * self.valid[..., None]
-        self.uniforms = self.uniform(3)
-
-    def uniform(self, samples: int) -> Tensor:
-        """Uniform numbers in (0, 1) of so many selections, [K, B, 2, N]."""
-        shape = samples, len(self.lengths), ROLES, self.valid.shape[1]
-        return torch.rand(shape, generator=self.draw).clamp(1e-6, 1 - 1e-6)
-
-
-def _answers(
-    policy: Policy,
-    tokens: Tensor,
-    valid: Tensor,
-    uniforms: Tensor,
-    selection: Tensor | None = None,
-) -> dict[str, Tensor]:
-    """What its distribution returns; `selection` is evaluated, by default none."""
-    made = policy(tokens, valid)
+def _selected(policy: Policy, texts: _Texts, selection: Tensor | None = None) -> dict[str, Tensor]:
+    """What its distribution returns; `selection` [K, B, 2, N] is evaluated, by default none."""
+    made, uniforms = policy(texts.tokens, texts.valid), texts.uniforms
     found = {"mode": made.mode, "probs": made.probs, "steered": made.steered}
     found["sample"], found["log_prob of sample"] = made.sample(uniforms)
     if made.has_log_probs:
         none = torch.zeros_like(uniforms, dtype=torch.bool)
-        asked = none if selection is None else selection
-        found["evaluate"], found["entropy"] = made.evaluate(asked)
+        found["evaluate"], found["entropy"] = made.evaluate(
+            none if selection is None else selection
+        )
     if made.has_rsample:
         found["rsample"] = made.rsample(uniforms)
     return found
 
 
-def _check_selections(policy: Policy, promises: _Promises, batch: _Padded, *, share: bool) -> None:
-    arguments = batch.tokens, batch.valid, batch.uniforms
-    drawn = policy(batch.tokens, batch.valid).sample(batch.uniforms).selection
-    found = _answers(policy, *arguments, drawn)
-    count, width = batch.valid.shape
-    shapes: dict[str, tuple[int, ...]] = {"entropy": (count,)}
-    for name in ("sample", "log_prob of sample", "evaluate", "rsample"):
-        shapes[name] = batch.uniforms.shape
-    again = _answers(policy, *arguments, drawn)
+def _check_selections(policy: Policy, promises: _Promises, texts: _Texts, *, share: bool) -> None:
+    drawn = policy(texts.tokens, texts.valid).sample(texts.uniforms).selection
+    found = _selected(policy, texts, drawn)
+    promises.same(
+        found,
+        _selected(policy, texts, drawn),
+        "{} differs between two calls with equal arguments",
+        "Take all randomness from `uniforms`, and keep no state",
+    )
+    count, width = texts.valid.shape
+    shapes = dict.fromkeys(("mode", "probs", "steered"), (count, ROLES, width))
     for name, value in found.items():
-        promises.shape(name, value, *shapes.get(name, (count, ROLES, width)))
-        real = batch.valid.any(1) if name == "entropy" else batch.valid[:, None]
+        shape = (count,) if name == "entropy" else shapes.get(name, texts.uniforms.shape)
+        promises.shape(name, value, *shape)
+        real = texts.valid.any(1) if name == "entropy" else texts.valid[:, None]
         off = (value * ~real).any()
-        promises.require(not off, f"{name} on padding is not 0", "Mask by valid[:, None]")
-        promises.require(
-            torch.equal(value, again[name]),
-            f"{name} differs between two calls with equal arguments",
-            "Take all randomness from `uniforms`, and keep no state",
-        )
+        promises(not off, f"{name} on padding is not 0", "Mask by valid[:, None]")
         if name in ("mode", "sample"):
-            promises.require(
-                value.dtype == torch.bool, f"{name} is no bool", "Return a bool tensor"
-            )
+            promises(value.dtype == torch.bool, f"{name} is no bool", "Return a bool tensor")
         if name in ("probs", "rsample", "steered"):
             unit = value.min() >= 0 and value.max() <= 1
-            promises.require(unit, f"{name} leave [0, 1]", "Use a sigmoid, or clamp them")
-    promises.require(
+            promises(unit, f"{name} leave [0, 1]", "Use a sigmoid, or clamp them")
+    promises(
         bits_per_token(policy) == ROLES or torch.equal(drawn[:, :, 0], drawn[:, :, 1]),
         "bits_per_token is 1, but the heads that sample selects differ from the dependents",
         f"Drop the attribute, or make it {ROLES}",
     )
-    _check_agreement(policy, promises, batch, found, share=share)
-    _check_alone(policy, promises, batch, found, drawn)
+    if share:
+        rule = found["steered"]
+        other = (found["mode"] != (rule > 0.5)) & ((rule - 0.5).abs() > 1e-3)
+        promises(
+            not other.any(),
+            "mode does not keep exactly the tokens with probability over one half",
+            'Let it keep where probs > 0.5, or drop "share" from the capabilities',
+        )
+    certain = isinstance(policy(texts.tokens, texts.valid), Certain)
+    _check_learning(promises, found, {} if certain else dict(policy.named_parameters()))
+    # Alone, and without any sentence, as a learner's shard may be.
+    whole = max(_LENGTHS)
+    parts = [(slice(row, row + 1), length) for row, length in enumerate(_LENGTHS)]
+    for rows, length in (*parts, (slice(0, 0), whole)):
+        what = f"a sentence of {length} tokens" if rows.stop else "a batch without a sentence"
+        try:
+            alone = _selected(policy, texts.part(rows, length), drawn[:, rows, :, :length])
+        except (RuntimeError, IndexError, ValueError) as error:
+            promises(False, f"{what}: {error}", "Shards and sentences may be empty")
+        together = {
+            name: value[rows] if name == "entropy" else value[..., rows, :, :length]
+            for name, value in found.items()
+        }
+        for name, value in alone.items():
+            promises.shape(f"{name} of {what}", value, *together[name].shape)
+        said = f"{{}} of {what} depends on the padding around it"
+        promises.same(alone, together, said, _MASK, within=1e-4)
 
 
-def _check_agreement(
-    policy: Policy,
-    promises: _Promises,
-    batch: _Padded,
-    found: Mapping[str, Tensor],
-    *,
-    share: bool,
-) -> None:
-    """What one method says agrees with what the others say, and teaches the parameters."""
-    certain = isinstance(policy(batch.tokens, batch.valid), Certain)
-    leaves = {} if certain else dict(policy.named_parameters())
+def _check_learning(promises: _Promises, found: Answers, leaves: Answers) -> None:
+    """Log-probs and gates agree with the selections, and teach the parameters."""
     if "evaluate" in found:
-        promises.require(
-            torch.allclose(found["log_prob of sample"], found["evaluate"], atol=1e-5),
+        promises.same(
+            {"evaluate": found["evaluate"]},
+            {"evaluate": found["log_prob of sample"]},
             "evaluate's log_prob differs from that of sample",
             "Both must be log p of the same bits: the learner compares them",
+            within=1e-4,
         )
         if leaves:  # separately, because at entropy cost 0 the entropy gets no gradient
             total = found["evaluate"].square().sum()
-            promises.gradients("evaluate's log_prob", total, leaves)
+            promises.gradients("evaluate's log_prob", total, leaves, nonzero=False)
             total = total + found["entropy"].sum()
-            promises.gradients("evaluate's log_prob and entropy", total, leaves)
+            promises.gradients("evaluate's log_prob and entropy", total, leaves, nonzero=False)
     if "rsample" in found:
-        promises.require(
+        promises(
             torch.equal(found["rsample"] > 0, found["sample"]),
             "the nonzero gates are not the selection that sample draws",
             "A gate of exactly 0 is a token that is not selected",
         )
         weights = torch.linspace(1, 2, found["rsample"].numel()).view_as(found["rsample"])
         if leaves:
-            promises.gradients("rsample", (found["rsample"] * weights).sum(), leaves)
-    if share:
-        rule = found["steered"]
-        clear = (rule - 0.5).abs() > 1e-3
-        promises.require(
-            not ((found["mode"] != (rule > 0.5)) & clear).any(),
-            "mode does not keep exactly the tokens with probability over one half",
-            'Let it keep where probs > 0.5, or drop "share" from the capabilities',
-        )
+            total = (found["rsample"] * weights).sum()
+            promises.gradients("rsample", total, leaves, nonzero=False)
 
 
-def _check_alone(
-    policy: Policy,
-    promises: _Promises,
-    batch: _Padded,
-    found: Mapping[str, Tensor],
-    drawn: Tensor,
-) -> None:
-    """A sentence gets the same alone and in a padded batch, up to rounding; a learner's shard may
-    have no example."""
-    parts = [(slice(row, row + 1), length) for row, length in enumerate(batch.lengths)]
-    for rows, length in (*parts, (slice(0, 0), max(batch.lengths))):
-        what = f"a sentence of {length} tokens" if rows.stop else "a batch without a sentence"
-        given = batch.tokens[rows, :length], batch.valid[rows, :length]
-        bits = batch.uniforms[:, rows, :, :length], drawn[:, rows, :, :length]
-        try:
-            answers = _answers(policy, *given, *bits)
-        except (RuntimeError, IndexError, ValueError) as error:
-            promises.require(False, f"{what}: {error}", "Shards and sentences may be empty")
-        for name, alone in answers.items():
-            value = found[name]
-            together = value[rows] if name == "entropy" else value[..., rows, :, :length]
-            promises.shape(f"{name} of {what}", alone, *together.shape)
-            promises.require(
-                torch.allclose(alone.float(), together.float(), atol=1e-4),
-                f"{name} of {what} depends on the padding around it",
-                _MASK,
-            )
-
-
-def _check_buffers(policy: Policy, promises: _Promises, batch: _Padded) -> None:
-    learning = copy.deepcopy(policy).train()
-    _answers(learning, batch.tokens, batch.valid, batch.uniforms)
-    for (name, buffer), before in zip(learning.named_buffers(), policy.buffers(), strict=True):
-        promises.require(
-            torch.equal(buffer, before),
-            f"its buffer '{name}' changes in training mode",
-            "Samplers receive parameters only: keep no running statistics, as batch"
-            " normalisation does",
-        )
-
-
-def _check_frequency(policy: Policy, promises: _Promises, batch: _Padded) -> None:
+def _check_frequency(policy: Policy, promises: _Promises, texts: _Texts) -> None:
     """exp(log_prob) of each sampled selection is its relative frequency."""
     with torch.no_grad():
-        drawn = policy(batch.tokens, batch.valid).sample(batch.uniform(_DRAWS))
-    for row in range(len(batch.lengths)):
+        drawn = policy(texts.tokens, texts.valid).sample(texts.uniforms)
+    for row in range(len(texts.valid)):
         bits = drawn.selection[:, row].flatten(1).to(torch.uint8)
         log_prob = drawn.log_prob[:, row].sum((-1, -2))
         seen, which, counts = bits.unique(dim=0, return_inverse=True, return_counts=True)  # type: ignore[no-untyped-call]
         chance = torch.zeros(len(seen)).scatter_(0, which, log_prob.exp().float())
         error = (chance * (1 - chance) / _DRAWS).clamp_min(1e-8).sqrt()
         worst = ((counts / _DRAWS - chance).abs() / error).max()
-        promises.require(
+        promises(
             worst < _LARGEST_Z and chance.sum() < 1 + 1e-3,
             f"the log-prob of a selection does not match its frequency: {worst:.1f} standard errors"
             f" apart in {_DRAWS} draws",
@@ -367,129 +349,109 @@ def check_encoder(
     """
     _of_kind(encoder, "encoder")
     promises, parsed = _Promises(encoder.name), encoder.parse(options or {})
-    setup = EncoderSetup(inputs, hidden, lengths=TrainingLengths(((4.0, 2.0),), 8))
-    first, second = (_seeded(encoder.build, setup, parsed) for _ in range(2))
-    weights = second.state_dict()
-    for name, one in first.state_dict().items():
-        promises.require(
-            torch.equal(one, weights[name]),
-            f"equal seeds give other weights in '{name}'",
-            "Draw weights only from torch's global generator",
-        )
+    setup, built = EncoderSetup(inputs, hidden, lengths=TrainingLengths(((4.0, 2.0),), 8)), []
+    for _ in range(2):
+        with drawing(0):
+            built.append(encoder.build(setup, parsed))
+    first, second = built
+    promises.same(
+        first.state_dict(),
+        second.state_dict(),
+        "equal seeds give other weights in '{}'",
+        "Draw weights only from torch's global generator",
+    )
     gates = encoder.can("gates", parsed)
-    promises.require(
+    promises(
         isinstance(first, GatedEncoder) or not gates,
         "declares `gates` and has no method gated",
         "See GatedEncoder, or do not declare it",
     )
-    promises.require(
+    promises(
         not (encoder.can("kept_only", parsed) and first.reads_unselected),
         "declares `kept_only`, and reads_unselected is true",
         "Set it to False, so that unselected words are removed before it",
     )
-    module, batch = promises.pickled(first).double().eval(), _Embedded(inputs, seed=0)
-    for seed in _SEEDS:
-        _check_vectors(module, promises, _Embedded(inputs, seed), gates=gates)
-    promises.copies(module, second.double().eval(), batch.vectors)
-    _check_slopes(module, promises, _Embedded(inputs, seed=7))
+    module = promises.pickled(first).double().eval()
+    texts = [_doubled(_Texts.random(inputs, seed)) for seed in _SEEDS]
+    for batch in texts:
+        _check_vectors(module, promises, batch, gates=gates)
+    promises.copies(module, second.double().eval(), lambda made: {"": _vectors(made, texts[0])})
+    # At random weights: initial zeros can hide what they multiply.
+    draw, made = torch.Generator().manual_seed(3), copy.deepcopy(module)
+    for parameter in made.parameters():
+        noise = torch.randn(parameter.shape, generator=draw, dtype=torch.float64)
+        parameter.data.copy_(0.6 * noise)
+    leaves = {"embeddings": texts[0].tokens.requires_grad_(), **dict(made.named_parameters())}
+    total = torch.stack([_weighed(_vectors(made, _whole(batch))) for batch in texts]).sum()
+    promises.gradients("a vector", total, leaves, nonzero=True)
 
 
-def _seeded(build: Callable[[Any, Any], Any], setup: Any, options: Any) -> Any:
-    with drawing(0):
-        return build(setup, options)
+def _doubled(texts: _Texts) -> _Texts:
+    return texts._replace(tokens=texts.tokens.double())
 
 
-class _Embedded:
-    """A padded batch in float64, with garbage on the padding."""
-
-    def __init__(self, inputs: int, seed: int) -> None:
-        draw = torch.Generator().manual_seed(seed)
-        shape = len(_LENGTHS), max(_LENGTHS) + 3
-        self.valid = torch.arange(shape[1]) < torch.tensor(_LENGTHS)[:, None]
-        self.tokens = torch.randn(*shape, inputs, generator=draw, dtype=torch.float64)
-        self.other = torch.randn(*shape, inputs, generator=draw, dtype=torch.float64)
-        bits = torch.rand(shape[0], ROLES, shape[1], generator=draw) < 0.5
-        self.selection = bits & self.valid[:, None]
-        self.everything = self.valid[:, None].expand(-1, ROLES, -1)
-
-    def vectors(
-        self, encoder: Any, selection: Tensor | None = None, tokens: Tensor | None = None,
-        rows: slice = slice(None), length: int | None = None,
-    ) -> Tensor:  # fmt: skip
-        """As a classifier calls it: unselected tokens are removed unless the encoder reads them."""
-        chosen = (self.selection if selection is None else selection)[rows, :, :length]
-        embedded = (self.tokens if tokens is None else tokens)[rows, :length]
-        valid = self.valid[rows, :length]
-        if not encoder.reads_unselected:
-            positions = torch.arange(valid.shape[1]).expand_as(valid)
-            index, valid, chosen = remove_unselected(positions, valid, chosen)
-            embedded = embedded.gather(1, index[..., None].expand(-1, -1, embedded.shape[-1]))
-        found: Tensor = encoder(embedded, valid, chosen)
-        return found
+def _whole(texts: _Texts) -> _Texts:
+    """With every token selected."""
+    return texts._replace(bits=texts.valid[:, None].expand(-1, ROLES, -1))
 
 
-def _check_vectors(module: Any, promises: _Promises, batch: _Embedded, *, gates: bool) -> None:
-    padding = torch.where(batch.valid[..., None], batch.tokens, batch.other)
-    for selection in (batch.everything, batch.selection):
-        together = batch.vectors(module, selection)
-        promises.shape("the sentences' vectors", together, len(_LENGTHS), module.output_size)
-        promises.require(
-            torch.equal(together, batch.vectors(module, selection)),
+def _vectors(encoder: Any, texts: _Texts) -> Tensor:
+    """As a classifier calls it: unselected tokens are removed unless the encoder reads them."""
+    embedded, valid, chosen, _ = texts
+    if not encoder.reads_unselected:
+        positions = torch.arange(valid.shape[1]).expand_as(valid)
+        index, valid, chosen = remove_unselected(positions, valid, chosen)
+        embedded = embedded.gather(1, index[..., None].expand(-1, -1, embedded.shape[-1]))
+    found: Tensor = encoder(embedded, valid, chosen)
+    return found
+
+
+def _check_vectors(module: Any, promises: _Promises, texts: _Texts, *, gates: bool) -> None:
+    count, size = len(_LENGTHS), module.output_size
+
+    def same(one: Tensor, other: Tensor, what: str, remedy: str = _MASK) -> None:
+        promises.same({"": one}, {"": other}, what, remedy, within=1e-8)
+
+    for batch in (_whole(texts), texts):
+        together = _vectors(module, batch)
+        promises.shape("the sentences' vectors", together, count, size)
+        promises(
+            torch.equal(together, _vectors(module, batch)),
             "equal inputs give other vectors in evaluation mode",
             "Draw nothing where `self.training` is false, and do not change the arguments",
         )
-        same = _close(together, batch.vectors(module, selection, padding))
-        promises.require(same, "values on padding reach a vector", _MASK)
+        padded = batch._replace(tokens=batch.tokens + 1.0 * ~batch.valid[..., None])
+        same(_vectors(module, padded), together, "values on padding reach a vector")
         for row, length in enumerate(_LENGTHS):
             one = slice(row, row + 1)
-            promises.require(
-                _close(batch.vectors(module, selection, rows=one, length=length), together[one]),
-                f"the vector of a sentence of {length} tokens depends on the batch around it",
-                _MASK,
-            )
+            what = f"the vector of a sentence of {length} tokens depends on the batch around it"
+            same(_vectors(module, batch.part(one, length)), together[one], what)
         if gates:
-            given = selection.double().requires_grad_()
+            given = batch.bits.double().requires_grad_()
             found = module.gated(batch.tokens, batch.valid, given)
-            promises.require(
-                _close(found, together),
+            same(
+                found,
+                together,
                 "gates of 0 and 1 do not give what that selection gives",
                 "Multiply attention weights by the gates of dependents, pooling weights by those of"
                 " heads, and divide by their sums",
             )
             promises.gradients("a vector", _weighed(found), {"gates": given}, nonzero=True)
-    empty = batch.vectors(module, batch.everything)[_LENGTHS.index(0)]
-    promises.require(not empty.any(), "a sentence without a token does not give zeros", _MASK)
-    none = batch.vectors(module, torch.zeros_like(batch.selection))
-    promises.shape("without a selected token a vector", none, len(_LENGTHS), module.output_size)
-    no_rows = batch.vectors(module, rows=slice(0, 0))
-    promises.shape("the vectors of an empty batch", no_rows, 0, module.output_size)
+    empty = _vectors(module, _whole(texts))[_LENGTHS.index(0)]
+    promises(not empty.any(), "a sentence without a token does not give zeros", _MASK)
+    none = _vectors(module, texts._replace(bits=torch.zeros_like(texts.bits)))
+    promises.shape("without a selected token a vector", none, count, size)
+    no_rows = _vectors(module, texts.part(slice(0, 0), max(_LENGTHS)))
+    promises.shape("the vectors of an empty batch", no_rows, 0, size)
     if not module.reads_unselected:
-        promises.require(
-            not none.any(), "a sentence without a selected token does not give zeros", _MASK
-        )
-        kept = union(batch.selection.double()).bool()[..., None]
-        changed = batch.vectors(module, tokens=torch.where(kept, batch.tokens, batch.other))
-        promises.require(
-            torch.equal(changed, batch.vectors(module)),
+        promises(not none.any(), "a sentence without a selected token does not give zeros", _MASK)
+        left_out = ~union(texts.bits.double()).bool()[..., None]
+        changed = _vectors(module, texts._replace(tokens=texts.tokens + 1.0 * left_out))
+        promises(
+            torch.equal(changed, _vectors(module, texts)),
             "an unselected word changes a vector",
             "Read only the tokens that it is given, or set reads_unselected",
         )
-
-
-def _check_slopes(module: nn.Module, promises: _Promises, batch: _Embedded) -> None:
-    """At random weights: initial zeros can hide what they multiply."""
-    draw = torch.Generator().manual_seed(3)
-    made = copy.deepcopy(module)
-    for parameter in made.parameters():
-        noise = torch.randn(parameter.shape, generator=draw, dtype=torch.float64)
-        parameter.data.copy_(0.6 * noise)
-    leaves = {"embeddings": batch.tokens.requires_grad_(), **dict(made.named_parameters())}
-    total = _weighed(batch.vectors(made, batch.everything))
-    promises.gradients("a vector", total, leaves, nonzero=True)
-
-
-def _close(one: Tensor, other: Tensor) -> bool:
-    return torch.allclose(one, other, rtol=1e-9, atol=1e-9)
 
 
 def _weighed(vectors: Tensor) -> Tensor:
@@ -532,13 +494,13 @@ def check_reward_model(
             size = ModelConfig(hidden=4, dropout=0.5)
             classifier = build_classifier(size, labels, sentences, vectors, len(VOCABULARY)).train()
         model = model.build(RewardSetup(labels, sentences, classifier, "cpu", VOCABULARY), parsed)
-    checked = _Scored(model)
+    promises = _Promises(getattr(model, "__name__", type(model).__name__))
     for seed in range(2):
         batch, selections = _random_batch(labels, sentences, seed)
-        _check_scores(checked, batch, selections)
+        _check_scores(model, promises, batch, selections)
         if classifier is None:
             continue
-        checked.require(classifier.training, "leaves evaluation mode behind", "Restore its mode")
+        promises(classifier.training, "leaves evaluation mode behind", "Restore its mode")
         if isinstance(model, LogitsReward):
             tokens, valid, chosen = (
                 [torch.from_numpy(array) for array in arrays]
@@ -546,11 +508,13 @@ def check_reward_model(
             )
             with evaluating(classifier), torch.inference_mode():
                 logits = classifier(tokens, valid, chosen)
-            checked.same(
-                named_scores(model.score_logits(logits, batch.labels), len(batch), model),
-                checked.score(batch, selections),
+            terms = named_scores(model.score_logits(logits, batch.labels), len(batch), model)
+            promises.same(
+                {name: torch.from_numpy(values) for name, values in terms.items()},
+                _scored(model, promises, batch, selections),
                 "scores the classifier's logits differently from the selection",
                 "Leave out score_logits if the score needs more than the logits",
+                within=1e-4,
             )
 
 
@@ -571,54 +535,46 @@ def _random_batch(labels: LabelSpec, sentences: int, seed: int) -> tuple[Batch, 
     return batch, (chosen & real[:, None],) * sentences
 
 
-class _Scored(_Promises):
-    """A reward model under test."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__(getattr(model, "__name__", type(model).__name__))
-        self.model = model
-
-    def score(self, batch: Batch, selections: tuple[Array, ...]) -> dict[str, Array]:
-        """Its terms; checked for shape, finiteness and unchanged arguments."""
-        score = getattr(self.model, "score", self.model)
-        self.require(callable(score), "has no `score`", "Give it score(batch, selections)")
-        before = pickle.dumps((batch, selections))
-        terms = named_scores(score(batch, selections), len(batch), self.model)
-        same = before == pickle.dumps((batch, selections))
-        self.require(same, "changes its arguments", "Work on a copy")
-        for name, values in terms.items():
-            finite = np.isfinite(values).all()
-            self.require(finite, f"'{name}' is not finite", "Score an empty selection, too")
-        return terms
-
-    def same(
-        self, one: Mapping[str, Array], other: Mapping[str, Array], what: str, remedy: str
-    ) -> None:
-        """Raise unless the terms are equal, up to rounding."""
-        self.require(list(one) == list(other), "names other terms from call to call", "Return all")
-        equal = all(np.allclose(one[name], other[name], atol=1e-4) for name in one)
-        self.require(equal, what, remedy)
+def _scored(
+    model: Any, promises: _Promises, batch: Batch, selections: tuple[Array, ...]
+) -> dict[str, Tensor]:
+    """Terms of the score; checked for shape, finiteness and unchanged arguments."""
+    score = getattr(model, "score", model)
+    promises(callable(score), "has no `score`", "Give it score(batch, selections)")
+    before = pickle.dumps((batch, selections))
+    terms = named_scores(score(batch, selections), len(batch), model)
+    same = before == pickle.dumps((batch, selections))
+    promises(same, "changes its arguments", "Work on a copy")
+    found = {name: torch.from_numpy(np.array(values)) for name, values in terms.items()}
+    for name, values in found.items():
+        finite = torch.isfinite(values).all()
+        promises(finite, f"'{name}' is not finite", "Score an empty selection, too")
+    return found
 
 
-def _check_scores(checked: _Scored, batch: Batch, selections: tuple[Array, ...]) -> None:
-    whole = checked.score(batch, selections)
-    checked.same(
-        checked.score(batch, selections),
+def _check_scores(
+    model: Any, promises: _Promises, batch: Batch, selections: tuple[Array, ...]
+) -> None:
+    whole = _scored(model, promises, batch, selections)
+
+    def same(found: Answers, wanted: Answers, what: str, remedy: str) -> None:
+        promises.same(found, wanted, what, remedy, within=1e-4)
+
+    same(
+        _scored(model, promises, batch, selections),
         whole,
         "scores equal selections differently from call to call",
         "Draw nothing, and run networks in evaluation mode, without dropout",
     )
     for index, length in enumerate(batch.valid[0].sum(1)):
-        one = batch.take(np.array([index]))
-        cut = Batch(
-            one.rows,
-            tuple(tokens[:, :length] for tokens in one.tokens),
-            tuple(valid[:, :length] for valid in one.valid),
-            one.labels,
+        one, rows = batch.take(np.array([index])), slice(index, index + 1)
+        tokens, valid = (
+            tuple(each[:, :length] for each in slots) for slots in (one.tokens, one.valid)
         )
-        checked.same(
-            checked.score(cut, tuple(s[index : index + 1, :, :length] for s in selections)),
-            {name: values[index : index + 1] for name, values in whole.items()},
+        cut = Batch(one.rows, tokens, valid, one.labels)
+        same(
+            _scored(model, promises, cut, tuple(s[rows, :, :length] for s in selections)),
+            {name: values[rows] for name, values in whole.items()},
             "scores a selection differently alone and in a padded batch",
             "Use only real tokens, and score each example by itself",
         )
@@ -627,16 +583,11 @@ def _check_scores(checked: _Scored, batch: Batch, selections: tuple[Array, ...])
         np.concatenate([s, s[back] & valid[:, None]])
         for s, valid in zip(selections, batch.valid, strict=True)
     )
-    found = checked.score(batch.repeat(2), twice)
-    checked.same(
+    found = _scored(model, promises, batch.repeat(2), twice)
+    same(
         {name: values[: len(batch)] for name, values in found.items()},
         whole,
         "scores depend on other selections of the same examples",
         "Entry k * B + b of a batch is the k-th selection of example b",
     )
-    checked.same(
-        _Scored(checked.pickled(checked.model)).score(batch, selections),
-        whole,
-        "scores differently after pickling",
-        "Keep what it needs in attributes",
-    )
+    promises.copies(model, None, lambda made: _scored(made, promises, batch, selections))
