@@ -8,7 +8,6 @@ input.
 
 from __future__ import annotations
 
-import codecs
 import re
 import shlex
 import sys
@@ -20,6 +19,7 @@ from contextlib import (
     redirect_stderr,
     redirect_stdout,
 )
+from io import TextIOWrapper
 from typing import IO, Any, TextIO, cast
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -36,10 +36,6 @@ _CONTROLS = re.compile(
 )
 
 
-_MARKS = {"█": "#", "●": "*", "·": ".", "✓": "+", "…": "...", "±": "+-", "×": "x", "²": "^2"}
-_MARKS |= {"ρ": "rho", "λ": "lambda", "‖": "|", "ʰ": "(head)", "ᵈ": "(dependent)"}
-
-
 def printable(text: str) -> str:
     r"""Text with control characters escaped as in JSON.
 
@@ -49,36 +45,14 @@ def printable(text: str) -> str:
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def encodable(text: str, encoding: str) -> str:
-    r"""Text with what an encoding lacks escaped as in JSON; our own marks become ASCII ones.
-
-    >>> encodable("██ naïve 読", "latin-1")
-    '## naïve \\u8aad'
-    """
-    return text.encode(encoding, _replaced.__name__).decode(encoding)
-
-
-def _replaced(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeEncodeError)
-    lacking = re.sub("[⠀-⣿]", "●", error.object[error.start : error.end])  # of a spinner
-    return "".join(_MARKS.get(c, f"\\u{ord(c):04x}") for c in lacking), error.end
-
-
-codecs.register_error(_replaced.__name__, _replaced)
-
-
-def _encoding(stream: object) -> str:
-    return (getattr(stream, "encoding", None) or "utf-8").lower()
-
-
-class _Encoded:
-    """A stream that shows all, whatever its encoding."""
+class _Guarded:
+    """A stream that escapes control characters; consoles bypass it."""
 
     def __init__(self, stream: IO[str]) -> None:
         self.rich_proxied_file = stream  # the attribute by which rich finds the wrapped stream
 
     def write(self, text: str) -> int:
-        self.rich_proxied_file.write(encodable(text, _encoding(self.rich_proxied_file)))
+        self.rich_proxied_file.write(printable(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -89,29 +63,29 @@ class _Encoded:
         return getattr(self.rich_proxied_file, name)
 
 
-class _Guarded(_Encoded):
-    """One that escapes control characters, too; consoles bypass it."""
-
-    def write(self, text: str) -> int:
-        return super().write(printable(text))
+def _tolerant(stream: IO[str]) -> IO[str]:
+    """The stream, which writes as an escape what its encoding lacks."""
+    if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+        stream.reconfigure(errors="backslashreplace")
+    return stream
 
 
 @contextmanager
 def guarded_streams(stdout: TextIO | None = None, stderr: TextIO | None = None) -> Iterator[None]:
     """Guard standard output and standard error, or the streams given instead."""
-    out = cast(TextIO, _Guarded(stdout or sys.stdout))
-    err = cast(TextIO, _Guarded(stderr or sys.stderr))
+    out = cast(TextIO, _Guarded(_tolerant(stdout or sys.stdout)))
+    err = cast(TextIO, _Guarded(_tolerant(stderr or sys.stderr)))
     with redirect_stdout(out), redirect_stderr(err):
         yield
 
 
 class SafeConsole(Console):
-    """A console that escapes in what it prints what a terminal interprets or cannot show."""
+    """A console that escapes in what it prints what a terminal interprets."""
 
     @property
     def encoding(self) -> str:
         """That of the underlying stream."""
-        return _encoding(self.file)
+        return (getattr(self.file, "encoding", None) or "utf-8").lower()
 
     @property
     def file(self) -> IO[str]:
@@ -119,7 +93,7 @@ class SafeConsole(Console):
         file = super().file
         while (behind := getattr(file, "rich_proxied_file", None)) is not None:
             file = behind
-        return cast(IO[str], _Encoded(file))
+        return _tolerant(file)
 
     @file.setter
     def file(self, new_file: IO[str]) -> None:
