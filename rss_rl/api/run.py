@@ -13,12 +13,11 @@ import rss_rl
 from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import RunConfig, plugins_named, setting
 from rss_rl.errors import CheckpointError, ConfigError, RssError
-from rss_rl.metrics.measures import brief_measures, find_measure, format_measure, in_order
-from rss_rl.results.output import describe_scores
+from rss_rl.metrics.measures import brief_measures, find_measure, format_measure
 from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, REPORT_FILE, RunDirectory
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import pandas as pd
 
     from rss_rl.inference.model import Model
     from rss_rl.training.evaluation import Mode
@@ -73,24 +72,17 @@ class Run:
 
         return load_model(self.path, trust=self.trust)
 
-    def metrics(self) -> pa.Table:
-        """All logged scalars, with columns step, tag, value and wall_time."""
-        from rss_rl.logs.metrics import read_metrics
+    def curves(self) -> pd.DataFrame:
+        """All logged scalars: a row per update, a column per tag, those of dev first.
 
-        return read_metrics(self.path)
-
-    def curves(self) -> pa.Table:
-        """All logged scalars in wide form, one row per update with logged values.
-
-        Columns: update, int64; phase, the name of the update's phase; then every tag as float64,
-        those of dev first, null where not logged. Units: docs/metrics.md.
+        NaN where nothing was logged. Tags and units: docs/metrics.md.
 
         Raises:
             CheckpointError: the metrics are damaged.
         """
-        from rss_rl.results.curves import wide_curves
+        from rss_rl.results.curves import read_curves
 
-        return wide_curves(self.path, [phase.name for phase in self.config.phases])
+        return read_curves(self.path)
 
     def evaluate(
         self,
@@ -163,24 +155,14 @@ class Run:
         return rss_rl.train(self.path, names, resume=True, callbacks=callbacks)
 
     def __repr__(self) -> str:
-        lines = [
-            f"\n{split}, {mode}: {describe_scores(brief_measures(scores))}"
-            for split, mode, scores in self._rows()
-        ]
-        return f"rss_rl.Run({str(self.path)!r}, {self._state()}){''.join(lines)}"
+        scores = self._scores()
+        shown = "" if scores.empty else f"\n{scores.to_string(index=False)}"
+        return f"rss_rl.Run({str(self.path)!r}, {self._state()}){shown}"
 
     def _repr_html_(self) -> str:
-        from rss_rl.inference.notebook import table
-
-        rows = self._rows()
-        names = in_order({name for *_, scores in rows for name in brief_measures(scores)})
-        body = [
-            [split, mode, *(format_measure(name, scores.get(name)) for name in names)]
-            for split, mode, scores in rows
-        ]
-        header = ["split", "selection", *(find_measure(name).label for name in names)]
-        scores = table(header, body) if body else ""
-        return f"<p><b>rss_rl.Run</b> {escape(str(self.path))}, {escape(self._state())}</p>{scores}"
+        scores = self._scores()
+        shown = "" if scores.empty else scores.to_html(index=False, border=0)
+        return f"<p><b>rss_rl.Run</b> {escape(str(self.path))}, {escape(self._state())}</p>{shown}"
 
     def _state(self) -> str:
         """Whether the run is finished, or why its report cannot be read."""
@@ -189,12 +171,17 @@ class Run:
         except RssError as error:
             return f"its report cannot be read: {error.what}"
 
-    def _rows(self) -> list[tuple[str, str, dict[str, float]]]:
-        """Split, mode and scores of the report; none of one that is damaged."""
+    def _scores(self) -> pd.DataFrame:
+        """The main scores of the report as text, by split and selection; none of a damaged one."""
+        import pandas as pd
+
+        lines = []
         with suppress(RssError, AttributeError, KeyError, TypeError, ValueError):
-            return [
-                (split, mode, {n: float(v) for n, v in scores.items() if v is not None})
-                for split, modes in self.report["splits"].items()
-                for mode, scores in modes.items()
-            ]
-        return []
+            for split, modes in self.report["splits"].items():
+                for mode, scores in modes.items():
+                    found = {
+                        find_measure(name).label: format_measure(name, value)
+                        for name, value in brief_measures(scores).items()
+                    }
+                    lines.append({"split": split, "selection": mode, **found})
+        return pd.DataFrame(lines).fillna("-")

@@ -6,7 +6,7 @@ words are bold on amber: no meaning depends on colour alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from html import escape
 
 _KEPT = (
@@ -23,13 +23,6 @@ def marked_word(word: str, kept: bool, about: str) -> str:
     title = f' title="{escape(about)}"' if about else ""
     tag, style = ("mark", _KEPT) if kept else ("span", "opacity:.75")
     return f'<{tag} style="{style}"{title}>{escape(word)}</{tag}>'
-
-
-def table(header: Sequence[str], body: Iterable[Sequence[str]]) -> str:
-    """A table of plain text."""
-    head = "".join(f'<th style="{_CELL}">{escape(name)}</th>' for name in header)
-    rows = (f"<tr>{''.join(map(_cell, row))}</tr>" for row in body)
-    return _table(rows, f"<thead><tr>{head}</tr></thead>")
 
 
 def facts(title: str, about: Mapping[str, str]) -> str:
