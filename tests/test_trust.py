@@ -22,7 +22,7 @@ from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import parse_config, plugins_named
 from rss_rl.data.prepare import prepare
 from rss_rl.errors import ConfigError, RssError
-from rss_rl.inference.artifact import _OWN_SUM, EXPORT_FILE, _own_sum, export_run, open_result
+from rss_rl.inference.artifact import EXPORT_FILE, export_run, open_result
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.run import train
 from rss_rl.training.trained_models import open_models
@@ -43,12 +43,10 @@ def named(policy: dict[str, Any] | str) -> Change:
     return change
 
 
-def rewrite(path: Path, change: Change, *, sealed: bool = True) -> Path:
-    """As a stranger would, who knows how an export's checksum is made."""
+def rewrite(path: Path, change: Change) -> Path:
+    """As a stranger would."""
     record = json.loads(path.read_text())
     change(record)
-    if sealed and _OWN_SUM in record:
-        record[_OWN_SUM] = _own_sum(record)
     path.write_text(json.dumps(record))
     return path.parent
 

@@ -24,7 +24,6 @@ from rss_rl.api.terminal import SafeConsole, plain_table, say
 from rss_rl.cli.commands import add, group
 from rss_rl.cli.show import Json, echo, echo_json
 from rss_rl.data.catalogue import catalogue, entry
-from rss_rl.data.length_buckets import padding_share, plain_batches
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.sources import known_sources
 from rss_rl.data.staging import Progress as Report
@@ -36,8 +35,6 @@ app = group("data", "List datasets, fetch them, prepare them for training, show 
 _REPORT_BATCH = 64
 _MANY_WORDS, _TIMES_THE_MEAN = 500, 10
 """A text is reported as long if it reaches both this many words and this multiple of the mean."""
-_MEASURED_ROWS = 1 << 16
-"""Padding is measured on this many rows at most, since all would cost a pass over the data."""
 _WITHOUT_FILES = {"made": "made sentences", "included": "real sentences"}
 """Task of sources that need no files, by capability."""
 
@@ -261,18 +258,12 @@ def _print_summary(
     examples: int = 0,
     seconds: float | None = None,
 ) -> None:
-    padding = {}
-    for name in prepared.manifest.splits:
-        split = prepared.split(name)
-        lengths = split.lengths(range(min(len(split), _MEASURED_ROWS)))
-        padding[name] = padding_share(lengths, plain_batches(lengths, _REPORT_BATCH))
     if as_json:
-        report = prepared.manifest.model_dump(mode="json")
-        report |= {"directory": where, "padding_at_batch_64": padding}
+        report = prepared.manifest.model_dump(mode="json") | {"directory": where}
         echo_json(report | ({} if seconds is None else {"seconds": round(seconds, 2)}))
         return
     console = SafeConsole()
-    _print_counts(console, prepared, padding)
+    _print_counts(console, prepared.manifest)
     for line in (*_about_long_texts(prepared.manifest), *_about_vectors(prepared)):
         echo(line)
     for states in stored_states(prepared.folder):
@@ -283,16 +274,15 @@ def _print_summary(
         echo(f"Written to {where} in {seconds:.1f} s.")
 
 
-def _print_counts(console: Console, prepared: Prepared, padding: dict[str, float]) -> None:
-    manifest = prepared.manifest
+def _print_counts(console: Console, manifest: Manifest) -> None:
     echo(f"{manifest.name}: {manifest.labels.described}")
-    header = ("split", "rows", "tokens per text", "longest", "padding at 64", "bad rows", "dropped")
+    header = ("split", "rows", "tokens per text", "longest", "bad rows", "dropped")
     shown = plain_table(header)
     for name, info in manifest.splits.items():
         means = ", ".join(f"{tokens / info.rows:.1f}" for tokens in info.tokens)
         longest = ", ".join(map(str, info.longest))
         bad, dropped = str(info.bad_rows), str(info.dropped_rows)
-        shown.add_row(name, f"{info.rows:,}", means, longest, f"{padding[name]:.1%}", bad, dropped)
+        shown.add_row(name, f"{info.rows:,}", means, longest, bad, dropped)
     console.print(shown)
 
 

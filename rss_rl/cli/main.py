@@ -30,15 +30,14 @@ from rss_rl.cli.submit import submit
 from rss_rl.errors import RssError
 from rss_rl.version import VERSION
 
-DEBUG_VARIABLE = "RSS_RL_DEBUG"
-_EPILOG = f"""
+_EPILOG = """
 Begin with `rss-rl demo`. With data of your own:
 
 `rss-rl fit reviews.csv --text review --label stars --keep 0.3`
 
 `rss-rl select runs/reviews "A dull film with one good scene."`
 
---debug before a command also prints tracebacks of expected errors, as {DEBUG_VARIABLE}=1 does.
+--debug before a command also prints tracebacks of expected errors.
 """
 
 COMMANDS = group(
@@ -82,9 +81,8 @@ def app(arguments: Sequence[str] | None = None) -> None:
         SystemExit: the command ended otherwise than with 0.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    debug = os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
-    if words[:1] == ["--debug"]:
-        debug, words = True, words[1:]
+    debug = words[:1] == ["--debug"]
+    words = words[debug:]
     with guarded_streams():
         try:
             COMMANDS(words)

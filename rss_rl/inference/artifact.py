@@ -1,7 +1,6 @@
 """The directory that `rss-rl export` writes: a self-contained trained model that needs no Ray.
 
-export.json           schema version, configuration, checkpoint, SHA-256 of the other files and of
-                      this record itself
+export.json           schema version, configuration, checkpoint, SHA-256 of the other files
 weights.safetensors   `classifier/...`, `policy/...`, and `vectors/fixed`, the word vectors that
                       were not fine-tuned
 manifest.json         labels, tokenizer, data sources
@@ -59,7 +58,6 @@ SCHEMA_VERSION = 2
 EXPORT_FILE, WEIGHTS_FILE = "export.json", "weights.safetensors"
 _FIXED = "vectors/fixed"
 _TUNED = "classifier/embedding.trainable"
-_OWN_SUM = "record_sha256"
 _FOLDER_PREFIX = "pretrained-"
 _ENCODER = "encoder"
 _NOT_READ = frozenset({"README.md", "config.yaml", _ENCODER})
@@ -192,18 +190,11 @@ def _seal(folder: Path, run: Path, step: int, config: RunConfig) -> None:
         "config": config.model_dump(mode="json"),
         "sha256": {str(path.relative_to(folder)): file_sha256(path) for path in files},
     }
-    record[_OWN_SUM] = _own_sum(record)
     text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
     (folder / EXPORT_FILE).write_text(text, encoding="utf-8")
     for path in (*files, folder / EXPORT_FILE):
         sync_file(path)
     sync_directory(folder)
-
-
-def _own_sum(record: dict[str, Any]) -> str:
-    """SHA-256 of a record without its own checksum; independent of whitespace and key order."""
-    rest = {key: value for key, value in record.items() if key != _OWN_SUM}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def is_export(path: Path) -> bool:
@@ -272,16 +263,11 @@ def pack_model(path: Path, which: str | int = "best", trust: Trust = NOTHING) ->
 def _export_record(path: Path) -> dict[str, Any]:
     record = read_json(path / EXPORT_FILE, remedy=_AGAIN)
     version, sums = record.get("schema_version"), record.get("sha256")
-    where = str(path / EXPORT_FILE)
     if version != SCHEMA_VERSION or not isinstance(sums, dict):
         raise CheckpointError(
             f"schema version {version!r:.50}, this program reads {SCHEMA_VERSION}",
-            where=where,
+            where=str(path / EXPORT_FILE),
             remedy="Use the version of rss-rl that wrote it",
-        )
-    if record.get(_OWN_SUM) != _own_sum(record):
-        raise CheckpointError(
-            "is not the record that was exported (its SHA-256 differs)", where=where, remedy=_AGAIN
         )
     return record
 

@@ -8,6 +8,7 @@ from typing import Any
 from rss_rl.config import RunConfig, yaml_text
 from rss_rl.data.manifest import Manifest
 from rss_rl.results.output import markdown_table
+from rss_rl.results.score_cells import mode_cells, modes_frame
 from rss_rl.version import VERSION
 
 
@@ -61,14 +62,10 @@ def _usage(manifest: Manifest) -> str:
 def _scores(report: Mapping[str, Any] | None, step: int) -> str:
     if report is None:
         return "The run had not finished when it was exported, so there is no report."
-    splits: dict[str, dict[str, dict[str, float | None]]] = report["splits"]
-    names = list(dict.fromkeys(n for modes in splits.values() for m in modes.values() for n in m))
-    rows = [
-        [split, mode, *("" if (v := scores.get(name)) is None else f"{v:.4f}" for name in names)]
-        for split, modes in splits.items()
-        for mode, scores in modes.items()
-    ]
-    table = markdown_table(["split", "selection", *names], rows)
+    table = "\n\n".join(
+        markdown_table(*mode_cells(modes_frame(modes), split))
+        for split, modes in report["splits"].items()
+    )
     best = int(report["best_step"])
     if best != step:
         table += f"\n\nThese are the scores of update {best}, not of the exported one."

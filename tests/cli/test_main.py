@@ -84,14 +84,6 @@ class TestErrors:
         assert "Traceback" in result.stderr
         assert "\nerror: " in result.stderr
 
-    @pytest.mark.parametrize(("value", "shown"), [("1", True), ("0", False), ("", False)])
-    def test_the_traceback_with_the_variable(
-        self, value: str, shown: bool, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("RSS_RL_DEBUG", value)
-        result = invoke(self.ARGUMENTS)
-        assert ("Traceback" in result.stderr) == shown
-
 
 def test_a_job_does_not_train_into_a_directory_that_vanishes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path

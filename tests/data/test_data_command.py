@@ -37,7 +37,6 @@ def test_prepare_a_known_dataset(tmp_path: Path, sick_folder: Path) -> None:
     assert report["directory"] == str(out)
     assert report["vectors"]["dim"] == 4
     assert report["vectors"]["widths"] == [2, 2]
-    assert set(report["padding_at_batch_64"]) == {"train", "dev", "test"}
     shown = json.loads(run("show", out, "--json").output)
     assert {key: report[key] for key in shown} == shown
     text = run("show", out, "--examples", 2).output
