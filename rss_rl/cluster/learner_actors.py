@@ -24,8 +24,9 @@ from rss_rl.errors import LearnerError, LearnersLostError, RssError
 from rss_rl.learners.group import ProcessGroup
 from rss_rl.learners.phases import Turn
 from rss_rl.rollouts.device import find_device
+from rss_rl.rollouts.published import StoredDelta, StoredSnapshot, bundles
 from rss_rl.rollouts.rollout import Rollout
-from rss_rl.rollouts.snapshot import StoredDelta, StoredSnapshot, bundles, open_data
+from rss_rl.rollouts.snapshot import open_data
 from rss_rl.training.evaluation import Mode
 from rss_rl.training.learner import LocalLearner
 from rss_rl.training.memory_needs import check_room

@@ -1,5 +1,9 @@
 """A pool of Ray actors as samplers: jobs are idempotent, so a lost one is resubmitted elsewhere.
 
+Jobs wait in the pool. A sampler has one at work and one to go on with while the driver learns, and
+starts each with the newest snapshot that has reached it. A straggling job is sent again to a
+sampler that has nothing to do; the first answer counts.
+
 The pool is elastic. It requests `sampler.actors` actors and works with those that the cluster has
 room for; one that dies or hangs is replaced as soon as a new one can be placed. Samplers are placed
 one by one, not as a placement group, which would be all or nothing.
@@ -7,8 +11,9 @@ one by one, not as a placement group, which would be all or nothing.
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,32 +22,25 @@ import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from rss_rl.cluster.actors import ActorProcess, kill_process, last_line
+from rss_rl.cluster.mailbox import joined
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import DataError, LearnersLostError, RssError, SamplerError, StorageError
 from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.rollouts.backend import BackendStats, Done
+from rss_rl.rollouts.published import Delta, Snapshot, StoredDelta, StoredSnapshot, bundles
 from rss_rl.rollouts.rollout import Job, Rollout
-from rss_rl.rollouts.snapshot import (
-    Delta,
-    Publications,
-    Snapshot,
-    StoredDelta,
-    StoredSnapshot,
-    bundles,
-)
 
 _STATS_EVERY_S = 5.0
 _POLL_S = 0.2
 _FAILURE_WINDOW = 100
 _LONGEST_PAUSE_S = 60.0
-
-
-@dataclass
-class _Assigned:
-    """The jobs of one call to a sampler; `since` when the call has been the sampler's oldest."""
-
-    jobs: list[Job]
-    since: float
+_JOBS_HELD = 2
+"""By a sampler: one at work, and one to go on with while the driver does something else."""
+_STRAGGLING = 3.0
+"""A job straggles if it takes so many times the median of recent ones ..."""
+_PATIENCE_S = 1.0
+"""... and so long at least: a short pause of a process is no reason."""
+_RECENT = 32
 
 
 @dataclass
@@ -53,8 +51,9 @@ class _Slot:
     actor     None while the slot pauses after a failed start
     starting  the call that returns when the actor is ready for jobs; None afterwards
     since     when the actor was requested, or when the next one will be
+    jobs      under way, by call, in the order of submission
+    begun     when the actor began the first of them, as far as the driver knows
     done      jobs finished by samplers of this slot
-    given     publications whose deltas the actor has loaded, or will load with calls under way
     failures  values of `done` at each failure within the last 100 jobs
     """
 
@@ -64,9 +63,9 @@ class _Slot:
     starting: Any = None
     since: float = 0.0
     process: ActorProcess | None = None
-    calls: dict[Any, _Assigned] = field(default_factory=dict)
+    jobs: dict[Any, Job] = field(default_factory=dict)
+    begun: float = 0.0
     done: int = 0
-    given: int = 0
     failures: deque[int] = field(default_factory=deque)
 
     def __str__(self) -> str:
@@ -79,26 +78,23 @@ class _Slot:
 
     def begin(self) -> None:
         """Request an actor."""
-        self.actor, self.given = self.spawn(self.number), 0
+        self.actor = self.spawn(self.number)
         self.starting, self.since = self.actor.process.remote(), time.monotonic()
 
-    @property
-    def held(self) -> int:
-        """Number of jobs under way."""
-        return sum(len(assigned.jobs) for assigned in self.calls.values())
+    def give(self, job: Job, publication: int) -> None:
+        """Submit a job, to be sampled with this publication or a newer one."""
+        if not self.jobs:
+            self.begun = time.monotonic()
+        self.jobs[self.actor.sample.remote(job.packed(), publication)] = job
 
-    def finish(self, call: Any) -> list[Job]:
-        """Remove a finished call, and start the clock of the next one; its jobs."""
-        jobs = self.calls.pop(call).jobs
-        self.done += len(jobs)
-        for waiting in self.calls.values():
-            waiting.since = time.monotonic()
-        return jobs
+    def finish(self, call: Any) -> Job:
+        """Remove a finished call, and start the clock of the next one; its job."""
+        self.done, self.begun = self.done + 1, time.monotonic()
+        return self.jobs.pop(call)
 
     def waited(self) -> float:
-        """Seconds since its oldest call began, divided by the call's jobs; 0 without a call."""
-        oldest = next(iter(self.calls.values()), None)
-        return 0.0 if oldest is None else (time.monotonic() - oldest.since) / len(oldest.jobs)
+        """Seconds since its oldest job began; 0 without a job."""
+        return time.monotonic() - self.begun if self.jobs else 0.0
 
     def fail(self) -> int:
         """Count a failure; the number of failures within the window."""
@@ -109,12 +105,12 @@ class _Slot:
 
     def clear(self, *, hung: bool) -> list[Job]:
         """Kill the actor; its unfinished jobs, oldest first."""
-        jobs = [job for assigned in self.calls.values() for job in assigned.jobs]
+        jobs = list(self.jobs.values())
         if self.actor is not None:
             ray.kill(self.actor)
         if hung and self.process is not None:
             kill_process(self.process)
-        self.actor, self.starting, self.process, self.calls = None, None, None, {}
+        self.actor, self.starting, self.process, self.jobs = None, None, None, {}
         return jobs
 
     def pause(self) -> None:
@@ -138,10 +134,10 @@ class RayBackend:
     Args:
         config: of the samplers.
         spawn: starts an actor for a slot number and returns its handle, with the methods
-            `process() -> ActorProcess` and `sample(jobs, version, deltas, charged)`, which loads
-            `deltas`, Ray references to bundles and places in them, and returns a rollout and
-            seconds for each packed job. Ray must not restart it: it would have lost its weights
-            unnoticed.
+            `process() -> ActorProcess`; `publish(number, snapshot)`, which takes a `StoredSnapshot`
+            while a job is at work, too; and `sample(job, number)`, which returns the rollout of a
+            packed job with the newest snapshot, at least that with this number, and the seconds
+            that it took. Ray must not restart it: it would have lost its weights unnoticed.
         log: records which samplers start and fail, and why.
 
     Raises:
@@ -153,10 +149,10 @@ class RayBackend:
     ) -> None:
         self._config, self._log = config, log
         self._waiting: deque[Job] = deque()
-        self._pending: dict[Any, _Slot] = {}  # in the order of submission
-        self._published: Publications[StoredDelta] = Publications()
-        self._version = -1
-        self._charged: tuple[float, float] | None = None
+        self._open: set[Job] = set()  # not answered yet
+        self._recent_s: deque[float] = deque(maxlen=_RECENT)  # of finished jobs
+        self._newest = StoredSnapshot(-1, ())  # with all deltas of the state
+        self._publications = 0
         self._stored = False  # deltas are owned by a learner actor, and lost when it dies
         self._empty_since = time.monotonic()
         self._stats_at = 0.0
@@ -182,45 +178,33 @@ class RayBackend:
 
     def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
         """See `Backend`; one copy for all, in the object store."""
-        # Replaced references stay alive through the calls that use them.
+        # Replaced references stay alive until the samplers that need them have fetched them.
         self._stored = isinstance(snapshot, StoredSnapshot)
-        if isinstance(snapshot, StoredSnapshot):
-            self._published.add(snapshot.deltas)
-        else:
-            self._published.add(store(snapshot.deltas))
-        self._version, self._charged = snapshot.version, snapshot.charged
-
-    def room(self) -> int:
-        """See `Backend`."""
-        slots = self._config.in_flight * max(1, len(self._live()))
-        return max(0, slots - sum(slot.held for slot in self._slots) - len(self._waiting))
+        if not isinstance(snapshot, StoredSnapshot):
+            deltas = tuple(store(snapshot.deltas))
+            snapshot = StoredSnapshot(snapshot.version, deltas, snapshot.charged)
+        self._newest = joined(self._newest, snapshot)
+        self._publications += 1
+        for slot in self._live():
+            slot.actor.publish.remote(self._publications, snapshot)
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """See `Backend`."""
         self._waiting.extend(jobs)
+        self._open.update(jobs)
         self._dispatch()
 
-    def _dispatch(self) -> None:
-        """Submit waiting jobs to the samplers with the fewest jobs.
+    def forget(self) -> None:
+        """See `Backend`."""
+        self._waiting.clear()
+        self._open.clear()
 
-        A call costs the same for many jobs as for one, so a sampler gets its jobs in two calls: one
-        that it works on, and one that is queued.
-        """
-        limit = self._config.in_flight
-        free = [slot for slot in self._live() if len(slot.calls) < 2]
-        share = -(-len(self._waiting) // max(1, len(free)))
-        for slot in sorted(free, key=lambda slot: slot.held) * 2:
-            count = min(share, -(-limit // 2), limit - slot.held, len(self._waiting))
-            if count < 1 or len(slot.calls) == 2:
-                continue
-            jobs = [self._waiting.popleft() for _ in range(count)]
-            # Calls run in order, and a failure replaces the actor: it has earlier calls' deltas.
-            lacking = [(d.reference, d.place) for d in self._published.after(slot.given)]
-            slot.given = self._published.count
-            packed = [job.packed() for job in jobs]
-            call = slot.actor.sample.remote(packed, self._version, lacking, self._charged)
-            slot.calls[call] = _Assigned(jobs, time.monotonic())
-            self._pending[call] = slot
+    def _dispatch(self) -> None:
+        """Give waiting jobs to samplers, to those without one first."""
+        for held in range(_JOBS_HELD):
+            for slot in self._live():
+                if self._waiting and len(slot.jobs) == held:
+                    slot.give(self._waiting.popleft(), self._publications)
 
     def collect(self, timeout_s: float) -> list[Done]:
         """See `Backend`."""
@@ -229,19 +213,48 @@ class RayBackend:
                 slot.begin()
         self._dispatch()
         starting = {p.starting: p for p in self._slots if p.starting is not None}
+        working = {call: slot for slot in self._slots for call in slot.jobs}
+        ready = _ready([*working, *starting], timeout_s)
         done = []
-        for call in _ready([*self._pending, *starting], timeout_s):
+        for call in ready:
             if call in starting:
                 self._started(starting[call])
-            elif call in self._pending:  # else: its sampler failed a moment ago
-                done.extend(self._fetch(call))
+            elif call in working[call].jobs:  # else: its sampler failed a moment ago
+                done.extend(self._fetch(working[call], call))
         limit = self._config.timeout_s
         for slot in self._live():
             if slot.waited() > limit:
                 self._fail(slot, f"did not respond for {limit:.0f} s", hung=True)
         self._check_starts()
         self._dispatch()
+        if not ready:
+            self._resend()
         return done
+
+    def _resend(self) -> None:
+        """Send jobs of stragglers to samplers that have nothing to do; once each."""
+        if not self._recent_s:
+            return
+        limit = max(_PATIENCE_S, _STRAGGLING * statistics.median(self._recent_s))
+        copies = Counter(job for slot in self._slots for job in slot.jobs.values())
+        late = [
+            (slot, job)
+            for slot in self._live()
+            if slot.waited() > limit
+            for job in slot.jobs.values()
+            if job in self._open and copies[job] == 1
+        ]
+        idle = [slot for slot in self._live() if not slot.jobs]
+        for (straggler, job), slot in zip(late, idle, strict=False):
+            slot.give(job, self._publications)
+            self._log.write(
+                "job_resent",
+                "warning",
+                actor=f"sampler {straggler.number}",
+                node=str(straggler.process),
+                job=_named(job),
+                waited_s=straggler.waited(),
+            )
 
     def _started(self, slot: _Slot) -> None:
         """Handle a sampler that has started, or failed to."""
@@ -256,36 +269,37 @@ class RayBackend:
                 ) from error
             self._fail(slot, f"could not be started: {last_line(error)}", at_start=True)
             return
+        slot.actor.publish.remote(self._publications, self._newest)
         event = "sampler_replaced" if slot.failures else "sampler_started"
         self._log.write(event, actor=f"sampler {slot.number}", node=str(slot.process))
 
-    def _fetch(self, call: Any) -> list[Done]:
-        slot = self._pending[call]
+    def _fetch(self, slot: _Slot, call: Any) -> list[Done]:
         try:
-            done = ray.get(call, timeout=self._config.timeout_s)
+            rollout, busy_s = ray.get(call, timeout=self._config.timeout_s)
         except RayTaskError as error:
-            self._take_error(slot, slot.calls[call].jobs, error)
+            self._take_error(slot, slot.jobs[call], error)
             return []
         except RayError as error:  # dead, unreachable, or its result was lost
             self._fail(slot, f"died: {last_line(error)}")
             return []
-        del self._pending[call]
-        return [
-            (job, Rollout.from_bytes(rollout), busy_s)
-            for job, (rollout, busy_s) in zip(slot.finish(call), done, strict=True)
-        ]
+        job = slot.finish(call)
+        if job not in self._open:  # forgotten, or another sampler was faster
+            return []
+        self._open.remove(job)
+        self._recent_s.append(busy_s)
+        return [(job, Rollout.from_bytes(rollout), busy_s)]
 
-    def _take_error(self, slot: _Slot, jobs: list[Job], error: RayTaskError) -> None:
+    def _take_error(self, slot: _Slot, job: Job, error: RayTaskError) -> None:
         """Handle an exception in a sampler: a bug ends the run, a transient error the sampler."""
         cause = error.cause
         if isinstance(cause, DataError | StorageError):
             self._fail(slot, f"could not read its data: {cause}")
         elif not isinstance(cause, RayError):
-            raise _task_error(error, jobs, slot) from error
+            raise _task_error(error, job, slot) from error
         elif self._stored and not isinstance(cause, GetTimeoutError):
             raise LearnersLostError(
-                f"the weights of version {self._version} were lost with the learner that held them:"
-                f" {last_line(error)}",
+                f"the weights of version {self._newest.version} were lost with the learner that"
+                f" held them: {last_line(error)}",
                 where=str(slot),
             ) from error
         else:
@@ -327,9 +341,8 @@ class RayBackend:
         event = "sampler_hung" if hung else "sampler_died"
         node = None if slot.process is None else str(slot.process)
         self._log.write(event, "warning", actor=f"sampler {slot.number}", node=node, cause=what)
-        for call in slot.calls:
-            del self._pending[call]
-        self._waiting.extendleft(reversed(slot.clear(hung=hung)))
+        lost = [job for job in slot.clear(hung=hung) if job in self._open]
+        self._waiting.extendleft(reversed(lost))
         if times > self._config.max_restarts and not (at_start and self._others_left(slot)):
             raise SamplerError(
                 f"{name} {what}; that was failure {times} within 100 of its shards",
@@ -352,9 +365,8 @@ class RayBackend:
         """See `Backend`."""
         for slot in self._slots:
             slot.clear(hung=False)
-        self._slots, self._published = [], Publications()
-        self._pending.clear()
-        self._waiting.clear()
+        self._slots, self._newest = [], StoredSnapshot(-1, ())
+        self.forget()
 
 
 def _ready(calls: list[Any], timeout_s: float) -> list[Any]:
@@ -378,10 +390,13 @@ def _in_use(resource: str) -> float:
     return _total(resource) - free.get(resource, 0.0)
 
 
-def _task_error(error: RayTaskError, jobs: list[Job], slot: _Slot) -> RssError:
+def _named(job: Job) -> str:
+    return f"update {job.update + 1}, shard {job.shard}"
+
+
+def _task_error(error: RayTaskError, job: Job, slot: _Slot) -> RssError:
     """The sampler's own RssError with its origin, or a SamplerError for any other exception."""
-    named = [f"update {job.update + 1}, shard {job.shard}" for job in jobs]
-    where = f"{slot}, {' or '.join(named)}"
+    where = f"{slot}, {_named(job)}"
     cause = error.cause
     if isinstance(cause, RssError):
         found = f"{where}: {cause.where}" if cause.where else where

@@ -8,19 +8,20 @@ from typing import Any
 import ray
 
 from rss_rl.cluster.actors import ActorProcess, this_process
-from rss_rl.cluster.bundles import fetched
 from rss_rl.cluster.folders import Sent, SharedFolders, with_folders_here
+from rss_rl.cluster.mailbox import MAIL, Mailbox
 from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig
 from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.rollouts.device import find_device
+from rss_rl.rollouts.published import StoredSnapshot
 from rss_rl.rollouts.rollout import Job
 from rss_rl.rollouts.sampler import Sampler
-from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models, open_data
+from rss_rl.rollouts.snapshot import build_prepared_models, open_data
 
 
 class SamplerActor:
-    """A sampler in its own process, which fetches the deltas that it lacks."""
+    """A sampler in its own process, which starts each job with the newest snapshot."""
 
     def __init__(self, config: dict[str, Any], folders: dict[str, Sent]) -> None:
         self._config = with_folders_here(RunConfig.model_validate(config), folders)
@@ -29,38 +30,27 @@ class SamplerActor:
         device = find_device("cuda" if self._config.sampler.gpus else "cpu", "sampler.gpus")
         train, words = data.split("train"), data.vocabulary.words
         self._sampler = Sampler(self._config, models, train, words, device)
+        self._mailbox = Mailbox(self._config.sampler.timeout_s)
 
     def process(self) -> ActorProcess:
         """The actor's process; returns once everything is loaded."""
         return this_process()
 
-    def sample(
-        self,
-        jobs: list[list[Any]],
-        version: int,
-        deltas: list[tuple[Any, int]],
-        charged: tuple[float, float] | None,
-    ) -> list[list[bytes | float]]:
-        """The rollout of each job, and the seconds that it took.
+    @ray.method(concurrency_group=MAIL)
+    def publish(self, number: int, snapshot: StoredSnapshot) -> None:
+        """Take the publication of this number."""
+        self._mailbox.put(number, snapshot)
+
+    def sample(self, job: list[Any], number: int) -> tuple[bytes, float]:
+        """The rollout of a packed job, and the seconds that it took.
 
         Args:
-            jobs: packed.
-            version: of the policy.
-            deltas: the changes since the previous call, to be loaded in this order: references to
-                bundles, and places in them; in a list, so that a failed fetch is an error of this
-                call.
-            charged: see `Snapshot`.
+            number: of the oldest publication that may be used.
         """
         started = time.perf_counter()
-        found = fetched(deltas, self._config.sampler.timeout_s)
-        self._sampler.load(Snapshot(version, found, charged))
-        done = list[list[bytes | float]]()
-        for job in jobs:
-            rollout = self._sampler.sample(Job.unpacked(job)).to_bytes()
-            finished = time.perf_counter()
-            done.append([rollout, finished - started])
-            started = finished
-        return done
+        self._sampler.load(self._mailbox.take(number))
+        rollout = self._sampler.sample(Job.unpacked(job)).to_bytes()
+        return rollout, time.perf_counter() - started
 
 
 def ray_samplers(config: RunConfig, log: EventSink = NO_LOG) -> RayBackend:
@@ -74,13 +64,15 @@ def ray_samplers(config: RunConfig, log: EventSink = NO_LOG) -> RayBackend:
         SamplerError: none can be started.
     """
     sampler, tree = config.sampler, config.model_dump(mode="json")
-    remote = ray.remote(SamplerActor).options(
-        num_cpus=sampler.threads,
-        num_gpus=sampler.gpus,
-        resources=dict(sampler.resources),
-        scheduling_strategy="SPREAD",
-        max_restarts=0,
-        max_task_retries=0,
-    )
+    asked: dict[str, Any] = {
+        "num_cpus": sampler.threads,
+        "num_gpus": sampler.gpus,
+        "resources": dict(sampler.resources),
+        "scheduling_strategy": "SPREAD",
+        "concurrency_groups": {MAIL: 1},
+        "max_restarts": 0,
+        "max_task_retries": 0,
+    }
+    remote = ray.remote(**asked)(SamplerActor)
     folders = SharedFolders(config)
     return RayBackend(sampler, lambda _: remote.remote(tree, folders.sent()), log)

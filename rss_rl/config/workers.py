@@ -138,10 +138,6 @@ class SamplerConfig(Section):
     """Largest policy lag of a rollout that is learnt from. 0: synchronous, an update waits for
     rollouts of its own version, and runs are bit-identical.
     """
-    in_flight: int = Field(default=2, ge=1)
-    """Most shards sent to a sampler at a time: half in work, half queued. Each half is one call, so
-    8 costs the driver less than 2 where an update has several shards per sampler.
-    """
     publish_every: int = Field(default=1, ge=1)
     """Updates between two snapshots; at most max_policy_lag + 1."""
     timeout_s: float = Field(default=120.0, gt=0)

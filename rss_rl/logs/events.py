@@ -42,6 +42,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "sampler_died": ("a sampler's process has died", "node", "cause"),
     "sampler_hung": ("a sampler did not respond in time", "node", "cause"),
     "sampler_waiting": ("a sampler was not placed or started in time; requested again",),
+    "job_resent": ("a straggling job was sent to another sampler, too", "node", "job", "waited_s"),
     "sampler_replaced": ("a new sampler replaces a lost one", "node"),
     "learner_lost": ("a learner process has died or hung", "cause"),
     "storage_restored": ("a run was restored from its storage", "files"),

@@ -128,7 +128,7 @@ _ALL = (
     Metric("time/evaluate_s", "s", "one pass over dev", "sum"),
     Metric("publish/duration_ms", "ms", "time to make and publish a snapshot of the weights"),
     Metric("publish/bytes", "bytes", "size of a snapshot", "last"),
-    Metric("pipeline/in_flight", "shards", "submitted and not returned when an update begins"),
+    Metric("pipeline/in_flight", "shards", "asked for and not returned when an update begins"),
     Metric("learner/idle_share", "share", "of an update's wall time, waiting for rollouts"),
     Metric("sampler/idle_share", "share", "of the samplers' time, last 32 updates", "last"),
     Metric("sampler/busy_s", "s", "total time that samplers worked during an update", "sum"),

@@ -22,9 +22,11 @@ from rss_rl.envs.rewards import uncharged
 from rss_rl.types import Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Job:
     """A shard of an update; its result depends only on these fields and the snapshot.
+
+    A job is equal to itself only.
 
     rows         int64 [B]
     selections   K

@@ -17,8 +17,9 @@ from rss_rl.errors import NonFiniteError
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.policies.distributions import SelectionDistribution
 from rss_rl.policies.inputs import selection_uniforms
+from rss_rl.rollouts.published import Snapshot
 from rss_rl.rollouts.rollout import Job, Rollout
-from rss_rl.rollouts.snapshot import Models, Parts, Snapshot, inference
+from rss_rl.rollouts.snapshot import Models, Parts, inference
 from rss_rl.rollouts.tasks import run_task
 from rss_rl.types import Array, Batch, ExampleSource
 

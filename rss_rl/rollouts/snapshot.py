@@ -15,9 +15,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,134 +38,12 @@ from rss_rl.policies.protocol import Policy
 from rss_rl.pretrained.context import ContextReader
 from rss_rl.pretrained.folder import open_pretrained
 from rss_rl.rollouts.device import multiplies_bfloat16
+from rss_rl.rollouts.published import CLASSIFIER, PARTS, POLICY, WORDS, Delta, Snapshot
 from rss_rl.seeding import stream_key
 from rss_rl.types import Array, LabelSpec
 
-CLASSIFIER, WORDS, POLICY = "classifier", "words", "policy"
-PARTS = (CLASSIFIER, WORDS, POLICY)
-"""The classifier without its trainable word vectors, these word vectors, and the policy."""
 _ALIGNED = 16
 """Parameters begin at multiples of so many float32 numbers, 64 bytes."""
-
-
-class Delta(NamedTuple):
-    """The state of a part, or of some rows of the word vectors.
-
-    part     one of `PARTS`
-    weights  float32 [P], see `Joined`, a tensor within one process; [R * E] if there are rows
-    buffers  uint8, the bytes of the persistent buffers, concatenated
-    rows     int64 [R], ascending, of the word vectors; None = the whole part
-    leading  float32, as `weights`: the weights that these word vectors average; None = no average
-    clock    float64 [1 + R], of the average and of its rows; None = no average
-    """
-
-    part: str
-    weights: Array | torch.Tensor
-    buffers: Array
-    rows: Array | None = None
-    leading: Array | None = None
-    clock: Array | None = None
-
-    @property
-    def whole(self) -> bool:
-        """Whether it is the whole part, independent of earlier deltas."""
-        return self.rows is None
-
-    @property
-    def bytes(self) -> int:
-        """Bytes that a sampler fetches."""
-        arrays = (self.weights, self.buffers, self.rows, self.leading, self.clock)
-        return sum(int(array.nbytes) for array in arrays if array is not None)
-
-    def copied(self) -> Delta:
-        """The same delta, with weights that no longer change with the learner's."""
-        if not self.whole:
-            return self
-        own = self.weights
-        return self._replace(weights=own.clone() if isinstance(own, torch.Tensor) else own.copy())
-
-
-class StoredDelta(NamedTuple):
-    """A delta in Ray's object store.
-
-    reference  a Ray reference to one of `bundles`
-    place      of the delta in it
-    """
-
-    part: str
-    whole: bool
-    bytes: int
-    reference: Any
-    place: int
-
-
-_D = TypeVar("_D", Delta, StoredDelta)
-
-
-@dataclass(frozen=True)
-class _Versioned(Generic[_D]):
-    version: int
-    deltas: tuple[_D, ...]
-    charged: tuple[float, float] | None = None
-
-    @property
-    def bytes(self) -> int:
-        """Bytes that a sampler with the previous snapshot fetches."""
-        return sum(delta.bytes for delta in self.deltas)
-
-
-class Snapshot(_Versioned[Delta]):
-    """The changes since the previous snapshot, or the whole model, under one version.
-
-    `charged` is lambda of heads and of dependents as it stands, where a share is asked for.
-
-    Its weights may lie where the learner's parameters do, and change with them: a snapshot is sent
-    or loaded before the next update, or its deltas are `copied`.
-    """
-
-
-class StoredSnapshot(_Versioned[StoredDelta]):
-    """A snapshot whose deltas are in Ray's object store, put there by a learner."""
-
-
-def bundles(deltas: Sequence[Delta]) -> tuple[tuple[Delta, ...], tuple[Delta, ...]]:
-    """What is stored as one object each: the modules, and the word vectors.
-
-    Each object costs a sampler some 0.5 ms. Rows of word vectors are stored apart, as they are
-    needed for longer.
-    """
-    words = tuple(delta for delta in deltas if delta.part == WORDS)
-    return tuple(delta for delta in deltas if delta.part != WORDS), words
-
-
-class Publications(Generic[_D]):
-    """The deltas that make up the newest state, from which each sampler gets what it lacks.
-
-    A whole delta replaces all earlier ones of its part; deltas of rows are added to it.
-    """
-
-    def __init__(self) -> None:
-        self._deltas: dict[str, list[tuple[int, _D]]] = {}
-        self.count = 0
-
-    def add(self, deltas: Sequence[_D]) -> None:
-        """Add the next publication.
-
-        Raises:
-            ValueError: rows of a part without a whole delta.
-        """
-        self.count += 1
-        for delta in deltas:
-            kept = self._deltas.setdefault(delta.part, [])
-            if delta.whole:
-                kept.clear()
-            elif not kept:
-                raise ValueError(f"rows of '{delta.part}' before the whole of it")
-            kept.append((self.count, delta))
-
-    def after(self, count: int) -> list[_D]:
-        """The deltas missing after the first `count` publications, to be loaded in this order."""
-        return [delta for kept in self._deltas.values() for number, delta in kept if number > count]
 
 
 class Models(NamedTuple):

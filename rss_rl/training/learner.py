@@ -35,15 +35,11 @@ from rss_rl.policies.inputs import selection_uniforms
 from rss_rl.policies.protocol import bits_per_token
 from rss_rl.rollouts.checkpoint_weights import load_weights, select_prefix
 from rss_rl.rollouts.device import find_device
+from rss_rl.rollouts.published import CLASSIFIER, POLICY, WORDS, Snapshot, StoredSnapshot
 from rss_rl.rollouts.rollout import Rollout
 from rss_rl.rollouts.snapshot import (
-    CLASSIFIER,
-    POLICY,
-    WORDS,
     Models,
     Publisher,
-    Snapshot,
-    StoredSnapshot,
     autocast,
     autocast_dtype,
     build_prepared_models,

@@ -18,8 +18,8 @@ import numpy as np
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import SamplerError
 from rss_rl.rollouts.backend import Backend
+from rss_rl.rollouts.published import Snapshot, StoredSnapshot
 from rss_rl.rollouts.rollout import Job, Rollout, join_rollouts
-from rss_rl.rollouts.snapshot import Snapshot, StoredSnapshot
 
 _POLL_S = 1.0
 _IDLE_WINDOW = 32
@@ -33,8 +33,7 @@ class RolloutPipeline:
         backend: called before the first job is submitted, so that a run without sampling starts no
             samplers.
 
-    `published` is the version of the newest snapshot, which jobs are submitted with; None before
-    the first.
+    `published` is the version of the newest snapshot; None before the first.
     """
 
     def __init__(self, backend: Callable[[], Backend], config: SamplerConfig) -> None:
@@ -42,8 +41,6 @@ class RolloutPipeline:
         self._backend: Backend | None = None
         self._config = config
         self.published: int | None = None
-        self._waiting: deque[Job] = deque()  # given, but not submitted yet
-        self._submitted: dict[tuple[int, int], Job] = {}
         self._arrived: dict[int, list[Rollout | None]] = {}  # of each update given, by shard
         self._next = 0  # first update whose jobs were not given yet
         self._busy: deque[tuple[float, float]] = deque(maxlen=_IDLE_WINDOW)
@@ -66,11 +63,9 @@ class RolloutPipeline:
         self._busy_s, self._since = 0.0, time.perf_counter()
 
     def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
-        """Use this snapshot for jobs submitted from now on."""
-        backend = self.start()
-        backend.publish(snapshot)
+        """See `Backend.publish`."""
+        self.start().publish(snapshot)
         self.published = snapshot.version
-        self._fill(backend)
 
     def admitted(self, update: int) -> range:
         """Updates from `update` on that may learn from rollouts of the published policy, and have
@@ -85,19 +80,10 @@ class RolloutPipeline:
         return range(max(self._next, update), newest + 1)
 
     def give(self, update: int, jobs: Sequence[Job]) -> None:
-        """Queue all jobs of an update, submitted as soon as samplers have room."""
+        """Submit all jobs of an update."""
         self._next = update + 1
         self._arrived[update] = [None] * len(jobs)
-        self._waiting.extend(jobs)
-        self._fill(self.start())
-
-    def _fill(self, backend: Backend) -> None:
-        """Submit as many jobs as there is room for."""
-        room = min(backend.room(), len(self._waiting))
-        jobs = [self._waiting.popleft() for _ in range(room)]
-        if jobs:
-            self._submitted.update(((job.update, job.shard), job) for job in jobs)
-            backend.submit(jobs)
+        self.start().submit(jobs)
 
     def take(self, update: int) -> tuple[Rollout, dict[str, float]]:
         """The rollout of an update, waiting for all its shards, and metrics by tag.
@@ -111,21 +97,16 @@ class RolloutPipeline:
         if update not in self._arrived:
             raise ValueError(f"the jobs of update {update + 1} were not given")
         backend = self.start()
-        self._fill(backend)
         while any(shard is None for shard in self._arrived[update]):
             for job, shard, busy_s in backend.collect(_POLL_S):
                 self._busy_s += busy_s
                 self._receive(job, shard)
-            self._fill(backend)
         shards = [shard for shard in self._arrived.pop(update) if shard is not None]
         waited = time.perf_counter() - started
         scalars = {"time/sample_s": waited} | self._scalars(update, shards, backend)
         return join_rollouts(shards), scalars
 
     def _receive(self, job: Job, rollout: Rollout) -> None:
-        if self._submitted.get((job.update, job.shard)) is not job:
-            return  # submitted before `forget`
-        del self._submitted[job.update, job.shard]
         if not np.array_equal(rollout.rows, job.rows):
             raise SamplerError(
                 f"a sampler returned rows {rollout.rows[:4].tolist()}... instead of"
@@ -149,7 +130,7 @@ class RolloutPipeline:
             "policy/lag_min": min(lags),
             "policy/lag": sum(lags) / len(lags),
             "policy/lag_max": max(lags),
-            "pipeline/in_flight": len(self._submitted),
+            "pipeline/in_flight": sum(given.count(None) for given in self._arrived.values()),
             "sampler/busy_s": busy_s,
             "sampler/alive": stats.samplers,
             "sampler/restarts": stats.restarts,
@@ -158,9 +139,9 @@ class RolloutPipeline:
 
     def forget(self) -> None:
         """Drop all jobs and rollouts, because the phase or the weights have changed."""
-        self._submitted.clear()
+        if self._backend is not None:
+            self._backend.forget()
         self._arrived.clear()
-        self._waiting.clear()
         self._next = 0
         self.published = None
         self._measure_anew()

@@ -1,4 +1,4 @@
-"""A sampler that only sleeps, for simulating clusters larger than the machine: needs no torch."""
+"""A sampler that only sleeps, for simulating clusters larger than the machine."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import ray
 
 from rss_rl.cluster.actors import ActorProcess, this_process
-from rss_rl.cluster.bundles import fetched
+from rss_rl.cluster.mailbox import MAIL, Mailbox
+from rss_rl.rollouts.published import StoredSnapshot
 from rss_rl.rollouts.rollout import Job, Rollout
 
 
@@ -22,17 +24,23 @@ class FakeSampler:
 
     def __init__(self, seconds: float, pattern: Rollout) -> None:
         self._seconds, self._pattern = seconds, pattern
+        self._mailbox = Mailbox(60.0)
 
     def process(self) -> ActorProcess:
         return this_process()
 
-    def sample(self, jobs: list[list[Any]], version: int, deltas: list[Any], _: Any) -> list[Any]:
+    @ray.method(concurrency_group=MAIL)
+    def publish(self, number: int, snapshot: StoredSnapshot) -> None:
+        self._mailbox.put(number, snapshot)
+
+    def sample(self, job: list[Any], number: int) -> tuple[bytes, float]:
         started = time.perf_counter()
-        for delta in fetched(deltas, 60.0):
+        snapshot = self._mailbox.take(number)
+        for delta in snapshot.deltas:
             delta.weights.sum()  # a real one reads every number once, into its modules
-        time.sleep(self._seconds * len(jobs))
-        done = [self._rollout(Job.unpacked(job), version).to_bytes() for job in jobs]
-        return [[rollout, (time.perf_counter() - started) / len(jobs)] for rollout in done]
+        time.sleep(self._seconds)
+        rollout = self._rollout(Job.unpacked(job), snapshot.version)
+        return rollout.to_bytes(), time.perf_counter() - started
 
     def _rollout(self, job: Job, version: int) -> Rollout:
         widths = [selection.shape[-1] for selection in self._pattern.selections]

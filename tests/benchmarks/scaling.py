@@ -49,14 +49,16 @@ import ray
 from fake_sampler import FakeSampler
 from throughput import make_trainer, variant_config
 
+from rss_rl.cluster.mailbox import MAIL
 from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig, load_config
 from rss_rl.data.batch_order import BatchOrder
 from rss_rl.data.store import Prepared
 from rss_rl.logs.events import NO_LOG
 from rss_rl.packaged import find_config
+from rss_rl.rollouts.published import Snapshot
 from rss_rl.rollouts.rollout import Job
-from rss_rl.rollouts.snapshot import Snapshot, open_data
+from rss_rl.rollouts.snapshot import open_data
 from rss_rl.training.learner import LocalLearner
 from rss_rl.training.pipeline import RolloutPipeline
 from rss_rl.training.roles import LocalRoles
@@ -132,7 +134,7 @@ def simulate(
     shards, drawn = config.sampler.shards, config.sampler.selections
     asked = {"backend": "ray", "actors": samplers, "max_policy_lag": lag}
     sampler = config.sampler.model_copy(update=asked)
-    fake = ray.remote(FakeSampler).options(num_cpus=0.01, max_restarts=0)
+    fake = ray.remote(num_cpus=0.01, max_restarts=0, concurrency_groups={MAIL: 1})(FakeSampler)
     backend = RayBackend(sampler, lambda _: fake.remote(sample_s, pattern))
     wait_for_all(backend, samplers)
     spent = {"publish": 0.0, "orchestrate": 0.0}
@@ -172,9 +174,9 @@ def wait_for_all(backend: RayBackend, samplers: int, timeout_s: float = 300) -> 
         backend.collect(1.0)
 
 
-def in_shards(config: RunConfig, shards: int, in_flight: int) -> RunConfig:
+def in_shards(config: RunConfig, shards: int) -> RunConfig:
     """Updates of so many shards, each as large as a batch is now."""
-    sampler = config.sampler.model_copy(update={"shards": shards, "in_flight": in_flight})
+    sampler = config.sampler.model_copy(update={"shards": shards})
     size = shards * config.batch_size
     return config.model_copy(update={"sampler": sampler, "batch_size": size})
 
@@ -192,7 +194,7 @@ def pattern_of(config: RunConfig, prepared: Prepared, learner: LocalLearner) -> 
     backend.publish(learner.publish(0))
     rows = np.arange(config.batch_size)
     backend.submit([Job(0, 0, rows, config.sampler.selections, True, False)])
-    return backend.collect(0.0)[0].rollout
+    return backend.collect(0.0)[0][1]
 
 
 def simulate_measured(
@@ -211,16 +213,15 @@ def go(config: RunConfig, given: argparse.Namespace, say: Say) -> None:
     prepared, updates, samplers = open_data(config), given.updates, given.samplers
     learner = LocalLearner(variant_config(config, {"backend": "ray"}), prepared)
     others = (learner.publish(0).deltas, pattern_of(config, prepared, learner))
-    parts = (in_shards(config, 1, 2), prepared.split("train"), *others)
+    parts = (in_shards(config, 1), prepared.split("train"), *others)
     costs = measure(config, prepared, parts, updates)
     say("costs in seconds", **asdict(costs))
     if given.simulate:
         simulate_measured(costs, given.simulate, given.faster, parts, updates, say)
         return
-    # An update's shards for one sampler in one call; then samplers that run ahead, a shard each.
-    for number, shards, in_flight, lag in ((1, 1, 2, 0), (1, 4, 8, 0), (1, 8, 16, 0), (0, 0, 8, 8)):
-        number, shards = number or samplers, shards or samplers
-        larger = (in_shards(config, shards, in_flight), *parts[1:])
+    # One sampler; then samplers that run ahead, a shard each.
+    for number, shards, lag in ((1, 1, 0), (1, 4, 0), (samplers, samplers, 8)):
+        larger = (in_shards(config, shards), *parts[1:])
         done = simulate(number, lag, 0.1 if lag else 0.0, 0.0, larger, updates)
         say("driver, a shard", samplers=number, shards=shards, seconds=done.orchestrate)
     for number in (1, 2, 4):

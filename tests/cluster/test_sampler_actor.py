@@ -12,27 +12,16 @@ from rss_rl.config import RunConfig
 from rss_rl.errors import ConfigError
 
 
-class _Remote:
-    """Stands for what `ray.remote` makes of a class."""
-
-    def __init__(self) -> None:
-        self.asked: dict[str, Any] = {}
-
-    def options(self, **asked: Any) -> _Remote:
-        self.asked = asked
-        return self
-
-
 @pytest.mark.parametrize("gpus", [0.0, 0.25, 1.0])
 def test_a_sampler_takes_its_part_of_a_gpu(
     gpus: float, tiny_config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remote = _Remote()
-    monkeypatch.setattr(sampler_actor.ray, "remote", lambda _: remote)
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(sampler_actor.ray, "remote", lambda **options: asked.update(options) or id)
     monkeypatch.setattr(sampler_actor, "RayBackend", lambda *_: None)
     sampler_actor.ray_samplers(_with_gpus(tiny_config, gpus))
-    assert remote.asked["num_gpus"] == gpus
-    assert remote.asked["num_cpus"] == tiny_config.sampler.threads
+    assert asked["num_gpus"] == gpus
+    assert asked["num_cpus"] == tiny_config.sampler.threads
 
 
 @pytest.mark.parametrize(("gpus", "name"), [(0.0, "cpu"), (0.25, "cuda")])

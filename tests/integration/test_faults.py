@@ -54,8 +54,8 @@ def kill_samplers(backend: RayBackend, how_many: int) -> None:
     """SIGKILL samplers, those at work on a shard first."""
     wait_for(backend, 2)
     backend._dispatch()
-    slots = sorted(backend._slots, key=lambda slot: -slot.held)
-    assert slots[0].calls, "no sampler was at work"
+    slots = sorted(backend._slots, key=lambda slot: -len(slot.jobs))
+    assert slots[0].jobs, "no sampler was at work"
     for slot in slots[:how_many]:
         assert slot.process is not None
         os.kill(slot.process.pid, signal.SIGKILL)
@@ -137,5 +137,5 @@ def wait_for(samplers: RayBackend, alive: int) -> None:
     deadline = time.monotonic() + 100
     while len(samplers._live()) < alive:
         assert time.monotonic() < deadline, "the sampler never joined"
-        for job, _, _ in samplers.collect(0.2):
-            samplers._waiting.append(job)  # as if it had not been done
+        # As if they had not been done.
+        samplers.submit([job for job, *_ in samplers.collect(0.2)])

@@ -16,9 +16,10 @@ from rss_rl.envs.task import SelectionTask
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.reward_models.protocol import SPARSITY
 from rss_rl.rollouts.backend import LocalBackend
+from rss_rl.rollouts.published import Delta, Snapshot
 from rss_rl.rollouts.rollout import Job, join_rollouts
 from rss_rl.rollouts.sampler import Sampler
-from rss_rl.rollouts.snapshot import Delta, Models, Snapshot, build_prepared_models
+from rss_rl.rollouts.snapshot import Models, build_prepared_models
 from rss_rl.types import Array, Batch
 
 _ROWS = np.array([4, 0, 9, 30, 17])

@@ -17,21 +17,10 @@ from rss_rl.data.store import Prepared
 from rss_rl.learners.phases import Turn
 from rss_rl.models.protocol import Classifier
 from rss_rl.rollouts.backend import LocalBackend
+from rss_rl.rollouts.published import CLASSIFIER, PARTS, POLICY, WORDS, Delta, Snapshot
 from rss_rl.rollouts.rollout import Job
 from rss_rl.rollouts.sampler import Sampler
-from rss_rl.rollouts.snapshot import (
-    CLASSIFIER,
-    PARTS,
-    POLICY,
-    WORDS,
-    Delta,
-    Models,
-    Parts,
-    Publications,
-    Publisher,
-    Snapshot,
-    build_prepared_models,
-)
+from rss_rl.rollouts.snapshot import Models, Parts, Publisher, build_prepared_models
 from rss_rl.training.learner import LocalLearner
 
 _WARM_UP = Turn(supervised=True, policy=False, sampled=False)
@@ -197,36 +186,6 @@ def parameters(*kinds: torch.dtype) -> list[nn.Parameter]:
     """One of each type, of different shapes, and one that is not contiguous."""
     made = [torch.randn(3, number + 1).to(kind) for number, kind in enumerate(kinds)]
     return [nn.Parameter(each) for each in [*made, torch.randn(4, 5).T]]
-
-
-def whole(part: str, tag: float) -> Delta:
-    return Delta(part, np.full(1, tag, np.float32), np.zeros(0, np.uint8))
-
-
-def some(tag: float) -> Delta:
-    return whole(WORDS, tag)._replace(rows=np.array([0]))
-
-
-def test_everyone_is_given_what_they_lack_in_order() -> None:
-    published: Publications[Delta] = Publications()
-    with pytest.raises(ValueError, match="before the whole"):
-        published.add([some(1)])
-    published = Publications()
-    published.add([whole(CLASSIFIER, 1), whole(WORDS, 1), whole(POLICY, 1)])
-    published.add([some(2), whole(POLICY, 2)])
-    published.add([some(3)])
-
-    def tags(count: int) -> list[tuple[str, float]]:
-        return [(delta.part, float(delta.weights[0])) for delta in published.after(count)]
-
-    words = [(WORDS, float(n)) for n in (1, 2, 3)]
-    assert tags(0) == [(CLASSIFIER, 1), *words, (POLICY, 2)]
-    assert tags(1) == [*words[1:], (POLICY, 2)]
-    assert tags(2) == [words[2]]
-    assert tags(3) == []
-    published.add([whole(WORDS, 4)])
-    assert tags(0) == [(CLASSIFIER, 1), (WORDS, 4), (POLICY, 2)]
-    assert tags(3) == [(WORDS, 4)]
 
 
 def learning(config: RunConfig, **supervised: Any) -> RunConfig:

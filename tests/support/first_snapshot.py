@@ -5,8 +5,9 @@ from __future__ import annotations
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.rollouts.backend import LocalBackend
+from rss_rl.rollouts.published import Snapshot
 from rss_rl.rollouts.sampler import Sampler
-from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models
+from rss_rl.rollouts.snapshot import build_prepared_models
 
 
 class FirstSnapshot(LocalBackend):
@@ -15,7 +16,9 @@ class FirstSnapshot(LocalBackend):
     def __init__(self, config: RunConfig, prepared: Prepared) -> None:
         models = build_prepared_models(config, prepared)
         super().__init__(Sampler(config, models, prepared.split("train")))
+        self._first = True
 
     def publish(self, snapshot: Snapshot) -> None:
-        if not self._published.count:
+        if self._first:
             super().publish(snapshot)
+        self._first = False

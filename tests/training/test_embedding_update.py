@@ -11,7 +11,8 @@ import torch
 from rss_rl.config import OptimizerConfig, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.learners.phases import Turn
-from rss_rl.rollouts.snapshot import WORDS, Models, build_prepared_models
+from rss_rl.rollouts.published import WORDS
+from rss_rl.rollouts.snapshot import Models, build_prepared_models
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.learner import LocalLearner
 from rss_rl.training.run import train

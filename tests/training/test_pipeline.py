@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import SamplerError
 from rss_rl.rollouts.backend import BackendStats, Done
+from rss_rl.rollouts.published import Snapshot
 from rss_rl.rollouts.rollout import Job, Rollout
-from rss_rl.rollouts.snapshot import Snapshot
 from rss_rl.training.pipeline import RolloutPipeline
 
 SHARDS = 2
@@ -45,8 +45,7 @@ def rollout(job: Job, version: int) -> Rollout:
 class ScriptedBackend:
     """Answers at once and in order or, with `seed`, in any order and now and then with nothing."""
 
-    def __init__(self, slots: int, seed: int | None = None) -> None:
-        self.slots = slots
+    def __init__(self, seed: int | None = None) -> None:
         self.draw = None if seed is None else np.random.default_rng(seed)
         self.version = -1
         self.waiting: list[tuple[Job, int]] = []
@@ -56,11 +55,10 @@ class ScriptedBackend:
     def publish(self, snapshot: Snapshot) -> None:
         self.version = snapshot.version
 
-    def room(self) -> int:
-        return self.slots - len(self.waiting)
+    def forget(self) -> None:
+        self.waiting.clear()
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        assert self.room() >= len(jobs), "more jobs than tokens"
         self.submitted += [(job.update, job.shard, self.version) for job in jobs]
         self.waiting += [(job, self.version) for job in jobs]
 
@@ -105,16 +103,13 @@ def versions(rollout: Rollout) -> list[int]:
 
 
 @given(
-    slots=st.integers(1, 9),
     lag=st.integers(0, 4),
     every=st.integers(1, 3),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_nothing_is_lost_or_used_twice_or_too_old(
-    slots: int, lag: int, every: int, seed: int
-) -> None:
+def test_nothing_is_lost_or_used_twice_or_too_old(lag: int, every: int, seed: int) -> None:
     every = min(every, lag + 1)
-    backend = ScriptedBackend(slots, seed)
+    backend = ScriptedBackend(seed)
     pipeline = make(backend, max_policy_lag=lag, publish_every=every)
     for update in range(8):
         if update % every == 0:
@@ -127,12 +122,12 @@ def test_nothing_is_lost_or_used_twice_or_too_old(
         assert scalars["policy/lag_max"] == max(lags)
         assert scalars["policy/lag_min"] == min(lags)
         assert scalars["policy/lag"] == np.mean(lags)
-        assert scalars["pipeline/in_flight"] <= slots
+        assert scalars["pipeline/in_flight"] <= SHARDS * lag
     assert max(Counter(place[:2] for place in backend.submitted).values()) == 1
 
 
 def test_synchronous_training_samples_each_update_with_its_own_version() -> None:
-    backend = ScriptedBackend(slots=100)
+    backend = ScriptedBackend()
     pipeline = make(backend)
     for update in range(4):
         pipeline.publish(snapshot(update))
@@ -142,7 +137,7 @@ def test_synchronous_training_samples_each_update_with_its_own_version() -> None
 
 
 def test_samplers_run_ahead_as_far_as_lag_and_phase_admit() -> None:
-    backend = ScriptedBackend(slots=100)
+    backend = ScriptedBackend()
     pipeline = make(backend, max_policy_lag=5)
     pipeline.publish(snapshot(0))
     supply(pipeline, 0, last=2)
@@ -150,7 +145,7 @@ def test_samplers_run_ahead_as_far_as_lag_and_phase_admit() -> None:
 
 
 def test_what_was_asked_for_before_the_phase_changed_is_dropped() -> None:
-    backend = ScriptedBackend(slots=100)
+    backend = ScriptedBackend()
     pipeline = make(backend, max_policy_lag=4)
     pipeline.publish(snapshot(0))
     supply(pipeline, 0)
@@ -166,7 +161,7 @@ def test_what_was_asked_for_before_the_phase_changed_is_dropped() -> None:
 
 
 def test_idle_time_is_what_samplers_did_not_work() -> None:
-    backend = ScriptedBackend(slots=100)
+    backend = ScriptedBackend()
     pipeline = make(backend)
     pipeline.publish(snapshot(0))
     _, scalars = take(pipeline, 0)
@@ -180,21 +175,21 @@ def test_rows_that_were_not_asked_for_are_refused() -> None:
             found = super().collect(timeout_s)
             return [(job, found[0][1], busy_s) for job, _, busy_s in found]
 
-    pipeline = make(Mixed(slots=100))
+    pipeline = make(Mixed())
     pipeline.publish(snapshot(3))
     with pytest.raises(SamplerError, match=r"update 4, shard 1: .*rows \[30\].* instead of \[31\]"):
         take(pipeline, 3)
 
 
 def test_a_warm_up_is_nobodys_idleness() -> None:
-    pipeline = make(ScriptedBackend(slots=100))
+    pipeline = make(ScriptedBackend())
     time.sleep(3.0)
     pipeline.publish(snapshot(0))
     assert take(pipeline, 0)[1]["sampler/idle_share"] == 0.0
 
 
 def test_closing_releases_the_samplers() -> None:
-    backend = ScriptedBackend(slots=1)
+    backend = ScriptedBackend()
     pipeline = make(backend)
     pipeline.start()
     pipeline.close()
