@@ -30,7 +30,6 @@ from rss_rl.rollouts.backend import BackendStats, Done
 from rss_rl.rollouts.published import Delta, Snapshot, StoredDelta, StoredSnapshot, bundles
 from rss_rl.rollouts.rollout import Job, Rollout
 
-_STATS_EVERY_S = 5.0
 _POLL_S = 0.2
 _FAILURE_WINDOW = 100
 _LONGEST_PAUSE_S = 60.0
@@ -155,8 +154,6 @@ class RayBackend:
         self._publications = 0
         self._stored = False  # deltas are owned by a learner actor, and lost when it dies
         self._empty_since = time.monotonic()
-        self._stats_at = 0.0
-        self._gauges: dict[str, float] = {}
         self.restarts = 0
         self._slots = [_Slot(number, spawn) for number in range(config.actors)]
         try:
@@ -356,10 +353,7 @@ class RayBackend:
 
     def stats(self) -> BackendStats:
         """See `Backend`."""
-        if time.monotonic() - self._stats_at > _STATS_EVERY_S:
-            self._stats_at = time.monotonic()
-            self._gauges = {"object_store/bytes": _in_use("object_store_memory")}
-        return BackendStats(len(self._live()), self.restarts, self._gauges)
+        return BackendStats(len(self._live()), self.restarts)
 
     def close(self) -> None:
         """See `Backend`."""

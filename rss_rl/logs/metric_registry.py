@@ -133,7 +133,6 @@ _ALL = (
     Metric("sampler/idle_share", "share", "of the samplers' time, last 32 updates", "last"),
     Metric("sampler/busy_s", "s", "total time that samplers worked during an update", "sum"),
     Metric("sampler/alive", "number", "samplers that are ready for jobs", "last"),
-    Metric("object_store/bytes", "bytes", "in use in the cluster's object stores", "last"),
     Metric("sampler/restarts", "number", "samplers replaced since the last start", "last"),
     Metric("storage/failures", "number", "failed uploads to the storage so far", "last"),
     Metric("storage/lag_checkpoints", "number", "checkpoints not yet in the storage", "last"),

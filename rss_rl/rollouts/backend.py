@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from rss_rl.rollouts.published import Snapshot, StoredSnapshot
 from rss_rl.rollouts.rollout import Job, Rollout
@@ -16,18 +15,11 @@ Done = tuple[Job, Rollout, float]
 """A finished job, its rollout, and the seconds that a sampler was busy with it."""
 
 
-@dataclass(frozen=True)
-class BackendStats:
-    """The state of the samplers.
-
-    samplers  number alive
-    restarts  number replaced so far, because they died or hung
-    scalars   further metrics by tag
-    """
+class BackendStats(NamedTuple):
+    """The state of the samplers: how many are alive, and were replaced as they died or hung."""
 
     samplers: int
     restarts: int
-    scalars: dict[str, float] = field(default_factory=dict)
 
 
 class Backend(Protocol):

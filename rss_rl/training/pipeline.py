@@ -135,7 +135,7 @@ class RolloutPipeline:
             "sampler/alive": stats.samplers,
             "sampler/restarts": stats.restarts,
             "sampler/idle_share": max(0.0, 1.0 - busy / possible),
-        } | stats.scalars
+        }
 
     def forget(self) -> None:
         """Drop all jobs and rollouts, because the phase or the weights have changed."""

@@ -33,7 +33,6 @@ TIMES = (
     "publish/",
     "learner/",
     "sampler/",
-    "object_store/",
 )
 """Tags that say how long a run took and what it had to move, which a restart does anew."""
 
