@@ -29,6 +29,7 @@ from rss_rl.storage import Storage
 WRITER_FILE = "writer.json"
 FRESH_S = 120.0
 """A record not renewed for this long is free; the hosts' clocks should agree within it."""
+RENEW_S = 30.0
 _PROC = Path("/proc")
 _MAX_BYTES = 10_000
 _LOOK_S, _LONGEST_RENEWAL_S = 1.0, 10.0
@@ -43,31 +44,21 @@ class Lease:
     Args:
         storage: where writer.json is.
         take_over: take the path from a writer that seems alive.
-        wait: until the record of a writer that may have died expires, for at most `fresh_s`; if it
+        wait: until the record of a writer that may have died expires, for at most `FRESH_S`; if it
             is renewed, the writer is alive.
-        fresh_s: as `FRESH_S`. renew_s: between two renewals.
 
     Raises:
         StorageError: another process writes there, or the storage fails.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        *,
-        take_over: bool = False,
-        wait: bool = False,
-        fresh_s: float = FRESH_S,
-        renew_s: float = 30.0,
-    ) -> None:
-        self._storage, self._token, self._fresh_s = storage, uuid.uuid4().hex, fresh_s
-        self._renew_s = renew_s
+    def __init__(self, storage: Storage, *, take_over: bool = False, wait: bool = False) -> None:
+        self._storage, self._token = storage, uuid.uuid4().hex
         self._epoch, self._renewed = 0, time.monotonic()
         self._lost: StorageError | None = None
         self._one, self._over = threading.Lock(), threading.Event()
-        writer = None if take_over else live_writer(storage, fresh_s)
+        writer = None if take_over else live_writer(storage)
         if writer is not None and wait:
-            writer = _outlast(storage, writer, fresh_s)
+            writer = _outlast(storage, writer)
         if writer is not None:
             raise _occupied(storage, writer)
         self._claim()
@@ -90,7 +81,7 @@ class Lease:
         self._renewed = time.monotonic()
 
     def _keep(self) -> None:
-        while not self._over.wait(self._renew_s):
+        while not self._over.wait(RENEW_S):
             try:
                 self.renew()
             except StorageError:
@@ -118,7 +109,8 @@ class Lease:
             self._confirm()
 
     def _confirm(self) -> None:
-        self.check()
+        if self._lost is not None:
+            raise self._lost
         record = _read(self._storage)
         if self._is_taken(record):
             self._lost = StorageError(
@@ -131,19 +123,14 @@ class Lease:
     def _is_taken(self, record: dict[str, Any]) -> bool:
         if not record:
             # After so long a pause, another process may have owned and released it meanwhile.
-            return time.monotonic() - self._renewed > self._fresh_s
+            return time.monotonic() - self._renewed > FRESH_S
         late = 0 < _epoch(record) < self._epoch  # a late renewal by an earlier owner
         return record.get("token") != self._token and not late
 
     @property
     def is_lost(self) -> bool:
-        """Whether a renewal found another writer; does not ask the storage."""
+        """Whether another writer was found; does not ask the storage."""
         return self._lost is not None
-
-    def check(self) -> None:
-        """Raise StorageError if a renewal found another writer; does not ask the storage."""
-        if self._lost is not None:
-            raise self._lost
 
     def release(self) -> None:
         """Give up the path, if this process still owns it.
@@ -168,23 +155,23 @@ class Lease:
         self._storage.write(WRITER_FILE, json.dumps(record).encode())
 
 
-def _outlast(storage: Storage, writer: str, fresh_s: float) -> str | None:
+def _outlast(storage: Storage, writer: str) -> str | None:
     """Wait until a record expires or is deleted; the writer's name, if it is renewed meanwhile."""
-    _log.warning("%s: %s may have died; waiting up to %.0f s for it", storage.uri, writer, fresh_s)
+    _log.warning("%s: %s may have died; waiting up to %.0f s for it", storage.uri, writer, FRESH_S)
     began, first = time.monotonic(), _read(storage)
-    while time.monotonic() - began < fresh_s:
-        time.sleep(min(_LOOK_S, fresh_s / 10))
-        alive = live_writer(storage, fresh_s)
+    while time.monotonic() - began < FRESH_S:
+        time.sleep(_LOOK_S)
+        alive = live_writer(storage)
         if alive is None or _read(storage) != first:
             return alive
     return None
 
 
-def live_writer(storage: Storage, fresh_s: float = FRESH_S) -> str | None:
+def live_writer(storage: Storage) -> str | None:
     """The owner with a fresh record, as `process 12 on host`; None without one or if it is dead."""
     record = _read(storage)
     written = record.get("time")
-    if not isinstance(written, int | float) or time.time() - written > fresh_s:
+    if not isinstance(written, int | float) or time.time() - written > FRESH_S:
         return None
     return None if _is_dead(record) else _name(record)
 

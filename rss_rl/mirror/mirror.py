@@ -14,20 +14,23 @@ import logging
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from rss_rl.config import RunConfig
 from rss_rl.errors import StorageError
 from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.mirror.files import Signature, State, current_state, in_order, is_of_run, present
-from rss_rl.mirror.lease import WRITER_FILE, Lease
+from rss_rl.mirror.lease import RENEW_S, WRITER_FILE, Lease
 from rss_rl.mirror.restore import continue_from, refuse_foreign, refuse_present
 from rss_rl.runs.run_directory import CONFIG_FILE, STATUS_FILE
 from rss_rl.storage import Storage, open_storage
 
 _log = logging.getLogger("rss_rl.storage")
 _POLL_S = 1.0
+_RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0
+"""After a first failure, and where doubling it ends."""
+_DRAIN_S, _LAST_TRIES = 600.0, 5
+"""For the last upload: its time, and failures in a row without progress that end it."""
 _WARN_AFTER = 3
 
 
@@ -58,8 +61,6 @@ def open_mirror(
     resume: bool,
     overwrite: bool,
     take_over: bool = False,
-    *,
-    patience: Patience | None = None,
 ) -> Mirror | NullMirror:
     """Claim a storage path for a run, and with `resume` restore the run from it.
 
@@ -68,7 +69,6 @@ def open_mirror(
         resume: the run that it holds. overwrite: delete that run. Neither: it must hold no run.
         take_over: take the path from a writer that seems alive. Without it, `resume` waits for one
             that may have died, for two minutes at most.
-        patience: how long the mirror waits.
 
     Raises:
         StorageError: it fails, or another process writes there.
@@ -77,38 +77,20 @@ def open_mirror(
     if uri is None:
         return NullMirror()
     storage = open_storage(uri)
-    patience = patience or Patience()
-    lease = Lease(storage, take_over=take_over, wait=resume, renew_s=patience.renew_s)
+    lease = Lease(storage, take_over=take_over, wait=resume)
     restored = None
     try:
         refuse_foreign(storage)
         if resume:
             resolved = config.model_dump(mode="json")
-            restored = continue_from(storage, run_dir, resolved, lease.check)
+            restored = continue_from(storage, run_dir, resolved, lease.confirm)
         elif not overwrite:
             refuse_present(storage)
     except BaseException:
         with suppress(StorageError):
             lease.release()
         raise
-    return Mirror(storage, run_dir, lease, keep=resume, restored=restored, patience=patience)
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long a mirror waits, all in seconds.
-
-    renew_s     between two renewals of the lease
-    retry_s     after a first failure; doubles up to most_s
-    drain_s     for the last upload, in total
-    last_tries  failures in a row without progress that end the last upload
-    """
-
-    renew_s: float = 30.0
-    retry_s: float = 1.0
-    most_s: float = 60.0
-    drain_s: float = 600.0
-    last_tries: int = 5
+    return Mirror(storage, run_dir, lease, keep=resume, restored=restored)
 
 
 class Mirror:
@@ -128,11 +110,9 @@ class Mirror:
         *,
         keep: bool,
         restored: int | None = None,
-        patience: Patience | None = None,
     ) -> None:
         self._storage, self._run_dir, self._lease = storage, run_dir, lease
         self._keep, self._restored = keep, restored
-        self._patience = patience or Patience()
         self._log: EventSink = NO_LOG
         self._known: dict[str, Signature] = {}
         self._news = threading.Condition()
@@ -175,9 +155,9 @@ class Mirror:
         """Copy the current state and wait for it; raises StorageError if that fails."""
         self._in_a_row = 0
         self.changed()
-        deadline = time.monotonic() + self._patience.drain_s
+        deadline = time.monotonic() + _DRAIN_S
         with self._news:
-            while self._done < self._asked and self._in_a_row < self._patience.last_tries:
+            while self._done < self._asked and self._in_a_row < _LAST_TRIES:
                 if time.monotonic() > deadline or self._lease.is_lost:
                     break
                 self._news.wait(_POLL_S)
@@ -198,34 +178,34 @@ class Mirror:
         if already:
             return
         if self._thread.is_alive():
-            self._thread.join(self._patience.renew_s)
+            self._thread.join(RENEW_S)
         if not self._thread.is_alive():
             with suppress(StorageError):
                 self._lease.release()
 
     def _work(self) -> None:
         """The thread: upload the state when there is news, and the status in between."""
-        pause = self._patience.retry_s
+        pause = _RETRY_S
         while True:
             with self._news:
-                self._news.wait_for(self._has_news, self._patience.renew_s)
+                self._news.wait_for(self._has_news, RENEW_S)
                 if self._closing:
                     return
                 asked = self._asked
             known = self._known
             try:
-                self._lease.check()
                 if asked > self._done:
                     self._sync(asked)
                 elif CONFIG_FILE in known:
+                    self._lease.confirm()
                     self._storage.upload(self._run_dir / STATUS_FILE, STATUS_FILE)
-                pause = self._patience.retry_s
+                pause = _RETRY_S
             except StorageError as error:
                 if self._known is not known:  # there was progress
-                    self._in_a_row, pause = 0, self._patience.retry_s
+                    self._in_a_row, pause = 0, _RETRY_S
                 self._fail(error)
                 self._rest(asked, pause)
-                pause = min(2 * pause, self._patience.most_s)
+                pause = min(2 * pause, _LONGEST_RETRY_S)
 
     def _rest(self, asked: int, pause: float) -> None:
         """Wait before the next attempt; for news, if there is no hope without."""
@@ -241,7 +221,6 @@ class Mirror:
     def _sync(self, asked: int) -> None:
         """Upload the current state, which has all that was asked for so far."""
         started = time.perf_counter()
-        self._lease.confirm()
         try:
             with current_state(self._run_dir, self._known) as state:
                 self._upload(state)
@@ -262,9 +241,8 @@ class Mirror:
         for item in state.items:
             if self._known.get(item.name) == item.signature or item.source is None:
                 continue
-            self._lease.check()
+            self._lease.confirm()
             if isinstance(item.source, bytes):
-                self._lease.confirm()  # just before the state or pointer that makes files count
                 self._storage.write(item.name, item.source)
             elif isinstance(item.source, Path) and not item.source.exists():
                 continue  # an event log that was rotated meanwhile: uploaded under its new name
@@ -275,7 +253,7 @@ class Mirror:
 
     def _remove(self, names: set[str]) -> None:
         for name in reversed(in_order(names)):
-            self._lease.check()
+            self._lease.confirm()
             self._storage.delete(name)
             self._known = {key: value for key, value in self._known.items() if key != name}
 

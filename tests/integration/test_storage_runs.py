@@ -23,7 +23,6 @@ from rss_rl.errors import StorageError
 from rss_rl.logs.events import EVENTS_FILE, parse_events
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.mirror import mirror
-from rss_rl.mirror.mirror import Patience
 from rss_rl.runs.checkpoint import checkpoint_steps, load_checkpoint
 from rss_rl.training.run import Finished, train
 from rss_rl.training.trainer import PhaseBegan, Stopped, UpdateReport
@@ -111,9 +110,9 @@ def test_a_full_storage_stops_nothing_and_the_end_names_what_is_whole(
 ) -> None:
     full = DyingFileSystem(40, errno.ENOSPC)
     (tmp_path / "there").mkdir()
-    quick = Patience(retry_s=0.01, most_s=0.01, last_tries=2)
     monkeypatch.setattr(mirror, "open_storage", lambda _: storage_at(tmp_path / "there", full))
-    monkeypatch.setattr(mirror, "Patience", lambda: quick)
+    for name, value in {"_RETRY_S": 0.01, "_LONGEST_RETRY_S": 0.01, "_LAST_TRIES": 2}.items():
+        monkeypatch.setattr(mirror, name, value)
     with pytest.raises(StorageError) as caught:
         list(train(tiny(), tmp_path / "run", storage="anything"))
     assert "the storage is gone" in str(caught.value)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from rss_rl.errors import StorageError
+from rss_rl.mirror import lease as lease_module
 from rss_rl.mirror.lease import (
     FRESH_S,
     WRITER_FILE,
@@ -79,12 +80,14 @@ def test_who_is_alive(tmp_path: Path, changes: dict[str, Any], live: bool) -> No
 
 
 def test_a_second_attempt_waits_for_a_writer_that_died(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(lease_module, "FRESH_S", 0.4)
+    monkeypatch.setattr(lease_module, "_LOOK_S", 0.04)
     storage = open_storage(str(tmp_path))
     write(storage, time=time.time() + 60)  # whatever its clock says
     began = time.monotonic()
-    lease = Lease(storage, wait=True, fresh_s=0.4)
+    lease = Lease(storage, wait=True)
     assert time.monotonic() - began >= 0.4
     lease.renew()
     assert [record.message.count("process 1 on elsewhere") for record in caplog.records] == [1]

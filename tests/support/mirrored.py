@@ -16,7 +16,7 @@ import numpy as np
 from rss_rl.config import parse_config
 from rss_rl.logs.events import NullEventLog
 from rss_rl.mirror.lease import WRITER_FILE, Lease
-from rss_rl.mirror.mirror import Mirror, Patience
+from rss_rl.mirror.mirror import Mirror
 from rss_rl.runs.checkpoint import save_checkpoint
 from rss_rl.runs.run_directory import STATUS_FILE, RunDirectory
 from rss_rl.storage import Storage, open_storage
@@ -24,7 +24,6 @@ from rss_rl.storage import Storage, open_storage
 PHASE = {"name": "all", "supervised": True, "selection": "all", "steps": 2}
 RUN = parse_config({"data": "nowhere", "seed": 3, "phases": [PHASE]}, where="test")
 CONFIG = RUN.model_dump(mode="json")
-QUICK = Patience(renew_s=5, retry_s=0.001, most_s=0.001, drain_s=20, last_tries=2)
 
 
 def checkpoint(run: Path, step: int, value: int) -> None:
@@ -51,8 +50,7 @@ def wait_for(true: Callable[[], bool]) -> None:
 
 
 def mirror(storage: Storage, run: Path, *, keep: bool = False) -> Mirror:
-    lease = Lease(storage, renew_s=QUICK.renew_s)
-    made = Mirror(storage, run, lease, keep=keep, patience=QUICK)
+    made = Mirror(storage, run, Lease(storage), keep=keep)
     made.start(NullEventLog())
     return made
 
