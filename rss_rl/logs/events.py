@@ -62,14 +62,6 @@ def _check_event(name: str, fields: Iterable[str]) -> None:
             raise ValueError(f"event {name!r} has no field {field!r}{nearest(field, known)}")
 
 
-def events_markdown() -> str:
-    """The table of all events in docs/metrics.md."""
-    lines = ["| event | when | fields |", "|---|---|---|"]
-    for name, (meaning, *fields) in EVENTS.items():
-        lines.append(f"| `{name}` | {meaning} | {', '.join(f'`{field}`' for field in fields)} |")
-    return "\n".join(lines)
-
-
 class EventSink(Protocol):
     """Logs events."""
 

@@ -62,15 +62,6 @@ def find_metric(tag: str, kind: Kind) -> Metric:
     return metric
 
 
-def metrics_markdown() -> str:
-    """The table of all metrics in docs/metrics.md."""
-    lines = ["| tag | unit | what it is | over updates |", "|---|---|---|---|"]
-    for metric in dict.fromkeys(METRICS.values()):
-        how = metric.reducer if metric.kind == "scalar" else metric.kind
-        lines.append(f"| `{metric.tag}` | {metric.unit} | {metric.meaning} | {how} |")
-    return "\n".join(lines)
-
-
 _DEV = "dev/{all,thresholded}/"
 _SHARE = "share of real tokens"
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from rss_rl.logs.events import (
+    EVENTS,
     EVENTS_FILE,
     EventLog,
     NullEventLog,
-    events_markdown,
     parse_events,
 )
 
@@ -114,4 +114,8 @@ def test_torn_and_foreign_lines_are_passed_over() -> None:
 def test_the_documentation_lists_every_event(repository: Path) -> None:
     page = (repository / "docs" / "metrics.md").read_text(encoding="utf-8")
     table = page.split("<!-- events:start -->")[1].split("<!-- events:end -->")[0]
-    assert table.strip() == events_markdown()
+    expected = [
+        f"| `{event}` | {meaning} | {', '.join(f'`{field}`' for field in fields)} |"
+        for event, (meaning, *fields) in EVENTS.items()
+    ]
+    assert table.strip().split("\n")[2:] == expected
