@@ -136,19 +136,13 @@ def _states(
     split: Split, rows: Array, reader: ContextReader, device: torch.device
 ) -> list[tuple[Array, ...]]:
     """The states of each row, S x [N_s, H]."""
-    import numpy as np
     import torch
 
+    from rss_rl.data.length_buckets import plain_batches
+
     lengths = split.lengths(rows)
-    longest = lengths.max(1)
-    order = np.argsort(longest, kind="stable")
     found: list[tuple[Array, ...]] = [()] * len(rows)
-    start = 0
-    while start < len(order):
-        end = start + 1
-        while end < len(order) and longest[order[end]] * (end + 1 - start) <= _BATCH_TOKENS:
-            end += 1
-        mine = order[start:end]
+    for mine in plain_batches(lengths, len(rows), _BATCH_TOKENS):
         batch = split.batch(rows[mine])
         slots = [
             reader.states(*(torch.from_numpy(part).to(device) for part in pair)).cpu().numpy()
@@ -157,5 +151,4 @@ def _states(
         for position, row in enumerate(mine.tolist()):
             sizes = lengths[row]
             found[row] = tuple(slot[position, : sizes[s]] for s, slot in enumerate(slots))
-        start = end
     return found

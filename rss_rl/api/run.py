@@ -100,28 +100,13 @@ class Run:
         Raises:
             RssError: no such split, checkpoint or mode, or the data differ from the training data.
         """
-        return {
-            mode: scores for mode, (_, scores) in self.scores(split, modes, which, device).items()
-        }
-
-    def scores(
-        self,
-        split: str,
-        modes: Sequence[Mode] | None,
-        which: str | int,
-        device: str | None,
-    ) -> dict[Mode, tuple[int, dict[str, float]]]:
-        """`evaluate`, with the update of the checkpoint for each mode."""
         from rss_rl.results.score import score_run
 
         asked = list(modes or self._modes())
-        found: dict[Mode, tuple[int, dict[str, float]]] = {}
+        found: dict[str, dict[str, float]] = {}
         for path in dict.fromkeys(map(self._weights_path, asked)):
             here = [mode for mode in asked if self._weights_path(mode) == path]
-            step, metrics = score_run(
-                path, split, here, which=which, device=device, trust=self.trust
-            )
-            found |= {mode: (step, metrics[mode]) for mode in here}
+            found |= score_run(path, split, here, which=which, device=device, trust=self.trust)
         return {mode: found[mode] for mode in asked}
 
     def _modes(self) -> list[Mode]:

@@ -23,10 +23,11 @@ from rss_rl.data.manifest import MANIFEST_FILE
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import CheckpointError, ConfigError, DataError, RssError
 from rss_rl.packaged import find_config
-from rss_rl.results.sweeps.data import DATA_FOLDER, Fold
 from rss_rl.results.sweeps.plan import (
+    DATA_FOLDER,
     ENDED,
     Base,
+    Fold,
     PlannedRun,
     find_base,
     plan_runs,

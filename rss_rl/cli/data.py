@@ -23,6 +23,7 @@ from rss_rl.api.preparing import prepare
 from rss_rl.api.terminal import SafeConsole, plain_table, say
 from rss_rl.cli.commands import add, group
 from rss_rl.cli.show import Json, echo, echo_json
+from rss_rl.config import yaml_text
 from rss_rl.data.catalogue import catalogue, entry
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.sources import known_sources
@@ -105,7 +106,7 @@ def list_(name: str | None = None, *, json_: Json = False) -> None:
     elif name is None:
         _print_all(known)
     else:
-        _print_one(described[0])
+        echo(yaml_text(described[0]).rstrip("\n"))
 
 
 def fetch(
@@ -233,22 +234,6 @@ def _print_all(names: list[str]) -> None:
         "fetch: rss-rl data fetch NAME. by hand: its page is in rss-rl data list NAME\n"
         "your own: rss-rl data prepare FILE --text COLUMN --label COLUMN --out DIR"
     )
-
-
-def _print_one(described: dict[str, Any]) -> None:
-    rows = []
-    for key, value in described.items():
-        if isinstance(value, dict):
-            value = ", ".join(f"{split} {count:,}" for split, count in value.items())
-        if value and key not in ("name", "files"):
-            rows.append([key.replace("_", " "), str(value)])
-    for file in described.get("files", ()):
-        size = f"{file['size']:,} bytes" if file["size"] else "size not known"
-        where = file["url"] or f"{file['name']} (no address without a page)"
-        rows += [["file", f"{where}, {size}"], ["", f"SHA-256 {file['sha256'] or 'not known'}"]]
-    table = plain_table(["name", described["name"]], rows)
-    table.columns[0].no_wrap = True
-    SafeConsole().print(table)
 
 
 def _print_summary(

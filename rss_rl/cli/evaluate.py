@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -79,7 +79,6 @@ def evaluate(
             raise ConfigError(what, remedy=remedy)
     from rss_rl.api.run import Run
 
-    tree: dict[str, Any] = {"split": split, "which": which} | ({} if marks else {"steps": {}})
     found: dict[str, Any] = {}
     files = _file_names(scores or [])
     for path in runs:
@@ -98,23 +97,16 @@ def evaluate(
                     progress=progress,
                     trust=run.trust,
                 )
-            continue
-        scored = run.scores(split, mode, which, device)
-        tree["steps"][str(path)] = {name: step for name, (step, _) in scored.items()}
-        found[str(path)] = {name: own for name, (_, own) in scored.items()}
+        else:
+            found[str(path)] = run.evaluate(split, mode, which=which, device=device)
     if json_:
-        echo_json({**tree, "runs": found})
-    else:
-        _print(found, markdown=markdown)
-
-
-def _print(found: Mapping[str, Mapping[str, Mapping[str, float]]], *, markdown: bool) -> None:
-    """Print a table for each run: a row for each measure, a column for each selection."""
+        echo_json({"split": split, "which": which, "runs": found})
+        return
     from rss_rl.results.output import markdown_table
     from rss_rl.results.score_cells import mode_cells, modes_frame
 
-    for run, own in found.items():
-        header, body = mode_cells(modes_frame(own), run)
+    for name, own in found.items():
+        header, body = mode_cells(modes_frame(own), name)
         if markdown:
             echo(f"{markdown_table(header, body)}\n")
         else:

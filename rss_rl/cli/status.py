@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
-from cyclopts.validators import Number
 from rich.markup import escape
 from rich.table import Table
 
@@ -16,6 +14,7 @@ from rss_rl.cli.show import Json, console, echo_json
 if TYPE_CHECKING:
     from rss_rl.training.status import RunStatus, Scored
 
+_EVERY_S = 2.0
 _UNITS = ((86400, "d", 1), (3600, "h", 1), (60, "min", 0), (1, "s", 0))
 """Length in seconds, name and decimal places."""
 
@@ -24,15 +23,13 @@ def status(
     run: str,
     *,
     follow: bool = False,
-    every: Annotated[float, Parameter(validator=Number(gte=0.1), metavar="SECONDS")] = 2.0,
     json_: Json = False,
 ) -> None:
     """Print what a run is doing: its phase, progress, scores, samplers, storage and warnings.
 
     Args:
         run: Directory of a run, or the storage path of its copy.
-        follow: Repeat until the run ends.
-        every: Time between two readings.
+        follow: Repeat every two seconds until the run ends.
 
     Examples:
         `rss-rl status runs/demo`
@@ -55,7 +52,7 @@ def status(
             out.print(_table(found))
         if not follow or found.state != "running":
             return
-        time.sleep(every)
+        time.sleep(_EVERY_S)
 
 
 def _table(found: RunStatus) -> Table:

@@ -43,8 +43,8 @@ def shares(found: Mapping[str, float]) -> str:
     )
 
 
-def _table(rows: Iterable[str], head: str = "") -> str:
-    return f'<table style="{_TABLE}">{head}<tbody>{"".join(rows)}</tbody></table>'
+def _table(rows: Iterable[str]) -> str:
+    return f'<table style="{_TABLE}"><tbody>{"".join(rows)}</tbody></table>'
 
 
 def _cell(text: str) -> str:

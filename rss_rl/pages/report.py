@@ -141,7 +141,7 @@ def _whole(
     lines["mode"] = "whole"
     for place, run in lines["run"].items():
         progress(f"scoring {run} with all words")
-        _, scores = score_run(Path(run), split, ["all"], trust=trust)
+        scores = score_run(Path(run), split, ["all"], trust=trust)
         lines.loc[place, score_names(frame)] = pd.Series(scores["all"])
     return lines
 

@@ -14,7 +14,6 @@ from rss_rl.errors import DataError
 from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.snapshot import Models, open_data
 from rss_rl.rollouts.tasks import run_task
-from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.evaluation import Mode, evaluate
 from rss_rl.training.trained_models import open_models
 
@@ -27,8 +26,8 @@ def score_run(
     which: str | int = "best",
     device: str | None = None,
     trust: Trust = NOTHING,
-) -> tuple[int, dict[str, dict[str, float]]]:
-    """The step of a run's checkpoint and its metrics on a split under each mode.
+) -> dict[str, dict[str, float]]:
+    """Metrics of a run's checkpoint on a split under each mode.
 
     Args:
         which: `best`, `latest` or a step.
@@ -41,8 +40,7 @@ def score_run(
     config, models, prepared, used_device = open_with_data(path, which, device, trust)
     examples = prepared.split(split)
     task = run_task(config, models, examples, prepared.vocabulary.words, used_device)
-    metrics = evaluate(models, examples, config, modes, device=used_device, task=task)
-    return load_checkpoint(path, which).step, metrics
+    return evaluate(models, examples, config, modes, device=used_device, task=task)
 
 
 def open_with_data(

@@ -153,7 +153,7 @@ def test_a_killed_run_is_followed_to_its_end(run: Path) -> None:
         assert training.stdout.readline() == "locked\n"
         follow = [sys.executable, "-m", "rss_rl.cli.main", "status", str(run)]
         following = subprocess.Popen(
-            [*follow, "--follow", "--every", "0.1", "--json"], stdout=subprocess.PIPE, text=True
+            [*follow, "--follow", "--json"], stdout=subprocess.PIPE, text=True
         )
         with following:
             assert following.stdout is not None

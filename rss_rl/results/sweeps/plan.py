@@ -22,20 +22,61 @@ from typing import Literal
 from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import RunConfig, absolute_paths, load_config, setting
 from rss_rl.data.manifest import MANIFEST_FILE
+from rss_rl.data.vector_files import names_a_file
 from rss_rl.errors import ConfigError, RssError
 from rss_rl.packaged import find_config
-from rss_rl.results.sweeps.data import DATA_FOLDER, Fold, folds_of
 from rss_rl.results.sweeps.search import draw_settings
 from rss_rl.results.sweeps.spec import Dataset, Row, Settings, Spec
 from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, RunDirectory
 
 State = Literal["missing", "interrupted", "finished", "stopped early", "changed"]
+DATA_FOLDER = "data"
 ENDED = ("finished", "stopped early")
 _STOPPED = "stopped-early"
 """Marks the folder of a trial that is not worth going on with."""
 _LONGEST = 200
 _PLAIN = re.compile(r"[A-Za-z0-9_.=+-]{1,40}")
 _IN_PROCESS: Settings = {"sampler.backend": "local", "learner.actors": 0}
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A dataset, or a fold of it.
+
+    number   of the fold, None: the whole
+    options  of its source
+    vectors  files of word vectors
+    data     where the prepared data are
+    """
+
+    dataset: str
+    spec: Dataset
+    number: int | None
+    options: dict[str, str]
+    vectors: tuple[Path, ...]
+    data: str
+
+    @property
+    def name(self) -> str:
+        """Name of its folder of runs."""
+        return self.dataset if self.number is None else f"{self.dataset}-fold-{self.number}"
+
+
+def folds_of(spec: Spec, name: str, dataset: Dataset, out: Path) -> list[Fold]:
+    """The folds of a dataset; their data are in folders named after how they are prepared."""
+    names = spec.vectors if dataset.vectors is None else dataset.vectors
+    vectors = tuple(Path(spec.root, n) if names_a_file(Path(n)) else Path(n) for n in names)
+    found = []
+    for number in range(dataset.folds) if dataset.folds else [None]:
+        own = {} if number is None else {"fold": number, "folds": dataset.folds}
+        given = {**dataset.options, **own}.items()
+        # As texts, as on the command line: 300 and "300" are the same.
+        options = {key: v if isinstance(v, str) else json.dumps(v) for key, v in given}
+        how = json.dumps([dataset.source, sorted(options.items()), *map(str, vectors), dataset.dim])
+        fold = Fold(name, dataset, number, options, vectors, dataset.data or "")
+        made = str(out / DATA_FOLDER / f"{fold.name}-{_digest(how)}")
+        found.append(replace(fold, data=fold.data or made))
+    return found
 
 
 @dataclass(frozen=True)
