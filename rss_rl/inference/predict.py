@@ -435,16 +435,12 @@ def columns_beside(own: Iterable[str], given: Iterable[str]) -> dict[str, str]:
     >>> columns_beside(["kept", "error"], ["text", "kept", "input_kept"])
     {'text': 'text', 'kept': 'input_input_kept', 'input_kept': 'input_kept'}
     """
-    own, given = list(own), list(given)
-    taken = {*own, *given}
+    own, given = set(own), list(given)
     shown = {}
     for name in given:
-        free = name
-        if name in own:
-            while free in taken:
-                free = f"input_{free}"
-        taken.add(free)
-        shown[name] = free
+        shown[name] = name
+        while shown[name] in own or (shown[name] != name and shown[name] in given):
+            shown[name] = f"input_{shown[name]}"
     return shown
 
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,6 +53,8 @@ from rss_rl.types import ROLES, Array, Batch, ExampleSource
 _SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 """Shares of tokens for AOPC, as in ERASER."""
 _ALL_SHARES = sorted({*_SHARES, *BUDGETS})
+_OF_AOPC, _OF_BUDGETS = ([1 + _ALL_SHARES.index(s) for s in own] for own in (_SHARES, BUDGETS))
+"""Places among what is read: the selection, then the top tokens for each of all shares."""
 _AT_ONCE = 8
 """Selections of a batch per forward pass of the classifier."""
 Progress = Callable[[int, int], None]
@@ -61,8 +62,7 @@ WordScores = Sequence[Sequence[Array]]
 """For each row of a split S x float64 [N_s], which rank its words."""
 
 
-@dataclass(frozen=True)
-class _Chosen:
+class _Chosen(NamedTuple):
     """selections S x bool [B, 2, N_s]; scores S x float [B, N_s], which rank the tokens."""
 
     selections: list[Array]
@@ -197,16 +197,20 @@ class _Scorer:
         equal = self._kept_share(examples) if share is None else share
         done = 0
         for scanned in scan(self._models, examples, self._config, self._device):
-            batch, tensors = scanned.batch, scanned.tensors
-            whole = self._read(tensors, None)
+            batch, whole = scanned.batch, self._read(scanned.tensors, None)
             for choice, chosen in self._choices(scanned, share, equal).items():
-                (read,) = self._without(batch, tensors, whole, [chosen.selections])
-                by_share = {}
+                asked = [chosen.selections]
                 if choice != "top-k":  # it ranks as the policy does, whose values are copied below
-                    best = [_top(chosen.scores, batch.valid, part) for part in _ALL_SHARES]
-                    read_best = self._without(batch, tensors, whole, best)
-                    by_share = dict(zip(_ALL_SHARES, read_best, strict=True))
-                tallies[choice].add(batch, chosen.selections, chosen.scores, read, by_share)
+                    asked += [_top(chosen.scores, batch.valid, part) for part in _ALL_SHARES]
+                rests = [
+                    [
+                        np.repeat((valid & ~bits.any(1))[:, None], ROLES, axis=1)
+                        for valid, bits in zip(batch.valid, selection, strict=True)
+                    ]
+                    for selection in asked
+                ]
+                read = [self._probabilities(scanned.tensors, each) for each in (asked, rests)]
+                tallies[choice].add(batch, chosen, whole, *read)
             done += len(batch)
             progress(done, len(examples))
         result = {choice: tally.metrics() for choice, tally in tallies.items()}
@@ -253,24 +257,6 @@ class _Scorer:
         uniforms = keyed_uniforms(key, batch.rows, 1, 1, batch.valid[slot].shape[1])
         return uniforms[0, :, 0]
 
-    def _without(
-        self,
-        batch: Batch,
-        tensors: TensorBatch,
-        whole: Array,
-        selections: Sequence[Sequence[Array]],
-    ) -> list[Probabilities]:
-        """Class probabilities from all tokens, from each selection, and from its complement."""
-        rests = [
-            [
-                np.repeat((valid & ~bits.any(1))[:, None], ROLES, axis=1)
-                for valid, bits in zip(batch.valid, selection, strict=True)
-            ]
-            for selection in selections
-        ]
-        read = [self._probabilities(tensors, each) for each in (selections, rests)]
-        return [Probabilities(whole, alone, rest) for alone, rest in zip(*read, strict=True)]
-
     def _probabilities(self, tensors: TensorBatch, selections: Sequence[Sequence[Array]]) -> Array:
         """Class probabilities from each selection alone, float64 [K, B, C]."""
         found = []
@@ -293,24 +279,9 @@ def _top(scores: Sequence[Array], valid: Sequence[Array], share: float) -> list[
     return [np.repeat(bits[:, None], ROLES, axis=1) for bits in kept]
 
 
-class Probabilities(NamedTuple):
-    """Class probabilities [B, C] from all tokens, from the selection, and from its complement."""
-
-    whole: Array
-    alone: Array
-    rest: Array
-
-    def comprehensiveness(self, classes: Array) -> Array:
-        """Drop in probability of the classes [B] without the selection, [B]."""
-        return _of(self.whole, classes) - _of(self.rest, classes)
-
-    def sufficiency(self, classes: Array) -> Array:
-        """Drop in probability of the classes [B] with the selection alone, [B]."""
-        return _of(self.whole, classes) - _of(self.alone, classes)
-
-
 def _of(probabilities: Array, classes: Array) -> Array:
-    found: Array = np.take_along_axis(probabilities, classes[:, None], axis=1)[:, 0]
+    """Probabilities [..., B] of the classes [B], from [..., B, C]."""
+    found: Array = probabilities[..., np.arange(len(classes)), classes]
     return found
 
 
@@ -321,38 +292,38 @@ class Tally:
         self._values: dict[str, list[float]] = defaultdict(list)
         self._spans: list[SpanScores] = []
 
-    def add(
-        self,
-        batch: Batch,
-        selections: Sequence[Array],
-        scores: Sequence[Array],
-        read: Probabilities,
-        by_share: Mapping[float, Probabilities],
-    ) -> None:
+    def add(self, batch: Batch, chosen: _Chosen, whole: Array, alone: Array, rest: Array) -> None:
         """Add a batch.
 
         Args:
-            selections: S x bool [B, 2, N_s]. scores: S x [B, N_s], which rank the tokens.
-            read: from these selections. by_share: from the top tokens by score, for each share;
-                empty to leave it out.
+            whole: class probabilities [B, C] from all tokens.
+            alone, rest: [K, B, C], from the selection, and from its complement; then the same for
+                the top tokens by score at each share, or K is 1 to leave them out.
         """
-        self._predictions(batch.labels, read)
-        if by_share:
-            self._faithfulness("aopc", [by_share[p] for p in _SHARES], read.whole.argmax(1))
-            self._faithfulness("budget", [by_share[p] for p in BUDGETS], batch.labels)
+        parts = {"accuracy": alone[0], "accuracy_all": whole, "accuracy_rest": rest[0]}
+        for name, probabilities in parts.items():
+            self._values[name] += (probabilities.argmax(1) == batch.labels).tolist()
+        likeliest = whole.argmax(1)
+        kinds = {"": ([0], likeliest)}
+        if len(alone) > 1:
+            kinds |= {"aopc_": (_OF_AOPC, likeliest), "budget_": (_OF_BUDGETS, batch.labels)}
+        for kind, (places, classes) in kinds.items():
+            for name, read in (("comprehensiveness", rest), ("sufficiency", alone)):
+                drops = _of(whole, classes) - _of(read[places], classes)  # [places, B]
+                self._values[f"{kind}{name}"] += drops.mean(0).tolist()
         for row in range(len(batch)):
             kept = tokens = 0
             for slot, valid in enumerate(batch.valid):
                 real = valid[row]
-                union = selections[slot][row].any(0)[real]
+                union = chosen.selections[slot][row].any(0)[real]
                 kept, tokens = kept + int(union.sum()), tokens + len(union)
                 if batch.rationale is not None:
                     wanted = batch.rationale[slot][row][real]
                     # Skip a text of a pair without marks, such as a question.
                     if wanted.any() or batch.sentences == 1:
-                        self._document(union, scores[slot][row][real], wanted)
+                        self._document(union, chosen.scores[slot][row][real], wanted)
                 if slot == 0 and batch.annotations is not None:
-                    self._people(union, scores[0][row][real], batch.annotations[row][real])
+                    self._people(union, chosen.scores[0][row][real], batch.annotations[row][real])
             self._values["kept"].append(kept / tokens)
 
     def metrics(self) -> dict[str, float]:
@@ -372,21 +343,6 @@ class Tally:
         """
         result = {name: float(np.mean(values)) for name, values in self._values.items()}
         return result | {"iou_f1": span_f1(self._spans)}
-
-    def _predictions(self, labels: Array, read: Probabilities) -> None:
-        parts = {"accuracy": read.alone, "accuracy_all": read.whole, "accuracy_rest": read.rest}
-        for name, probabilities in parts.items():
-            self._values[name] += (probabilities.argmax(1) == labels).tolist()
-        likeliest = read.whole.argmax(1)
-        self._values["comprehensiveness"] += read.comprehensiveness(likeliest).tolist()
-        self._values["sufficiency"] += read.sufficiency(likeliest).tolist()
-
-    def _faithfulness(self, kind: str, parts: Sequence[Probabilities], classes: Array) -> None:
-        """Add comprehensiveness and sufficiency for the classes [B], averaged over the parts."""
-        without = np.mean([part.comprehensiveness(classes) for part in parts], axis=0)  # [B]
-        alone = np.mean([part.sufficiency(classes) for part in parts], axis=0)
-        self._values[f"{kind}_comprehensiveness"] += without.tolist()
-        self._values[f"{kind}_sufficiency"] += alone.tolist()
 
     def _document(self, kept: Array, scores: Array, wanted: Array) -> None:
         self._spans.append(span_scores(kept, wanted))
