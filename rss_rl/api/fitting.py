@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from cyclopts import Parameter
@@ -95,8 +96,8 @@ def fit(
     from rss_rl.training.time_budget import seconds
 
     check_defaults()
-    if time is not None:
-        seconds(time)  # refused before the data are prepared
+    # A wrong time is refused before the data are prepared.
+    end = None if time is None else monotonic() + seconds(time)
     wish = Wish(keep, config, pretrained, phrases)
     wish.check()
     shown = console or SafeConsole(highlight=False)
@@ -109,11 +110,18 @@ def fit(
             " directory, or overwrite=True (--overwrite)",
         )
     base, settings = adapt(data, text, label, overrides, wish, table, path.parent, shown)
+    left = None if end is None else end - monotonic()
+    if left is not None and left <= 0:
+        raise ConfigError(
+            "preparing the data took all of the time; they are kept for the next call",
+            where=f"time (--time) {time}",
+            remedy="Repeat the command, or give it more time",
+        )
     run = train(
         base,
         settings,
         out=path,
-        time=time,
+        time=left,
         overwrite=overwrite,
         callbacks=callbacks,
         console=shown,

@@ -49,8 +49,8 @@ Duration = Annotated[
     Typed(str | None),
     Parameter(
         metavar="DURATION",
-        help="Longest training time, such as 90s, 5m or 2h, divided among the phases in proportion"
-        " to their steps.",
+        help="Longest time for everything, such as 90s, 5m or 2h: divided among the phases in"
+        " proportion to their steps, and the comparison with all words.",
     ),
 ]
 Which = Annotated[int | str, Parameter(metavar="best|latest|STEP", help="Checkpoint of a run.")]

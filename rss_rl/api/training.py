@@ -90,6 +90,7 @@ def train(
     from rss_rl.config import settings
     from rss_rl.models.build import check_defaults
     from rss_rl.results.sentences import run_warnings
+    from rss_rl.training.run import compares
     from rss_rl.training.run import train as train_events
     from rss_rl.training.safe_point import SafePoint
     from rss_rl.training.time_budget import TimeBudget, seconds
@@ -108,7 +109,9 @@ def train(
         shown.print("The run is finished; its report:")
         return Run(plan.path, trust_plugins=named)
     say(shown, f"Run: {plan.path}")
-    point = SafePoint()
+    budget, point = None, SafePoint()
+    if time is not None:
+        budget = TimeBudget(plan.config.phases, seconds(time), compares=compares(plan.config))
     with (
         make_progress(shown) as progress,
         Interruption(progress.stopping, planning.abort_update(plan, point)) as interruption,
@@ -126,7 +129,7 @@ def train(
             stop=interruption.asked,
             storage=storage,
             take_over=take_over,
-            budget=None if time is None else TimeBudget(plan.config.phases, seconds(time)),
+            budget=budget,
             point=point,
         ):
             progress.show(event)

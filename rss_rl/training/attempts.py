@@ -49,7 +49,7 @@ class LearnersLost:
 class RunContext:
     """Shared by all parts of a run: data, learners and samplers, when to stop, the observer.
 
-    budget  time for the phases of the run itself, excluding its comparison, or None
+    budget  time for the phases, or None
     point   where another thread may end the run, or None
     splits  scored at the end
     """

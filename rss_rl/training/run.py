@@ -102,8 +102,8 @@ def train(
         stop: asked after each update; True ends the stream with `Stopped` after a checkpoint.
         storage: URI or path that gets a copy of the run; with `resume` also where an empty `path`
             gets the run from. take_over: write there though another process seems to.
-        budget: of time for the phases, or None; the comparison with every token makes as many
-            updates as the run itself made.
+        budget: of time for all of it, or None. Within it, the comparison with every token makes
+            as many updates as the run itself made.
         point: given to another thread, which may leave the run there.
         splits: that are scored at the end; whoever chooses between runs leaves test away.
 
@@ -130,12 +130,12 @@ def train(
         context = RunContext(prepared, roles or LocalRoles(), stop, observer, budget, point, splits)
         settled = _settled(config, run)
         trained = yield from train_phases(
-            settled, run.path, context, initial_policy=initial, fork=_compares(config)
+            settled, run.path, context, initial_policy=initial, fork=compares(config)
         )
         if trained is None:
             return
         scores = trained.scores
-        if _compares(config):
+        if compares(config):
             whole = yield from _train_all_tokens(config, run, trained, context)
             if whole is None:
                 return
@@ -281,7 +281,7 @@ def _copy_inputs(run: RunDirectory, prepared: Prepared) -> None:
         run.copy_in(prepared.folder / name)
 
 
-def _compares(config: RunConfig) -> bool:
+def compares(config: RunConfig) -> bool:
     """Whether there is something to compare: a classifier that reads a selection."""
     return config.evaluation.all_tokens and config.selects and config.predicts
 
@@ -311,7 +311,8 @@ def _train_all_tokens(
     )
     with _directory(whole, main.path / ALL_TOKENS, resume=True, overwrite=False) as run:
         begin = None if fork is None else _fork_start(fork)
-        alone = replace(context, budget=None)
+        left = None if context.budget is None else context.budget.for_comparison(whole.phases)
+        alone = replace(context, budget=left)
         other = yield from train_phases(_settled(whole, main), run.path, alone, begin=begin)
         if other is None:
             return None

@@ -1,4 +1,4 @@
-"""A time limit for training, divided among the phases."""
+"""A time limit for a run, divided among its phases and its comparison with all words."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from rss_rl.config import PhaseConfig
 from rss_rl.errors import ConfigError
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_COMPARISON = 0.3
+"""Part of the time that is left to the comparison: its updates sample nothing, and the warm-up is
+shared."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)")
 
 
@@ -37,14 +40,24 @@ class TimeBudget:
 
     Each phase's time is proportional to its steps; phases that end at a plateau count as the mean
     of the others. Later phases share the time that a phase leaves unused.
+
+    Args:
+        compares: whether a comparison with all words follows, which needs a part of the time.
     """
 
-    def __init__(self, phases: Sequence[PhaseConfig], total_s: float) -> None:
+    def __init__(
+        self, phases: Sequence[PhaseConfig], total_s: float, *, compares: bool = False
+    ) -> None:
         given = [phase.steps for phase in phases if phase.steps]
         usual = float(np.mean(given)) if given else 1.0
         self._weights = [float(phase.steps or usual) for phase in phases]
-        self._end = time.monotonic() + total_s
+        self._limit = time.monotonic() + total_s
+        self._end = self._limit - (_COMPARISON * total_s if compares else 0.0)
         self._index, self._deadline = -1, self._end
+
+    def for_comparison(self, phases: Sequence[PhaseConfig]) -> TimeBudget:
+        """All the time that is left, for the phases of the comparison."""
+        return TimeBudget(phases, self._limit - time.monotonic())
 
     def over(self, index: int) -> bool:
         """Whether the current phase, which has this index, must end."""

@@ -293,6 +293,20 @@ def test_a_duration_is_read_and_shared_out(monkeypatch: pytest.MonkeyPatch) -> N
     assert not budget.over(1)
     clock[0] = 40.0
     assert budget.over(1)
+    clock[0] = 0.0  # three tenths are left to a comparison, and what the phases leave
+    budget = TimeBudget(phases, 40, compares=True)
+    assert not budget.over(0)
+    clock[0] = 7.0
+    assert budget.over(0)
+    clock[0] = 27.9
+    assert not budget.over(1)
+    clock[0] = 28.1
+    assert budget.over(1)
+    other = budget.for_comparison(phases[:1])
+    clock[0] = 39.9
+    assert not other.over(0)
+    clock[0] = 40.0
+    assert other.over(0)
 
 
 def test_importing_costs_neither_torch_nor_ray() -> None:
