@@ -181,6 +181,7 @@ def _prepared(
         reads_alone = pretrained if _gpu() is None else None
         named, vectors = _vectors(how.get("vectors"), how.get("dim"), reads_alone)
         how["vectors"] = named
+        how.setdefault("label_weights", how.get("text_b") is None)
         key = _key(files, text, label, named, how)
         task = Choice("task", how.get("task"), "as asked")
         if task.value is None:
@@ -199,7 +200,9 @@ def _prepared(
                     force=out.exists(),
                     **how,
                 )
-    return out, there, [task, vectors]
+    weighed = "of each word in a linear classifier" if how["label_weights"] else "as asked"
+    weights = Choice("label_weights", str(how["label_weights"]).lower(), weighed)
+    return out, there, [task, vectors, weights]
 
 
 def _encode(data: Path, policy: PolicyConfig, console: Console) -> None:

@@ -92,6 +92,7 @@ def prepare(
     written: dict[str, Any] = {
         "vectors": [Path(v) for v in ([named] if isinstance(named, str | Path) else named)],
         "dim": table.pop("dim", 100),
+        "label_weights": table.pop("label_weights", False),
         "max_words": table.pop("max_words", None),
         "too_long": table.pop("too_long", None) or "cut",
         "skip_bad_rows": table.pop("skip_bad_rows", False),

@@ -294,7 +294,9 @@ def _about_vectors(prepared: Prepared) -> Iterator[str]:
     words, vectors = prepared.manifest.vocabulary, prepared.manifest.vectors
     yield (
         f"{words.size:,} words, the vectors of {words.trainable:,} are fine-tuned; "
-        f"{vectors.dim} dimensions" + ("" if vectors.files else ", all random")
+        f"{vectors.dim} dimensions"
+        + ("" if vectors.files else ", all random")
+        + (f", but for {vectors.label_weights} label weights" if vectors.label_weights else "")
     )
     for file, width, share in zip(vectors.files, vectors.widths, vectors.coverage, strict=True):
         covered = f"{share.words:.1%} of the words, {share.tokens:.1%} of the running text"

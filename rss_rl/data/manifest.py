@@ -153,6 +153,7 @@ class VectorInfo(_Record):
     any       coverage by at least one file
     missing   the most frequent words that no file has
     bad_lines lines of vector files left out with --skip-bad-rows
+    label_weights columns at the end that are weights of labels, see `rss_rl.data.label_weights`
     bytes     size of the file they are in
     sha256    of that file
     """
@@ -167,6 +168,7 @@ class VectorInfo(_Record):
     any: Coverage = Coverage(words=0.0, tokens=0.0)
     missing: tuple[str, ...] = ()
     bad_lines: _Count = 0
+    label_weights: _Count = 0
 
 
 class Manifest(_Record):

@@ -18,7 +18,9 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +54,7 @@ from rss_rl.data.vectors import source_file, write_vectors
 from rss_rl.data.vocabulary import Vocabulary
 from rss_rl.durable import disk_errors, file_sha256, put_back, swap_in
 from rss_rl.errors import DataError, StorageError
+from rss_rl.types import Array
 
 SHARD_MB = 64
 _FEW_WORDS, _LONG_WORD = 2.5, 10
@@ -66,6 +69,7 @@ def prepare(
     *,
     vectors: Sequence[Path] = (),
     dim: int = 100,
+    label_weights: bool = False,
     lower: bool = True,
     skip_bad_rows: bool = False,
     force: bool = False,
@@ -83,6 +87,8 @@ def prepare(
         out: directory to make.
         vectors: files of word vectors, concatenated; none: random vectors of width `dim`.
         dim: width of random vectors.
+        label_weights: add to each word's vector what it says about the labels in the training
+            texts, see `rss_rl.data.label_weights`.
         lower: the vocabulary is uncased (given tokens stay as they are).
         skip_bad_rows: leave unusable rows out and list them in rejects.jsonl, rather than stop.
         force: replace a prepared directory.
@@ -100,7 +106,14 @@ def prepare(
     """
     _check_settings(dim, shard_mb)
     limit = Limit(max_words, too_long)
-    limit.check(source.label_spec())
+    labels = source.label_spec()
+    limit.check(labels)
+    if label_weights and labels is not None and labels.kind not in ("classes", "score"):
+        raise DataError(
+            "label weights are of classes or scores",
+            where=source.name,
+            remedy="Leave --label-weights out",
+        )
     for path in vectors:
         check_vectors(path, skip_bad_rows=skip_bad_rows)
     read = [path for paths in source.splits().values() for path in paths]
@@ -123,7 +136,15 @@ def prepare(
         vocabulary, counts = _vocabulary(staged)
         words = _save_vocabulary(folder / records.VOCABULARY_FILE, vocabulary)
         info = write_vectors(
-            folder, vectors, vocabulary, counts, stage.rejects, progress, dim=dim, seed=seed
+            folder,
+            vectors,
+            vocabulary,
+            counts,
+            stage.rejects,
+            progress,
+            dim=dim,
+            seed=seed,
+            weights=_label_weights(staged["train"], vocabulary) if label_weights else None,
         )
         shards = {}
         for split, part in staged.items():
@@ -237,6 +258,19 @@ def _vocabulary(staged: dict[str, StagedSplit]) -> tuple[Vocabulary, Counter[str
         if split != "train":
             others.update(part.counts)
     return Vocabulary.count(train, others), train + others
+
+
+def _label_weights(train: StagedSplit, vocabulary: Vocabulary) -> Array:
+    """Weights float32 [V, C], see `weigh_words`; the texts of a pair count as one."""
+    from rss_rl.data.label_weights import weigh_words  # scikit-learn takes a second to import
+
+    labels: list[Any] = []
+    texts: list[Array] = []
+    for block in staged_blocks(train):
+        slots = [block[f"keys_{slot}"].to_pylist() for slot in range(len(train.tokens))]
+        texts += [vocabulary.ids([*chain(*row)]) for row in zip(*slots, strict=True)]
+        labels += block["label"].to_pylist()
+    return weigh_words(texts, labels, len(vocabulary))
 
 
 def _save_vocabulary(path: Path, vocabulary: Vocabulary) -> VocabularyInfo:

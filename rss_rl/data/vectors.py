@@ -48,6 +48,7 @@ def write_vectors(
     *,
     dim: int,
     seed: int,
+    weights: Array | None = None,
 ) -> VectorInfo:
     """Write vectors.safetensors into `folder`: "vectors", float32 [V, E].
 
@@ -56,31 +57,44 @@ def write_vectors(
         counts: of the words of all splits.
         rejects: takes the lines that cannot be used.
         seed: of the random vectors of words that no file has.
+        weights: float32 [V, C] of labels, see `rss_rl.data.label_weights`, for further columns.
 
     Raises:
         DataError: a file that cannot be used.
     """
+    columns = 0 if weights is None else weights.shape[1]
     if not files:
-        table = random_vectors(vocabulary, dim, seed)
-        return VectorInfo(dim=dim, **_save(folder, table))
+        table = _beside(random_vectors(vocabulary, dim, seed), weights, _SPREAD)
+        info = _save(folder, table)
+        return VectorInfo(dim=table.shape[1], label_weights=columns, **info)
     parts = [_read_file(path, vocabulary, rejects, progress) for path in files]
     scales = vector_scales(parts)
-    table = vector_table(parts, vocabulary, seed, scales)
-    weights = np.array([counts[word] for word in vocabulary.words], dtype=np.float64)  # [V]
+    spread = _WEIGHT * float(parts[0].vectors[parts[0].found].std())
+    table = _beside(vector_table(parts, vocabulary, seed, scales), weights, spread)
+    often = np.array([counts[word] for word in vocabulary.words], dtype=np.float64)  # [V]
     found = np.any([part.found for part in parts], axis=0)  # [V]
     lacking = np.flatnonzero(~found)[len(SPECIAL_WORDS) :]
-    commonest = lacking[np.argsort(-weights[lacking], kind="stable")]
+    commonest = lacking[np.argsort(-often[lacking], kind="stable")]
     return VectorInfo(
         dim=table.shape[1],
         **_save(folder, table),
         files=tuple(source_file(path) for path in files),
         widths=tuple(part.vectors.shape[1] for part in parts),
         scales=scales,
-        coverage=tuple(_coverage(part.found, weights) for part in parts),
-        any=_coverage(found, weights),
+        coverage=tuple(_coverage(part.found, often) for part in parts),
+        any=_coverage(found, often),
         missing=vocabulary.look_up(commonest[:_MISSING_SHOWN]),
         bad_lines=rejects.bad["vectors"],
+        label_weights=columns,
     )
+
+
+def _beside(table: Array, weights: Array | None, spread: float) -> Array:
+    """The table [V, E] with the weights [V, C], scaled to a standard deviation, beside it."""
+    if weights is None:
+        return table
+    own = weights[weights.any(axis=1)].std()
+    return np.concatenate([table, weights * np.float32(spread / own if own > 0 else 1.0)], axis=1)
 
 
 def _save(folder: Path, table: Array) -> dict[str, Any]:
@@ -142,6 +156,10 @@ def _joined(name: str, parts: Iterable[SourceFile]) -> SourceFile:
     return SourceFile(name=name, sha256=lines.hexdigest())
 
 
+_SPREAD = 1.2
+"""Standard deviation of label weights beside random vectors: three times that of GloVe's."""
+_WEIGHT = 3.0
+"""The same beside the vectors of files, as a multiple of theirs."""
 _RANGE = 0.05
 """Words without a vector are drawn from U(-0.05, 0.05) (spec, section 7)."""
 _REPORT_LINES = 10_000

@@ -309,7 +309,8 @@ def _asked(frame: pd.DataFrame, manifest: Manifest) -> Iterator[tuple[str, str]]
     yield "Encoder", f"{first['model.encoder.name']}, {first['model.hidden']} features"
     vectors = manifest.vectors
     files = ", ".join(file.name for file in vectors.files) or "learnt from these texts"
-    yield "Word vectors", f"{files}; {vectors.dim} numbers per word"
+    weights = ", with label weights" if vectors.label_weights else ""
+    yield "Word vectors", f"{files}{weights}; {vectors.dim} numbers per word"
     yield "Seeds", ", ".join(str(seed) for seed in group["seed"])
     seconds, updates = group["wall_seconds"].mean(), first["steps"]
     yield "Training", f"{updates:,.0f} updates, {seconds:,.0f} seconds per run"
