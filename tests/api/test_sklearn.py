@@ -17,7 +17,7 @@ from rss_rl.errors import DataError, RssError
 from rss_rl.sklearn import SelectiveClassifier
 
 SMALL = {
-    "model.hidden": 8, "model.head_hidden": 8, "policy.options.hidden": 8, "batch_size": 16,
+    "model.hidden": 16, "model.head_hidden": 16, "policy.options.hidden": 16, "batch_size": 16,
     **{f"phases.{phase}.steps": 40 for phase in range(4)},
 }  # fmt: skip
 
