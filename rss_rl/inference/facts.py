@@ -16,6 +16,7 @@ from torch import Tensor
 from rss_rl.inference.explanation import Explanation
 from rss_rl.inference.model import Chosen, Encoded, Model
 from rss_rl.models.attention_map import attention_map
+from rss_rl.rollouts.scan import Scanned
 from rss_rl.types import Array
 
 _TOKENS_AT_A_TIME = 1 << 13
@@ -64,7 +65,9 @@ def gather_facts(
         found = np.full((len(encoded.ids[slot]), len(outcome)), np.nan, np.float32)
         step = max(1, _TOKENS_AT_A_TIME // sum(map(len, encoded.ids)))
         for done, indices in enumerate(torch.split(_flip_first(chosen, slot, most_flips), step)):
-            found[indices.numpy()] = _outcomes(model, _flipped(chosen, slot, indices)).numpy()
+            found[indices.numpy()] = _outcomes(
+                model, _flipped(model, chosen, slot, indices)
+            ).numpy()
             progress(done * step + len(indices))
         return found
 
@@ -93,37 +96,25 @@ def _flip_first(chosen: Chosen, slot: int, most: int) -> Tensor:
     return torch.argsort(worth, descending=True, stable=True)[:most].sort().values
 
 
-def _flipped(chosen: Chosen, slot: int, indices: Tensor) -> Chosen:
+def _flipped(model: Model, chosen: Chosen, slot: int, indices: Tensor) -> Chosen:
     """One copy of the example per index, with that word of `slot` flipped."""
     times = len(indices)
-
-    def again(tensor: Tensor) -> Tensor:
-        return tensor.expand(times, *tensor.shape[1:])
-
-    selections = [again(selection) for selection in chosen.selections]
+    batch = chosen.scanned.batch.repeat(times)
+    selections = [bits.expand(times, *bits.shape[1:]) for bits in chosen.selections]
     changed = selections[slot].clone()  # [P, 2, N]
     rows = torch.arange(times)
     changed[rows, :, indices] = ~changed[rows, :, indices].any(1, keepdim=True)
     selections[slot] = changed
-    return Chosen(
-        [again(ids) for ids in chosen.tokens],
-        [again(mask) for mask in chosen.valid],
-        None if chosen.marks is None else again(chosen.marks),
-        selections,
-        None,
-    )
+    return Chosen(Scanned.of(model.models, batch, model.device), selections, None)
 
 
 def _attention(model: Model, chosen: Chosen, slot: int) -> Array | None:
-    groups = None
+    read, groups = chosen.scanned.tensors, None
     if model.labels.chooses:
-        if slot > 0 or chosen.marks is None:
+        if slot > 0 or read.marks is None:
             return None  # a question is pooled without attention between its words
-        groups = chosen.marks[0]
-    tokens, selection = (
-        each[slot][0].to(model.device) for each in (chosen.tokens, chosen.selections)
-    )
-    groups = None if groups is None else groups.to(model.device)
+        groups = read.marks[0]
+    selection = chosen.selections[slot][0].to(model.device)
     with torch.inference_mode():
-        found = attention_map(model.models.classifier, tokens, selection, groups)
+        found = attention_map(model.models.classifier, read.tokens[slot][0], selection, groups)
     return None if found is None else found.cpu().numpy()

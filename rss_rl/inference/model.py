@@ -31,10 +31,11 @@ from rss_rl.ops.rationale_overlap import top_share
 from rss_rl.policies.distributions import SelectionDistribution, word_scores
 from rss_rl.pretrained.context import ContextReader
 from rss_rl.rollouts.device import find_device
+from rss_rl.rollouts.scan import Scanned
 from rss_rl.rollouts.snapshot import Models
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.training.memory_needs import memory_errors
-from rss_rl.types import ROLES, Array, LabelSpec
+from rss_rl.types import ROLES, Array, Batch, LabelSpec
 
 Example = Text | tuple[Text, Text]
 """One text, or two for tasks on pairs or on passages with questions."""
@@ -65,11 +66,12 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Selections of a batch, S x bool [B, 2, N_s], with probabilities, S x [B, 2, N_s] or none."""
+    """Selections of a batch, S x bool [B, 2, N_s], with probabilities, S x [B, 2, N_s] or none.
 
-    tokens: list[Tensor]
-    valid: list[Tensor]
-    marks: Tensor | None
+    Both are on the CPU.
+    """
+
+    scanned: Scanned
     selections: list[Tensor]
     probabilities: list[Tensor] | None
 
@@ -108,8 +110,8 @@ def keep_share(chosen: Chosen, share: float) -> Chosen:
             "the run has no policy, so words have no scores to choose a share by",
             remedy="Say which words to keep",
         )
-    pairs = zip(chosen.probabilities, chosen.valid, strict=True)
-    best = [top_share(word_scores(chances), valid.numpy(), share) for chances, valid in pairs]
+    pairs = zip(chosen.probabilities, chosen.scanned.batch.valid, strict=True)
+    best = [top_share(word_scores(chances), valid, share) for chances, valid in pairs]
     return keep_words(chosen, best)
 
 
@@ -303,22 +305,15 @@ class Model:
             seed: the seed, and the number of the batch's first example: each example has its own
                 random stream.
         """
-        slots = range(self.inputs.sentences)
-        tokens = [_padded([e.ids[slot] for e in examples], PAD) for slot in slots]
-        lengths = [torch.tensor([len(e.ids[slot]) for e in examples]) for slot in slots]
-        valid = [torch.arange(int(own.max())) < own[:, None] for own in lengths]
-        given = [e.marks for e in examples if e.marks is not None]
-        marks = _padded(given, -1) if given else None
-        everything = [mask[:, None].expand(-1, ROLES, -1) for mask in valid]
-        if not self.selects:
-            return Chosen(tokens, valid, marks, everything, None)
         with torch.inference_mode():
-            found = self.models.distributions(self._moved(tokens), self._moved(valid))
+            scanned = Scanned.of(self.models, _batch(examples), self.device)
+            if not self.selects:
+                return Chosen(scanned, [bits.cpu() for bits in scanned.everything], None)
+            found = scanned.distributions
             selections = [each.mode.cpu() for each in found]
             if seed is not None:
                 selections = [self._drawn(each, seed, slot) for slot, each in enumerate(found)]
-            chances = [each.probs.float().cpu() for each in found]
-        return Chosen(tokens, valid, marks, selections, chances)
+            return Chosen(scanned, selections, [each.probs.float().cpu() for each in found])
 
     def _drawn(self, found: SelectionDistribution, seed: tuple[int, int], slot: int) -> Tensor:
         """Selections of a slot, bool [B, 2, N]."""
@@ -327,9 +322,6 @@ class Model:
         key = stream_key(seed[0], "explain", slot)
         uniforms = torch.from_numpy(keyed_uniforms(key, rows, 1, ROLES, width))
         return found.sample(uniforms.to(self.device)).selection[0].cpu()
-
-    def _moved(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        return [tensor.to(self.device) for tensor in tensors]
 
     def logits(self, chosen: Chosen) -> Tensor:
         """Logits, [B, C].
@@ -344,10 +336,8 @@ class Model:
                 remedy="Train with a phase that has supervised: true, or select words alone",
             )
         with torch.inference_mode():
-            given = map(self._moved, (chosen.tokens, chosen.valid, chosen.selections))
-            marks = None if chosen.marks is None else chosen.marks.to(self.device)
-            logits: Tensor = self.models.classifier(*given, marks)
-        return logits.cpu()
+            read = [bits.to(self.device) for bits in chosen.selections]
+            return chosen.scanned.logits(read).cpu()
 
     def read(
         self,
@@ -409,12 +399,27 @@ def cuts(encoded: Sequence[Encoded]) -> Iterator[Sequence[Encoded]]:
         yield encoded[start:]
 
 
-def _padded(rows: Sequence[Array], filler: int) -> Tensor:
+def _batch(examples: Sequence[Encoded]) -> Batch:
+    """Examples without labels as a batch."""
+    rows = np.arange(len(examples))
+    slots = list(zip(*(example.ids for example in examples), strict=True))
+    lengths = [np.array([[len(ids)] for ids in slot]) for slot in slots]
+    marks = [example.marks for example in examples if example.marks is not None]
+    return Batch(
+        rows,
+        tuple(_padded(slot, PAD) for slot in slots),
+        tuple(np.arange(own.max()) < own for own in lengths),
+        labels=np.zeros_like(rows),
+        marks=_padded(marks, -1) if marks else None,
+    )
+
+
+def _padded(rows: Sequence[Array], filler: int) -> Array:
     """int64 [B, N]."""
     filled = np.full((len(rows), max(map(len, rows))), filler, np.int64)
     for row, values in zip(filled, rows, strict=True):
         row[: len(values)] = values
-    return torch.from_numpy(filled)
+    return filled
 
 
 def _sentences(example: Encoded, chosen: Chosen, row: int) -> tuple[MarkedSentence, ...]:

@@ -1,7 +1,7 @@
 """The walk over examples: batch, what the policy makes of it, what the classifier makes of that.
 
-Dev evaluation, scores of a run, agreement with people, reports and TensorBoard's examples differ in
-what they do with each batch.
+Dev evaluation, scores of a run, agreement with people, reports, TensorBoard's examples, predictions
+and the server differ in what they do with each batch.
 
 Legend: B examples, S sentences, N_s tokens of slot s, C classes.
 """
@@ -30,6 +30,11 @@ class Scanned:
     models: Models
     batch: Batch
     tensors: TensorBatch
+
+    @classmethod
+    def of(cls, models: Models, batch: Batch, device: torch.device) -> Scanned:
+        """A batch on the device of the models."""
+        return cls(models, batch, tensor_batch(batch, device))
 
     @cached_property
     def distributions(self) -> list[SelectionDistribution]:
@@ -72,4 +77,4 @@ def scan(
     lengths = examples.lengths() if rows is None else examples.lengths()[rows]
     for indices in plain_batches(lengths, *bounds):
         batch = examples.batch(indices if rows is None else rows[indices])
-        yield Scanned(models, batch, tensor_batch(batch, device))
+        yield Scanned.of(models, batch, device)

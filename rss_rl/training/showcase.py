@@ -14,7 +14,7 @@ from rss_rl.data.store import Split
 from rss_rl.logs.attention_figure import attention_image
 from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.models.attention_map import attention_map
-from rss_rl.models.inputs import TensorBatch, tensor_batch
+from rss_rl.models.inputs import TensorBatch
 from rss_rl.rollouts.scan import Scanned
 from rss_rl.rollouts.snapshot import Models
 from rss_rl.types import DEPENDENT, HEAD, Array, LabelSpec
@@ -79,7 +79,7 @@ def make_showcase(
     """The showcase of a split's first examples; `predicts`: with the classifier's predictions."""
     rows = np.arange(min(_HISTOGRAM_EXAMPLES, len(examples)))
     batch = examples.batch(rows)
-    scanned = Scanned(models, batch, tensor_batch(batch, device))
+    scanned = Scanned.of(models, batch, device)
     gathered: dict[int, list[Array]] = {HEAD: [], DEPENDENT: []}
     lines: dict[int, list[str]] = {row: [] for row in range(min(_TEXT_EXAMPLES, len(rows)))}
     attention = None
@@ -98,7 +98,7 @@ def make_showcase(
         heads = [f"label *{_label(examples.labels, batch.labels[row])}*" for row in lines]
         if predicts:
             few = examples.batch(list(lines))
-            shown = Scanned(models, few, tensor_batch(few, device))
+            shown = Scanned.of(models, few, device)
             logits = shown.logits(shown.thresholded)
             predicted = models.classifier.predict(logits).cpu().numpy()
             heads = [

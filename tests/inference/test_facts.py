@@ -23,9 +23,7 @@ def test_a_flip_is_the_prediction_with_that_word_forced(task: str) -> None:
             kept = bool(selections[slot][0, :, place].any())
             selections[slot][0, :, place] = not kept
             with torch.inference_mode():
-                logits = model.models.classifier(
-                    chosen.tokens, chosen.valid, selections, chosen.marks
-                )
+                logits = chosen.scanned.logits(selections)
             if task == "score":
                 expected = model.models.classifier.predict(logits)
             else:
