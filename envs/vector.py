@@ -73,12 +73,10 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             ConfigError: options of a wrong shape, or a row that does not exist.
         """
         super().reset(seed=seed)
-        every = np.ones(self.num_envs, np.bool_)
-        mask = self._option(options, "reset_mask", every)
+        mask = self._option(options, "reset_mask", np.ones(self.num_envs, np.bool_))
         if self._batch is None and not mask.all():
             raise error.ResetNeeded("the first reset() draws all examples: leave out reset_mask")
-        rows = self._option(options, "rows", None)
-        batch = self._begin(mask, rows)
+        batch = self._begin(mask, self._option(options, "rows", None))
         self._over = self._over & ~mask
         return self._spaces.observation(batch), {"row": batch.rows.copy(), "_row": mask.copy()}
 
@@ -129,14 +127,12 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
     def _begin(self, starting: Array, wanted: Array | None = None) -> Batch:
         """Begin episodes with the wanted rows, or with newly drawn ones."""
-        current = np.zeros(self.num_envs, np.int64) if self._batch is None else self._batch.rows
-        rows = current.copy()
+        before = np.zeros(self.num_envs, np.int64) if self._batch is None else self._batch.rows
         if wanted is None:
-            rows[starting] = self.np_random.integers(
-                len(self.task.examples), size=int(starting.sum())
-            )
-        else:
-            rows[starting] = wanted[starting]
+            wanted = np.zeros(self.num_envs, np.int64)
+            size, count = len(self.task.examples), int(starting.sum())
+            wanted[starting] = self.np_random.integers(size, size=count)
+        rows = np.where(starting, wanted, before)
         self._batch = self.task.observe(rows)
         pairs = zip(starting, self._chosen, strict=True)
         self._chosen = [None if new else chosen for new, chosen in pairs]

@@ -121,6 +121,36 @@ class GradientStep:
                     self.before_rows(table.grad.indices()[0])
         self.optimizer.step()
 
+    def state_dict(self) -> dict[str, Tensor]:
+        """The optimizer's state, `<parameter number>/<quantity>`."""
+        return {
+            f"{number}/{key}": value
+            for number, state in self.optimizer.state_dict()["state"].items()
+            for key, value in state.items()
+        }
+
+    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
+        """Restore `state_dict`.
+
+        Raises:
+            CheckpointError: the tensors do not fit the parameters.
+        """
+        state: dict[int, dict[str, Tensor]] = {}
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        for name, value in tensors.items():
+            number, _, key = name.partition("/")
+            fits = number.isdecimal() and int(number) < len(parameters)
+            if not fits or not _fits(key, value, parameters[int(number)]):
+                raise CheckpointError(f"optimizer state '{name}' does not fit the parameters")
+            state.setdefault(int(number), {})[key] = value
+        quantities = {frozenset(entry) - _OF_ROWS for entry in state.values()}
+        if quantities - {_QUANTITIES[type(self.optimizer)]}:
+            raise CheckpointError(
+                "optimizer state lacks a quantity, or has one of another optimizer"
+            )
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+
     def _gather_rows(self) -> None:
         """Coalesce sparse gradients and sum them over the group."""
         for table in self._embeddings:
@@ -164,15 +194,6 @@ def _optimizer(groups: list[dict[str, Any]], config: OptimizerConfig) -> torch.o
     return RowAdam(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimizer's state as named tensors, `<parameter number>/<quantity>`."""
-    return {
-        f"{number}/{key}": value
-        for number, state in optimizer.state_dict()["state"].items()
-        for key, value in state.items()
-    }
-
-
 _QUANTITIES: dict[type[torch.optim.Optimizer], frozenset[str]] = {
     RowAdam: frozenset({"step", "exp_avg", "exp_avg_sq"}),
     RowAdadelta: frozenset({"step", "square_avg", "acc_delta"}),
@@ -189,24 +210,3 @@ def _fits(key: str, value: Tensor, parameter: Tensor) -> bool:
     if key in _OF_ROWS:
         return value.shape == parameter.shape[:1]
     return not value.ndim or value.shape == parameter.shape
-
-
-def load_optimizer_tensors(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Load the result of `optimizer_tensors`.
-
-    Raises:
-        CheckpointError: the tensors do not fit the parameters.
-    """
-    state: dict[int, dict[str, Tensor]] = {}
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    for name, value in tensors.items():
-        number, _, key = name.partition("/")
-        fits = number.isdecimal() and int(number) < len(parameters)
-        if not fits or not _fits(key, value, parameters[int(number)]):
-            raise CheckpointError(f"optimizer state '{name}' does not fit the parameters")
-        state.setdefault(int(number), {})[key] = value
-    quantities = {frozenset(entry) - _OF_ROWS for entry in state.values()}
-    if quantities - {_QUANTITIES[type(optimizer)]}:
-        raise CheckpointError("optimizer state lacks a quantity, or has one of another optimizer")
-    groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": state, "param_groups": groups})

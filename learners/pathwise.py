@@ -15,8 +15,8 @@ from torch.func import functional_call
 from rss_rl.components import Component
 from rss_rl.config import EncoderChoice, RewardConfig
 from rss_rl.errors import ConfigError
-from rss_rl.learners.optim import GradientStep, load_optimizer_tensors, optimizer_tensors
-from rss_rl.learners.updates import GatedReward, RewardBatch, UpdateSetup, under
+from rss_rl.learners.optim import GradientStep
+from rss_rl.learners.updates import GatedReward, RewardBatch, UpdateSetup
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.protocol import Classifier
 from rss_rl.ops.losses import role_charge
@@ -231,12 +231,11 @@ class Pathwise:
 
     def state_dict(self) -> dict[str, Tensor]:
         """See `PolicyUpdate`."""
-        optimizer = optimizer_tensors(self._step.optimizer)
-        return {f"optimizer/{name}": value for name, value in optimizer.items()}
+        return self._step.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """See `PolicyUpdate`."""
-        load_optimizer_tensors(self._step.optimizer, under("optimizer/", state))
+        self._step.load_state_dict(state)
 
 
 PATHWISE = Component(

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from rss_rl.components import Component, Options
 from rss_rl.learners.group import sum_and_max
-from rss_rl.learners.optim import GradientStep, load_optimizer_tensors, optimizer_tensors
+from rss_rl.learners.optim import GradientStep
 from rss_rl.learners.updates import RewardBatch, UpdateSetup, under
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops import advantages
@@ -219,13 +219,12 @@ class ScoreFunction:
 
     def state_dict(self) -> dict[str, Tensor]:
         """See `PolicyUpdate`."""
-        optimizer = optimizer_tensors(self._step.optimizer)
-        named = {f"optimizer/{name}": value for name, value in optimizer.items()}
-        return named | {"average": self.average}
+        optimizer = {f"optimizer/{name}": each for name, each in self._step.state_dict().items()}
+        return optimizer | {"average": self.average}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """See `PolicyUpdate`."""
-        load_optimizer_tensors(self._step.optimizer, under("optimizer/", state))
+        self._step.load_state_dict(under("optimizer/", state))
         self.average = state.get("average", self.average)
 
     def _advantages(self, paid: RewardBatch) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from rss_rl.config import OptimizerConfig
 from rss_rl.learners.group import ALONE, Group
 from rss_rl.learners.optim import GradientStep
+from rss_rl.learners.updates import under
 from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.embedding import RowAverage
 from rss_rl.models.inputs import TensorBatch
@@ -21,8 +22,8 @@ from rss_rl.models.protocol import Classifier
 from rss_rl.ops.losses import soft_cross_entropy
 from rss_rl.ops.matmul import products_in
 
-_AVERAGE = "average/"
-_TEACHER = "teacher/"
+_OPTIMIZER, _COPY, _AVERAGE, _TEACHER = "optimizer/", "copy/", "average/", "teacher/"
+"""Prefixes of the names of a state."""
 
 
 class _Losses(nn.Module):
@@ -116,42 +117,42 @@ class SupervisedLearner:
         assert self._rows is not None
         self._rows.settle(self._classifier.embedding.trainable, rows)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """What `load_tensors` needs beside the classifier's weights, by name.
+    def state_dict(self) -> dict[str, Tensor]:
+        """All state besides the classifier's own weights.
 
-        These are the weights of the learning copy, how far the average's rows are behind, and the
-        teacher's weights.
+        These are the optimizer's state, the weights of the learning copy, how far the average's
+        rows are behind, and the teacher's weights.
         """
-        teacher = {} if self._teacher is None else self._teacher.state_dict()
-        found = {f"{_TEACHER}{name}": value for name, value in teacher.items()}
-        if self._average is None:
-            return found
-        found |= self._learning.state_dict()
-        if self._rows is None:
-            return found
-        written = self._classifier.embedding.trainable.detach()
-        behind = {"written": written, "clock": self._rows.clock, "since": self._rows.since}
-        return found | {f"{_AVERAGE}{name}": value for name, value in behind.items()}
+        parts = {_OPTIMIZER: self.step.state_dict()}
+        if self._teacher is not None:
+            parts[_TEACHER] = self._teacher.state_dict()
+        if self._average is not None:
+            parts[_COPY] = self._learning.state_dict()
+        if self._rows is not None:
+            written = self._classifier.embedding.trainable.detach()
+            parts[_AVERAGE] = {
+                "written": written, "clock": self._rows.clock, "since": self._rows.since
+            }  # fmt: skip
+        return {f"{part}{name}": value for part in parts for name, value in parts[part].items()}
 
-    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restore `tensors`, after the weights of the classifier itself.
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restore `state_dict`, after the weights of the classifier itself.
 
         Raises:
             RuntimeError: names or shapes that do not fit.
+            CheckpointError: the same, of the optimizer's state.
         """
-        teacher = {k: v for k, v in tensors.items() if k.startswith(_TEACHER)}
-        tensors = {k: v for k, v in tensors.items() if k not in teacher}
+        teacher, behind = under(_TEACHER, state), under(_AVERAGE, state)
         self._teacher = None
         if teacher and self._distils:
-            self._freeze_teacher({k.removeprefix(_TEACHER): v for k, v in teacher.items()})
-        if self._average is None:
-            return
-        behind = {k: v for k, v in tensors.items() if k.startswith(_AVERAGE)}
-        self._learning.load_state_dict({k: v for k, v in tensors.items() if k not in behind})
+            self._freeze_teacher(teacher)
+        if self._average is not None:
+            self._learning.load_state_dict(under(_COPY, state))
         if self._rows is not None:
-            self._load_rows(self._rows, {k.removeprefix(_AVERAGE): v for k, v in behind.items()})
+            self._load_rows(self._rows, behind)
         elif behind:
             raise RuntimeError("the weight average is one by row")
+        self.step.load_state_dict(under(_OPTIMIZER, state))
 
     def _freeze_teacher(self, weights: Mapping[str, Tensor]) -> Classifier:
         teacher = copy.deepcopy(self._learning).requires_grad_(False).eval()

@@ -77,8 +77,7 @@ class Sampler:
 
     def _rollout(self, job: Job, version: int) -> Rollout:
         batch = self._task.observe(job.rows)
-        tensors = tensor_batch(batch, self._device)
-        chances = self._models.distributions(tensors.tokens, tensors.valid, tensors.states)
+        chances = self._models.distributions(tensor_batch(batch, self._device))
         selections, log_probs = self._draw(job, batch, chances)
         summed = [bits.sum((-1, -2)) for bits in log_probs]  # S x [K, B]
         _check_finite(summed, job.rows)

@@ -39,8 +39,7 @@ class Scanned:
     @cached_property
     def distributions(self) -> list[SelectionDistribution]:
         """What the policy returns, one for each of S sentences; computed where first asked for."""
-        tensors = self.tensors
-        return self.models.distributions(tensors.tokens, tensors.valid, tensors.states)
+        return self.models.distributions(self.tensors)
 
     @property
     def thresholded(self) -> list[Tensor]:

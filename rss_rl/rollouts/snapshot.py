@@ -29,6 +29,7 @@ from rss_rl.models.build import build_classifier
 from rss_rl.models.dropout import drawing, evaluating
 from rss_rl.models.embedding import RowAverage, WordEmbedding
 from rss_rl.models.encoders.protocol import TrainingLengths
+from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.protocol import Classifier
 from rss_rl.ops.matmul import products_in
 from rss_rl.policies.build import build_policy
@@ -54,30 +55,21 @@ class Models(NamedTuple):
     reads: Reads = "sentence"
     context: ContextReader | None = None
 
-    def policy_inputs(
-        self,
-        tokens: Sequence[torch.Tensor],
-        valid: Sequence[torch.Tensor],
-        states: Sequence[torch.Tensor] | None = None,
-    ) -> list[torch.Tensor]:
-        """The policy's inputs for the sentences of a batch; see `policy_inputs`.
+    def policy_inputs(self, batch: TensorBatch) -> list[torch.Tensor]:
+        """What the policy reads, S x [B, N_s, E]; see `policy_inputs`.
 
-        A contextual policy's states are computed if they are not given.
+        A contextual policy's states are computed if the batch has none.
         """
+        tokens, valid, states = batch.tokens, batch.valid, batch.states
         if self.context is not None and states is None:
             states = [self.context.states(*slot) for slot in zip(tokens, valid, strict=True)]
         embedding = self.classifier.embedding
         return policy_inputs(self.policy, embedding, tokens, valid, self.reads, states)
 
-    def distributions(
-        self,
-        tokens: Sequence[torch.Tensor],
-        valid: Sequence[torch.Tensor],
-        states: Sequence[torch.Tensor] | None = None,
-    ) -> list[SelectionDistribution]:
-        """What the policy returns for each sentence of a batch; arguments as of `policy_inputs`."""
-        inputs = self.policy_inputs(tokens, valid, states)
-        return [self.policy(*pair) for pair in zip(inputs, valid, strict=True)]
+    def distributions(self, batch: TensorBatch) -> list[SelectionDistribution]:
+        """What the policy returns, one for each of S sentences."""
+        pairs = zip(self.policy_inputs(batch), batch.valid, strict=True)
+        return [self.policy(*pair) for pair in pairs]
 
     def evaluating(self) -> AbstractContextManager[None]:
         """Both in evaluation mode within; on exit, each module returns to its previous mode."""

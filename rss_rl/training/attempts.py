@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,64 +120,50 @@ def _attempt(
     """Train from a checkpoint to the end of the last phase, and score the result."""
     step = None if start is None else start.step
     rows = None if start is None else start.state.get("metric_rows")
-    context.observer.begin_from(start)
-    sinks = context.roles.sinks(str(path.relative_to(context.observer.run_dir.parent)))
+    observer, roles, prepared = context.observer, context.roles, context.prepared
+    observer.begin_from(start)
+    sinks = roles.sinks(str(path.relative_to(observer.run_dir.parent)))
     with (
         MetricsWriter(path, step, rows, sinks, tensorboard_name(config)) as writer,
-        context.roles.learner(config, context.prepared) as learner,
+        roles.learner(config, prepared) as learner,
     ):
-        writer.charts(find_best_metric(config, context.prepared).name)
+        writer.charts(find_best_metric(config, prepared).name)
         if start is None and initial_policy is not None:
             learner.load_tensors(initial_policy.in_place_of(learner.tensors()))
-        trainer = _trainer(config, path, context, start, writer, learner)
-        try:
+
+        def leave(event: Stopped) -> None:
+            observer.take(event, path, writer)
+            observer.close()
+
+        with state_errors(start):
+            trainer = Trainer(
+                config,
+                path,
+                prepared,
+                writer,
+                learner=learner,
+                backend=lambda: roles.backend(config, prepared, observer.log),
+                resume=start,
+                stop=context.stop,
+                budget=context.budget,
+                point=context.point,
+                leave=leave,
+            )
+            check_step(start, trainer.updates)
+        with closing(trainer):
             for event in trainer.run():
                 if fork and isinstance(event, PhaseBegan) and event.index == 1:
                     mark_checkpoint(path, event.update, FORK)
-                context.observer.take(event, path, writer)
+                observer.take(event, path, writer)
                 yield event
                 if isinstance(event, Stopped):
                     return None
-        finally:
-            trainer.close()
         return Trained(
             _score(config, learner, context.splits),
             trainer.updates,
             trainer.wall_seconds,
             trainer.seen / max(trainer.trained_s, 1e-9),
         )
-
-
-def _trainer(
-    config: RunConfig,
-    path: Path,
-    context: RunContext,
-    start: Checkpoint | None,
-    writer: MetricsWriter,
-    learner: Learner,
-) -> Trainer:
-    log = context.observer.log
-
-    def leave(event: Stopped) -> None:
-        context.observer.take(event, path, writer)
-        context.observer.close()
-
-    with state_errors(start):
-        trainer = Trainer(
-            config,
-            path,
-            context.prepared,
-            writer,
-            learner=learner,
-            backend=lambda: context.roles.backend(config, context.prepared, log),
-            resume=start,
-            stop=context.stop,
-            budget=context.budget,
-            point=context.point,
-            leave=leave,
-        )
-        check_step(start, trainer.updates)
-    return trainer
 
 
 def _score(config: RunConfig, learner: Learner, splits: Sequence[str]) -> Scores:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -90,34 +91,30 @@ def evaluate(
         return {mode: evaluator.score(examples, mode) for mode in modes}
 
 
+@dataclass(frozen=True)
 class _Evaluator:
     # The task here has no lambda in force: as it moves, the rewards of different updates would not
     # be comparable.
-    def __init__(
-        self,
-        models: Models,
-        config: RunConfig,
-        device: torch.device,
-        task: SelectionTask,
-        metrics: RunMetrics,
-        classes: bool,
-    ) -> None:
-        self._models, self._config, self._device = models, config, device
-        self._task, self._metrics, self._classes = task, metrics, classes
+    models: Models
+    config: RunConfig
+    device: torch.device
+    task: SelectionTask
+    metrics: RunMetrics
+    classes: bool
 
     def score(self, examples: ExampleSource, mode: Mode) -> dict[str, float]:
-        passes = self._config.evaluation.selections if mode == "sampled" else 1
-        tallies = [_Tally(self._metrics.begin()) for _ in range(passes)]
-        for scanned in scan(self._models, examples, self._config, self._device):
+        passes = self.config.evaluation.selections if mode == "sampled" else 1
+        tallies = [_Tally(self.metrics.begin()) for _ in range(passes)]
+        for scanned in scan(self.models, examples, self.config, self.device):
             batch = scanned.batch
             choices = self._choose(scanned, mode, passes)
             for number, tally in enumerate(tallies):
                 selections = [choice[number] for choice in choices]
                 moved = self._moved(selections, batch, mode)
-                if self._config.predicts:
+                if self.config.predicts:
                     tally.add(*self._predict(scanned, selections, moved))
                 else:
-                    reward = self._task.step(batch, selections)
+                    reward = self.task.step(batch, selections)
                     tally.add(Scored(batch, tuple(selections), tuple(moved)), reward.total)
         each = [tally.result() for tally in tallies]
         shared = set.intersection(*(set(metrics) for metrics in each))
@@ -127,9 +124,9 @@ class _Evaluator:
         self, scanned: Scanned, selections: list[Array], moved: list[Array]
     ) -> tuple[Scored, Array]:
         """The classifier's predictions under the selections, and the rewards, float32 [B]."""
-        classifier, batch, odds = self._models.classifier, scanned.batch, None
-        logits = scanned.logits(to_tensors(selections, self._device))
-        if self._classes and logits.shape[1] > 1:
+        classifier, batch, odds = self.models.classifier, scanned.batch, None
+        logits = scanned.logits(to_tensors(selections, self.device))
+        if self.classes and logits.shape[1] > 1:
             odds = (logits[:, -1] - logits[:, :-1].logsumexp(1)).float().cpu().numpy()
         scored = Scored(
             batch,
@@ -139,7 +136,7 @@ class _Evaluator:
             losses=classifier.losses(logits, scanned.tensors.labels).cpu().numpy(),
             odds=odds,
         )
-        return scored, self._task.step_logits(logits, batch, selections).total
+        return scored, self.task.step_logits(logits, batch, selections).total
 
     def _choose(self, scanned: Scanned, mode: Mode, passes: int) -> list[Array]:
         """Selections S x bool [passes, B, 2, N_s]."""
@@ -152,7 +149,7 @@ class _Evaluator:
             if mode == "sampled":
                 shape = passes, ROLES, valid.shape[1]
                 uniforms = self._uniforms("sampled", batch.rows, slot, shape)
-                drawn = chances.sample(torch.from_numpy(uniforms).to(self._device)).selection
+                drawn = chances.sample(torch.from_numpy(uniforms).to(self.device)).selection
                 chosen.append(drawn.cpu().numpy())
                 continue
             chosen.append(chances.mode.cpu().numpy()[None])
@@ -170,7 +167,7 @@ class _Evaluator:
         return self._shuffle(selections, batch, "floor" if mode == "random" else "random")
 
     def _uniforms(self, purpose: str, rows: Array, slot: int, shape: tuple[int, int, int]) -> Array:
-        key = stream_key(self._config.seed, "evaluation", purpose, slot)
+        key = stream_key(self.config.seed, "evaluation", purpose, slot)
         return keyed_uniforms(key, rows, *shape)
 
     def _shuffle(self, selections: Sequence[Array], batch: Batch, purpose: str) -> list[Array]:

@@ -19,7 +19,6 @@ from rss_rl.envs.rewards import kept_shares
 from rss_rl.envs.task import SelectionTask
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.learners.group import ALONE, Group, shard
-from rss_rl.learners.optim import load_optimizer_tensors, optimizer_tensors
 from rss_rl.learners.pathwise import gated_likelihood
 from rss_rl.learners.phases import Turn
 from rss_rl.learners.supervised import SupervisedLearner
@@ -139,16 +138,11 @@ class LocalLearner:
             self._update = build_update(config.estimator, self._update_setup(dtype))
 
     def _update_setup(self, dtype: torch.dtype | None) -> UpdateSetup:
-        config, models = self.config, self.models
-
-        def inputs(batch: TensorBatch) -> list[torch.Tensor]:
-            return models.policy_inputs(batch.tokens, batch.valid, batch.states)
-
         return UpdateSetup(
-            models.policy,
-            inputs,
-            config.learner,
-            config.reward,
+            self.models.policy,
+            self.models.policy_inputs,
+            self.config.learner,
+            self.config.reward,
             dtype,
             self._group,
             self._uniforms,
@@ -247,7 +241,7 @@ class LocalLearner:
     def _gates(self, batch: TensorBatch, number: int) -> list[torch.Tensor]:
         """The first of the gates that the policy learns by, S x [B, 2, N_s]."""
         with autocast(self.device, self.config.learner.precision):
-            found = self.models.distributions(batch.tokens, batch.valid, batch.states)
+            found = self.models.distributions(batch)
             drawn = self._uniforms(batch, number)
             return [each.rsample(own[:1])[0] for each, own in zip(found, drawn, strict=True)]
 
@@ -290,9 +284,7 @@ class LocalLearner:
         """See `Learner`."""
         named = {f"classifier/{k}": v for k, v in self.models.classifier.state_dict().items()}
         named |= {f"policy/{k}": v for k, v in self.models.policy.state_dict().items()}
-        named |= {f"learning/{k}": v for k, v in self._supervised.tensors().items()}
-        supervised = optimizer_tensors(self._supervised.step.optimizer)
-        named |= {f"optimizer/supervised/{key}": value for key, value in supervised.items()}
+        named |= {f"learning/{k}": v for k, v in self._supervised.state_dict().items()}
         if self._update is not None:
             state = self._update.state_dict()
             named |= {f"{POLICY_UPDATE}{key}": value for key, value in state.items()}
@@ -303,14 +295,12 @@ class LocalLearner:
         self._publisher.note_all()
         load_weights(self.models, tensors, self.device)
         try:
-            self._supervised.load_tensors(select_prefix(tensors, "learning/", self.device))
+            self._supervised.load_state_dict(select_prefix(tensors, "learning/", self.device))
         except RuntimeError as error:
             raise CheckpointError(
                 "the learning copy of the classifier does not fit",
                 remedy="Resume with the weight_average the run was started with",
             ) from error
-        mine = select_prefix(tensors, "optimizer/supervised/", self.device)
-        load_optimizer_tensors(self._supervised.step.optimizer, mine)
         if self._update is not None:
             self._update.load_state_dict(select_prefix(tensors, POLICY_UPDATE, self.device))
 

@@ -60,9 +60,9 @@ def _tried(models: Models) -> SelectionDistribution:
         drawn = torch.Generator().manual_seed(0)
         made = torch.randn(*tokens.shape, models.context.size, generator=drawn).to(tokens.device)
         states = [made, made]
+    batch = TensorBatch([tokens, tokens], [valid, valid], tokens[:, 0], states=states)
     with models.evaluating(), torch.no_grad():
-        inputs, _ = models.policy_inputs([tokens, tokens], [valid, valid], states)
-        return models.policy(inputs, valid)
+        return models.distributions(batch)[0]
 
 
 def _steerable_chances(found: SelectionDistribution) -> Tensor:
@@ -92,7 +92,7 @@ def thresholded_selections(
     """What the policy selects at test time, S x bool [B, 2, N_s]."""
     precise = autocast(batch.labels.device, config.learner.precision)
     with models.evaluating(), torch.no_grad(), precise:
-        found = models.distributions(batch.tokens, batch.valid, batch.states)
+        found = models.distributions(batch)
         return [each.mode for each in found]
 
 
@@ -113,7 +113,7 @@ def reached_share(
     precise = autocast(batch.labels.device, config.learner.precision)
     # As in the evaluation, so that both keep the same tokens.
     with models.evaluating(), torch.no_grad(), precise:
-        found = models.distributions(batch.tokens, batch.valid, batch.states)
+        found = models.distributions(batch)
         chances = [_steerable_chances(each) for each in found]
     valid = [mask.cpu().numpy() for mask in batch.valid]
     return share_margin([c.float().cpu().numpy() for c in chances], valid, target)

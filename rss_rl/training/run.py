@@ -5,22 +5,16 @@ from __future__ import annotations
 __all__ = ["ALL_TOKENS", "Finished", "RunEvent", "train"]
 
 import logging
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
 from rss_rl.components import Trust
-from rss_rl.config import (
-    LearnerConfig,
-    ModelConfig,
-    PhaseConfig,
-    RunConfig,
-    parse_section,
-)
+from rss_rl.config import PhaseConfig, RunConfig, parse_config
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.envs.task import build_reward_model
 from rss_rl.errors import CheckpointError, ConfigError, DataError
@@ -75,7 +69,6 @@ class Finished:
 
 
 RunEvent = Event | LearnersLost | Finished
-_Section = TypeVar("_Section", LearnerConfig, ModelConfig)
 
 
 def train(
@@ -211,11 +204,17 @@ def _check_reward(config: RunConfig, prepared: Prepared) -> None:
         build_reward_model(config.reward, setup)
 
 
-def _directory(config: RunConfig, path: Path, resume: bool, overwrite: bool) -> RunDirectory:
+def _directory(
+    config: RunConfig,
+    path: Path,
+    resume: bool,
+    overwrite: bool,
+    settled: Mapping[str, str] | None = None,
+) -> RunDirectory:
+    """The locked directory of a run; a new one keeps the choices that are `settled`."""
     resolved = config.model_dump(mode="json")
-    if not (resume and (path / "config.json").exists()):
-        auto = config.batch_lengths == "auto"
-        settled = {_LENGTHS: config.settled_lengths} if auto else {}
+    if not (resume and (path / CONFIG_FILE).exists()):
+        settled = _choices(config) if settled is None else settled
         return RunDirectory.create(path, resolved, overwrite=overwrite, settled=settled)
     run = RunDirectory.open(path, lock=True)
     try:
@@ -226,34 +225,25 @@ def _directory(config: RunConfig, path: Path, resume: bool, overwrite: bool) -> 
     return run
 
 
-def _settled(config: RunConfig, run: RunDirectory) -> RunConfig:
-    """The configuration as all processes of a run are given it, whatever machines they are on.
-
-    What it leaves to the machine or the version is chosen when the run begins, and stays when it is
-    resumed; runs of versions that knew no choice have none written down.
-    """
-    where = str(run.path / CONFIG_FILE)
-
-    def settled(section: _Section, **values: Any) -> _Section:
-        tree = section.model_dump() | values
-        named = Trust.of(tree)  # what the user named, again
-        return parse_section(type(section), tree, where=where, trust=named)
-
+def _choices(config: RunConfig) -> dict[str, str]:
+    """What a configuration leaves to the machine or the version, chosen for the whole run."""
+    found: dict[str, str] = {}
     if config.batch_lengths == "auto":
-        lengths = run.settled.get(_LENGTHS, "similar")
-        if lengths not in ("similar", "mixed"):
-            raise CheckpointError(
-                f"{_LENGTHS} was settled as {lengths!r:.50}",
-                where=where,
-                remedy="Set it to similar or mixed, whichever the run began with",
-            )
-        config = config.model_copy(update={_LENGTHS: lengths})
-    if config.model.attention != "auto":
-        return config
-    if _ATTENTION not in run.settled:
-        run.settle(_ATTENTION, settled_attention(config.model))
-    model = settled(config.model, attention=run.settled[_ATTENTION])
-    return config.model_copy(update={"model": model})
+        found[_LENGTHS] = config.settled_lengths
+    if config.model.attention == "auto":
+        found[_ATTENTION] = settled_attention(config.model)
+    return found
+
+
+def _settled(config: RunConfig, run: RunDirectory) -> RunConfig:
+    """The configuration with the choices of a run's begin, as all its processes are given it."""
+    tree = config.model_dump(mode="json")
+    if config.batch_lengths == "auto":
+        tree[_LENGTHS] = run.settled.get(_LENGTHS, "auto")
+    if config.model.attention == "auto":
+        tree["model"]["attention"] = run.settled.get(_ATTENTION, "auto")
+    # It names the components that the user named.
+    return parse_config(tree, where=str(run.path / CONFIG_FILE), trust=Trust.of(tree))
 
 
 def _copy_inputs(run: RunDirectory, prepared: Prepared) -> None:
@@ -309,7 +299,7 @@ def _train_all_tokens(
             ),
         }
     )
-    with _directory(whole, main.path / ALL_TOKENS, resume=True, overwrite=False) as run:
+    with _directory(whole, main.path / ALL_TOKENS, True, False, main.settled) as run:
         begin = None if fork is None else _fork_start(fork)
         left = None if context.budget is None else context.budget.for_comparison(whole.phases)
         alone = replace(context, budget=left)

@@ -72,8 +72,8 @@ def test_what_is_stored_is_what_is_computed_in_use(configured: Callable[..., Run
         examples = prepared.split(split)
         rows = np.arange(len(examples))[::-3]
         batch = tensor_batch(examples.batch(rows), _CPU)
-        stored = models.policy_inputs(batch.tokens, batch.valid, batch.states)
-        computed = models.policy_inputs(batch.tokens, batch.valid)
+        stored = models.policy_inputs(batch)
+        computed = models.policy_inputs(batch._replace(states=None))
         for slot, valid in enumerate(batch.valid):
             torch.testing.assert_close(stored[slot], computed[slot], rtol=1e-4, atol=1e-5)
             assert not stored[slot][~valid].any()
@@ -165,8 +165,7 @@ def test_in_use_it_selects_as_on_its_data(run: Path) -> None:
     texts = [split.words(row)[0] for row in range(len(split))]
     stored = tensor_batch(split.batch(np.arange(len(split))), _CPU)
     with model.models.evaluating(), torch.no_grad():
-        shown = model.models.policy_inputs(stored.tokens, stored.valid, stored.states)
-        chances = model.models.policy(shown[0], stored.valid[0]).probs
+        chances = model.models.distributions(stored)[0].probs
     for row, found in enumerate(model.select(texts)):
         count = len(found[0].words)
         np.testing.assert_allclose(

@@ -45,12 +45,12 @@ def test_the_classifier_is_the_running_average_of_the_learning_copy() -> None:
 def test_a_restored_average_goes_on_as_if_never_stopped() -> None:
     _, straight = _train(4, 0.9)
     first, history = _train(2, 0.9)
-    saved = {name: value.clone() for name, value in first.tensors().items()}
+    saved = {name: value.clone() for name, value in first.state_dict().items()}
     state = first.step.optimizer.state_dict()
     classifier = small.classifier(double=False)
     small.randomise(classifier, seed=9)
     second = SupervisedLearner(classifier, OptimizerConfig(learning_rate=0.05), None, 0.9)
-    second.load_tensors(saved)
+    second.load_state_dict(saved)
     second.step.optimizer.load_state_dict(state)
     with torch.no_grad():
         for parameter, value in zip(classifier.parameters(), history[-1], strict=True):

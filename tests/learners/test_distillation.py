@@ -58,11 +58,11 @@ def test_the_teacher_is_the_classifier_before_it_read_a_selection() -> None:
     learner, classifier = _learner(0.5, average=0.5)
     for number in range(3):
         _update(learner, number, selected=False)
-    assert not any(name.startswith("teacher/") for name in learner.tensors())
+    assert not any(name.startswith("teacher/") for name in learner.state_dict())
     expected = {name: value.clone() for name, value in classifier.state_dict().items()}
     for number in range(3, 6):
         _update(learner, number)
-    found = learner.tensors()
+    found = learner.state_dict()
     for name, value in expected.items():  # the average's weights, and they stay
         assert torch.equal(found[f"teacher/{name}"], value)
         if name.endswith("weight"):
@@ -76,12 +76,12 @@ def test_a_resumed_learner_has_the_same_teacher() -> None:
     first, other = _learner(0.5, average=0.9)
     for number in range(2):
         _update(first, number)
-    saved = {name: value.clone() for name, value in first.tensors().items()}
+    saved = {name: value.clone() for name, value in first.state_dict().items()}
     weights = {name: value.clone() for name, value in other.state_dict().items()}
     second, two = _learner(0.5, average=0.9)
     small.randomise(two, seed=9)
     two.load_state_dict(weights)
-    second.load_tensors(saved)
+    second.load_state_dict(saved)
     second.step.optimizer.load_state_dict(first.step.optimizer.state_dict())
     for number in (2, 3):
         _update(second, number)

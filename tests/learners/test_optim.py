@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from rss_rl.config import OptimizerConfig
 from rss_rl.errors import CheckpointError, NonFiniteError
-from rss_rl.learners.optim import GradientStep, load_optimizer_tensors, optimizer_tensors
+from rss_rl.learners.optim import GradientStep
 
 
 class Net(nn.Module):
@@ -78,10 +78,10 @@ def test_sgd_moves_by_the_clipped_gradient_and_has_no_state() -> None:
     assert net.weight[0, 0].item() == pytest.approx(theta, abs=1e-5)
     step(net.loss(0.5), 2)
     assert net.bias[0].item() == pytest.approx(theta - 0.1 * 0.5, abs=1e-5)
-    assert optimizer_tensors(step.optimizer) == {}
-    load_optimizer_tensors(step.optimizer, {})
+    assert step.state_dict() == {}
+    step.load_state_dict({})
     with pytest.raises(CheckpointError, match="another optimizer"):
-        load_optimizer_tensors(step.optimizer, {"0/exp_avg": torch.zeros(2, 3)})
+        step.load_state_dict({"0/exp_avg": torch.zeros(2, 3)})
 
 
 def test_clipping_scales_the_whole_gradient_and_reports_its_norm() -> None:
@@ -125,12 +125,12 @@ def test_a_loss_that_is_not_finite_changes_nothing(bad: float) -> None:
     net = Net()
     step = step_of(net)
     step(net.loss(), 0)
-    before, state = values(net), optimizer_tensors(step.optimizer)
+    before, state = values(net), step.state_dict()
     state = {key: value.clone() for key, value in state.items()}
     with pytest.raises(NonFiniteError, match="^the some loss is (nan|-?inf)"):
         step(net.loss() * bad, 1)
     assert all(torch.equal(before[key], value) for key, value in values(net).items())
-    after = optimizer_tensors(step.optimizer)
+    after = step.state_dict()
     assert all(torch.equal(state[key], value) for key, value in after.items())
 
 
@@ -152,8 +152,8 @@ def test_optimizer_tensors_round_trip(name: str) -> None:
         first(one.loss(update + 0.5), update)
     other.load_state_dict(one.state_dict())
     second = step_of(other, name=name, l2=0.1, decay_updates=10)
-    saved = {key: value.clone() for key, value in optimizer_tensors(first.optimizer).items()}
-    load_optimizer_tensors(second.optimizer, saved)
+    saved = {key: value.clone() for key, value in first.state_dict().items()}
+    second.load_state_dict(saved)
     for update in range(3, 6):
         first(one.loss(-1.0), update)
         second(other.loss(-1.0), update)
@@ -179,4 +179,4 @@ def test_optimizer_tensors_round_trip(name: str) -> None:
 def test_tensors_of_other_parameters_are_refused(wrong: dict[str, Tensor]) -> None:
     step = step_of(Net())
     with pytest.raises(CheckpointError, match="does not fit the parameters"):
-        load_optimizer_tensors(step.optimizer, wrong)
+        step.load_state_dict(wrong)

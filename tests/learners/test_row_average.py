@@ -72,16 +72,16 @@ def test_it_goes_on_to_the_bit_from_what_was_saved() -> None:
     train(straight, 0, UPDATES)
     first, half = learner_of(0.9, name="adam")
     train(first, 0, 6)
-    saved = {name: value.clone() for name, value in first.tensors().items()}
+    saved = {name: value.clone() for name, value in first.state_dict().items()}
     weights = {name: value.clone() for name, value in half.state_dict().items()}
     state = first.step.optimizer.state_dict()
     second, other = learner_of(0.9, name="adam")
     small.randomise(other, seed=9)
     other.load_state_dict(weights)
-    second.load_tensors(saved)
+    second.load_state_dict(saved)
     second.step.optimizer.load_state_dict(state)
     train(second, 6, UPDATES)
-    expected, found = (learner.tensors() for learner in (straight, second))
+    expected, found = (learner.state_dict() for learner in (straight, second))
     assert expected.keys() == found.keys()
     assert all(torch.equal(found[key], value) for key, value in expected.items())
     saved_whole = whole.state_dict()

@@ -124,7 +124,7 @@ def train(
         numbers = [*stats.values(), *policy_scalars.values()]
         statistics += [float(number) for number in numbers]
     weights = classifier.state_dict() | {f"policy.{k}": v for k, v in policy.state_dict().items()}
-    weights |= {f"learning.{k}": v for k, v in supervised.tensors().items()}
+    weights |= {f"learning.{k}": v for k, v in supervised.state_dict().items()}
     weights["baseline"] = gradient.average
     learnt = {name: value.numpy() for name, value in weights.items()}
     return learnt | {"statistics": np.array(statistics)}

@@ -15,6 +15,7 @@ import torch
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
+from rss_rl.models.inputs import tensor_batch
 from rss_rl.runs.checkpoint import checkpoint_steps, load_checkpoint
 from rss_rl.training.initial_policy import read_initial_policy
 from rss_rl.training.run import train
@@ -57,17 +58,9 @@ def test_another_classifier_reads_what_the_policy_of_a_run_selects(
     for key, value in theirs.policy.state_dict().items():
         assert torch.equal(value, mine.policy.state_dict()[key]), key
     batch = tiny.split("dev").batch(np.arange(8))
-    tokens, valid = (
-        [torch.from_numpy(each) for each in part] for part in (batch.tokens, batch.valid)
-    )
+    tensors = tensor_batch(batch, torch.device("cpu"))
     with torch.no_grad():
-        selections = [
-            [
-                m.policy(*pair).mode
-                for pair in zip(m.policy_inputs(tokens, valid), valid, strict=True)
-            ]
-            for m in (theirs, mine)
-        ]
+        selections = [[found.mode for found in m.distributions(tensors)] for m in (theirs, mine)]
     for one, other in zip(*selections, strict=True):
         assert torch.equal(one, other)
     kept = [e.metrics["thresholded"]["kept"] for e in events if isinstance(e, Evaluated)]

@@ -141,10 +141,10 @@ def test_a_classifier_settles_on_what_is_kept_at_test_time(
     order = BatchOrder(prepared.split("train"), config.batch_size, config.seed)
     batch = tensor_batch(prepared.split("train").batch(order.rows(begun.step)), CPU)
     with models.evaluating(), torch.no_grad():
-        for vectors, valid, bits in zip(
-            models.policy_inputs(batch.tokens, batch.valid, None), batch.valid, read[0], strict=True
+        for found, valid, bits in zip(
+            models.distributions(batch), batch.valid, read[0], strict=True
         ):
-            chances = models.policy(vectors, valid).probs
+            chances = found.probs
             assert torch.equal(bits, (chances > 0.5) & valid[:, None])
 
 

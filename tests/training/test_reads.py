@@ -50,13 +50,12 @@ def test_what_is_drawn_depends_on_the_other_sentence(config: RunConfig, tiny: Pr
     job = Job(0, 0, rows, 2, scored=True, thresholded=True, bitwise=True)
     rollout = sampler.sample(job)
     tensors = tensor_batch(tiny.split("train").batch(rows), _CPU)
-    swapped = [tensors.tokens[0], tensors.tokens[1].flip(0)]
-    keeps = [tensors.valid[0], tensors.valid[1].flip(0)]
+    swapped = tensors._replace(
+        tokens=[tensors.tokens[0], tensors.tokens[1].flip(0)],
+        valid=[tensors.valid[0], tensors.valid[1].flip(0)],
+    )
     with torch.no_grad():
-        shown, beside_another = (
-            models.policy_inputs(tokens, valid)
-            for tokens, valid in ((tensors.tokens, tensors.valid), (swapped, keeps))
-        )
+        shown, beside_another = map(models.policy_inputs, (tensors, swapped))
         for slot, (vectors, valid) in enumerate(zip(shown, tensors.valid, strict=True)):
             bits = torch.from_numpy(rollout.selections[slot])
             expected = models.policy(vectors, valid).evaluate(bits).log_prob
