@@ -11,10 +11,8 @@ from torch import Tensor, nn
 
 from rss_rl.config import OptimizerConfig
 from rss_rl.errors import CheckpointError, NonFiniteError
-from rss_rl.learners.adadelta import ROW_STEPS, RowAdadelta
 from rss_rl.learners.group import ALONE, Group
-from rss_rl.learners.row_adam import ROW_UPDATES, RowAdam
-from rss_rl.learners.row_optimizer import PlainSGD
+from rss_rl.learners.row_optimizers import PlainSGD, RowAdadelta, RowAdam
 
 
 class GradientStep:
@@ -195,13 +193,13 @@ def _optimizer(groups: list[dict[str, Any]], config: OptimizerConfig) -> torch.o
 
 
 _QUANTITIES: dict[type[torch.optim.Optimizer], frozenset[str]] = {
-    RowAdam: frozenset({"step", "exp_avg", "exp_avg_sq"}),
-    RowAdadelta: frozenset({"step", "square_avg", "acc_delta"}),
+    RowAdam: frozenset({"step", *RowAdam.averages}),
+    RowAdadelta: frozenset({"step", *RowAdadelta.averages}),
     PlainSGD: frozenset(),
 }
 
 
-_OF_ROWS = frozenset({ROW_STEPS, ROW_UPDATES})
+_OF_ROWS = frozenset({RowAdam.counter, RowAdadelta.counter})
 """Additional quantities of tables, one number a row."""
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from rss_rl.config import OptimizerConfig
-from rss_rl.learners.adadelta import RowAdadelta
 from rss_rl.learners.optim import GradientStep
+from rss_rl.learners.row_optimizers import RowAdadelta
 from rss_rl.models.embedding import WordEmbedding
 
 RULE = {"lr": 0.5, "rho": 0.9, "eps": 1e-6}

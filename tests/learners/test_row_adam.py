@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from rss_rl.config import OptimizerConfig
 from rss_rl.learners.optim import GradientStep
-from rss_rl.learners.row_adam import ROW_UPDATES, RowAdam
+from rss_rl.learners.row_optimizers import RowAdam
 
 V, E = 9, 3
 RATE, BETAS, EPS = 0.1, (0.8, 0.95), 1e-3
@@ -167,7 +167,7 @@ def test_state_is_saved_and_goes_on_to_the_bit() -> None:
     resumed = copy.deepcopy(whole)
     again = step_of(resumed)
     saved = {name: value.clone() for name, value in step.state_dict().items()}
-    counts = next(value for name, value in saved.items() if name.endswith(ROW_UPDATES))
+    counts = next(value for name, value in saved.items() if name.endswith(RowAdam.counter))
     assert counts.tolist() == [2, 2, 2, 2, 0, 8, 0, 0, 0]
     again.load_state_dict(saved)
     for number in range(8, 12):
