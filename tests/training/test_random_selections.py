@@ -113,13 +113,13 @@ def test_a_classifier_settles_on_what_is_kept_at_test_time(
     tree["phases"] = [*tree["phases"], settle]
     config = parse_config(tree, where="test")
     read: list[list[torch.Tensor]] = []
-    learn = SupervisedLearner.learn
+    learn = SupervisedLearner.gradients
 
     def noted(self: SupervisedLearner, batch: Any, selections: Any, **how: Any) -> Any:
         read.append(selections)
         return learn(self, batch, selections, **how)
 
-    monkeypatch.setattr(SupervisedLearner, "learn", noted)
+    monkeypatch.setattr(SupervisedLearner, "gradients", noted)
     before = config.updates - 3 if config.updates else 0
     list(train(config, tmp_path / "cut", stop=_after(before + 1)))
     begun = load_checkpoint(tmp_path / "cut", "latest")

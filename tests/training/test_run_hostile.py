@@ -86,12 +86,12 @@ TENSORS: dict[str, Callable[[dict[str, np.ndarray[Any, Any]]], object]] = {
     "another shape": lambda t: t.update({first(t, "policy/"): np.zeros((1, 1), np.float32)}),
     "another dtype": lambda t: t.update({(n := first(t, "policy/")): t[n].astype(np.float64)}),
     "bits for numbers": lambda t: t.update({(n := first(t, "classifier/")): t[n] > 0}),
-    "an optimizer's shape": lambda t: t.update({first(t, "optimizer/"): np.zeros((1, 1))}),
+    "an optimizer's shape": lambda t: t.update({first(t, "learning/optimizer/"): np.zeros((1, 1))}),
     "an optimizer's parameter": lambda t: t.update(
         {"policy_update/optimizer/99999/exp_avg": np.ones(1)}
     ),
     "an optimizer's quantity": lambda t: t.pop(
-        min(name for name in t if name.startswith("optimizer/") and name.endswith("exp_avg"))
+        min(name for name in t if name.startswith("learning/optimizer/") and name.endswith("exp_avg"))
     ),
 }
 
