@@ -91,7 +91,7 @@ TENSORS: dict[str, Callable[[dict[str, np.ndarray[Any, Any]]], object]] = {
         {"policy_update/optimizer/99999/exp_avg": np.ones(1)}
     ),
     "an optimizer's quantity": lambda t: t.pop(
-        min(name for name in t if name.startswith("learning/optimizer/") and name.endswith("exp_avg"))
+        min(n for n in t if n.startswith("learning/optimizer/") and n.endswith("exp_avg"))
     ),
 }
 
