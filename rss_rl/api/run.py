@@ -80,7 +80,7 @@ class Run:
         Raises:
             CheckpointError: the metrics are damaged.
         """
-        from rss_rl.results.curves import read_curves
+        from rss_rl.logs.metrics import read_curves
 
         return read_curves(self.path)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol, Self, SupportsFloat
+from typing import TYPE_CHECKING, Any, Protocol, Self, SupportsFloat
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +29,9 @@ from rss_rl.errors import CheckpointError
 from rss_rl.logs.metric_registry import find_metric
 from rss_rl.metrics.measures import OWN, leading_measures
 from rss_rl.types import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCHEMA = pa.schema(
     [
@@ -217,6 +220,19 @@ def read_metrics(run_dir: Path) -> pa.Table:
     """
     tables = [_read(path) for path in _parts(run_dir / "metrics")]
     return pa.concat_tables([SCHEMA.empty_table(), *tables])
+
+
+def read_curves(run_dir: Path) -> pd.DataFrame:
+    """A row per update, a column per tag, those of dev first; NaN where nothing was logged.
+
+    A phase begins at the update where the previous one was scored: the later score stands.
+
+    Raises:
+        CheckpointError: a part is damaged.
+    """
+    logged = read_metrics(run_dir).to_pandas().drop_duplicates(["step", "tag"], keep="last")
+    curves = logged.pivot(index="step", columns="tag", values="value")
+    return curves[sorted(curves, key=lambda tag: (not tag.startswith("dev/"), tag))]
 
 
 def _parts(directory: Path) -> list[Path]:

@@ -25,8 +25,8 @@ from matplotlib.text import Annotation
 from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
 from matplotlib.transforms import Bbox
 
+from rss_rl.logs.metrics import read_curves
 from rss_rl.metrics.measures import find_measure
-from rss_rl.results.curves import read_curves
 from rss_rl.results.reading import Reading
 from rss_rl.runs.run_directory import ALL_TOKENS
 

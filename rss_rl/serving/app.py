@@ -22,8 +22,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rss_rl.errors import ResourceError
 from rss_rl.inference.model import Model
 from rss_rl.pages.assets import asset, filled
-from rss_rl.serving.answering import answer_example, model_shown
-from rss_rl.serving.payloads import Limits, Problem, parse_ask, schemas
+from rss_rl.serving.payloads import (
+    Limits,
+    Problem,
+    answer_example,
+    model_shown,
+    parse_ask,
+    schemas,
+)
 from rss_rl.version import VERSION
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")

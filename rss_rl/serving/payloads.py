@@ -1,4 +1,6 @@
-"""Schemas of JSON requests and answers, and the limits of requests.
+"""JSON requests and their answers: schemas, limits, and what a model answers.
+
+Independent of the web framework.
 
 Legend: an example is one text, or two for a task on pairs.
 """
@@ -6,9 +8,15 @@ Legend: an example is one text, or two for a task on pairs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from rss_rl.errors import ConfigError, DataError
+from rss_rl.inference.model import Encoded, Model, keep_share, keep_words
+from rss_rl.pages.explanation import about, text_titles
 
 _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
 _SHOWN = 80
@@ -140,3 +148,62 @@ def parse_ask(body: bytes, limits: Limits) -> Ask:
 def schemas() -> dict[str, Any]:
     """JSON Schemas of the body of `POST /predict` and of its answer."""
     return {"request": Ask.model_json_schema(), "answer": Answer.model_json_schema()}
+
+
+def model_shown(model: Model, name: str) -> dict[str, Any]:
+    """Answer of `GET /model`."""
+    return {
+        "name": name,
+        "about": about(model),
+        "kind": model.labels.kind,
+        "texts": text_titles(model.labels, model.inputs.sentences),
+        "selects": model.selects,
+        "low": model.labels.low,
+        "high": model.labels.high,
+    }
+
+
+def answer_example(model: Model, asked: Asked, field: str, limits: Limits) -> dict[str, Any]:
+    """Selection and prediction for one example, as a dict of `Answered`.
+
+    Args:
+        field: path of the example in the request body.
+
+    Raises:
+        Problem: 422 or 413, with the field.
+        ResourceError: not enough memory.
+    """
+    for number, text in enumerate(asked.texts):  # before tokenisation, which can take seconds
+        _check_length(len(text), limits.characters, "characters", f"{field}.texts.{number}")
+    try:
+        encoded = model.encode(asked.texts, f"{field}.texts")
+    except DataError as error:
+        raise Problem(422, str(error), f"{field}.texts") from error
+    for number, ids in enumerate(encoded.ids):
+        _check_length(len(ids), limits.words, "words", f"{field}.texts.{number}")
+    change: dict[str, Any] = {}
+    if asked.keep is not None:
+        _check_keep(asked.keep, encoded, f"{field}.keep")
+        masks = [np.array([bits], bool) for bits in asked.keep]
+        change["change"] = partial(keep_words, keep=masks)
+    if asked.share is not None:
+        change["change"] = partial(keep_share, share=asked.share)
+    try:
+        return model.read([encoded], **change)[0].to_dict()
+    except ConfigError as error:
+        raise Problem(422, f"{field}.share: {error}", f"{field}.share") from error
+
+
+def _check_length(length: int, most: int, unit: str, field: str) -> None:
+    if length > most:
+        raise Problem(413, f"{field}: {length:,} {unit}, at most {most:,}", field)
+
+
+def _check_keep(keep: list[list[bool]], encoded: Encoded, field: str) -> None:
+    if len(keep) != len(encoded.ids):
+        message = f"{field}: {len(keep)} lists for {len(encoded.ids)} text(s)"
+        raise Problem(422, message, field)
+    for number, (bits, ids) in enumerate(zip(keep, encoded.ids, strict=True)):
+        if len(bits) != len(ids):
+            place = f"{field}.{number}"
+            raise Problem(422, f"{place}: {len(bits)} values for {len(ids)} words", place)

@@ -193,7 +193,7 @@ def _run(
     folder = folder if len(folder) <= _LONGEST else f"{name},{_digest(folder)}"
     path = out / fold.name / folder / f"seed-{seed}"
     own = absolute_paths(config.model_copy(update={"seed": seed, "data": fold.data}))
-    mode = row.mode or ("thresholded" if config.selects else "all")
+    mode = "thresholded" if config.selects else "all"
     return PlannedRun(fold, name, row.label or name, point, path, own, mode)
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -83,14 +83,11 @@ class Row(Section):
     """One thing that is compared with others: a model, a policy.
 
     label     as shown; default its name. seeds: at most
-    mode      selection mode whose scores are shown; default thresholded, or all where the last
-              phase selects nothing
     settings  on all datasets; settings_on: by dataset
     axes      instead of the sweep's; {}: none
     """
 
     label: str = ""
-    mode: Literal["all", "thresholded", "sampled"] | None = None
     seeds: _Seeds | None = None
     settings: Settings = Field(default={})
     settings_on: Mapping[str, Settings] = Field(default={})
