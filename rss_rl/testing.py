@@ -327,7 +327,6 @@ def check_encoder(
     inputs: int,
     *,
     options: Mapping[str, Any] | None = None,
-    hidden: int = 4,
 ) -> None:
     """Check all that a run relies on.
 
@@ -341,7 +340,6 @@ def check_encoder(
         encoder: a component of kind `encoder`.
         inputs: E, the size of embeddings that it reads.
         options: of the component, if not its defaults.
-        hidden: D of the component's setup.
 
     Raises:
         ComponentError: the first broken promise, with a remedy.
@@ -349,7 +347,7 @@ def check_encoder(
     """
     _of_kind(encoder, "encoder")
     promises, parsed = _Promises(encoder.name), encoder.parse(options or {})
-    setup, built = EncoderSetup(inputs, hidden, lengths=TrainingLengths(((4.0, 2.0),), 8)), []
+    setup, built = EncoderSetup(inputs, 4, lengths=TrainingLengths(((4.0, 2.0),), 8)), []
     for _ in range(2):
         with drawing(0):
             built.append(encoder.build(setup, parsed))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
@@ -36,7 +35,6 @@ def encode(
     precision: Literal["float32", "bfloat16"] = "float32",
     device: Device = "cpu",
     force: bool = False,
-    sized: PythonOnly[Callable[[int], None]] = lambda _: None,
     progress: PythonOnly[Progress] = lambda *_: None,
 ) -> StatesInfo:
     """Store a pretrained encoder's state of each word, in its context, with prepared data.
@@ -52,7 +50,6 @@ def encode(
         dtype: Type of the numbers that are written.
         precision: Of matrix products; bfloat16 is faster on processors that support it.
         force: Replace this encoder's states of other data, or of other numbers.
-        sized: called with the size in bytes before anything is written.
         progress: called with the current step, the number of rows done, and of how many.
 
     Returns:
@@ -112,7 +109,6 @@ def encode(
     with alone(files.folder):
         writer = StatesWriter(files, info, prepared.sentences, force=force)
         left = writer.bytes_left({n: (s.rows, sum(s.tokens)) for n, s in splits.items()})
-        sized(left)
         if left > (free := shutil.disk_usage(files.folder).free):
             raise DataError(
                 f"the states take {left / 1e9:,.1f} GB, but only {free / 1e9:,.1f} GB are free",
@@ -127,7 +123,11 @@ def encode(
                     states = _states(split, rows, reader, found)
                 for row in states:
                     writer.write(name, row)
-                progress(f"encoding {name}", int(rows[-1]) + 1, split_info.rows)
+                progress(
+                    f"encoding {name}, {left / 1e9:,.2f} GB in all",
+                    int(rows[-1]) + 1,
+                    split_info.rows,
+                )
             writer.flush(name)
     return writer.info
 

@@ -20,7 +20,7 @@ from rich.progress import DownloadColumn, Progress, SpinnerColumn, TextColumn, T
 from rss_rl.api.encoding import encode
 from rss_rl.api.options import Directory
 from rss_rl.api.preparing import prepare
-from rss_rl.api.terminal import SafeConsole, plain_table, say
+from rss_rl.api.terminal import SafeConsole, plain_table
 from rss_rl.cli.commands import add, group
 from rss_rl.cli.show import Json, echo, echo_json
 from rss_rl.config import yaml_text
@@ -73,12 +73,7 @@ def _prepared(call: Callable[..., Prepared], *, json_: Json = False) -> None:
 def _encoded(call: Callable[..., StatesInfo], *, json_: Json = False) -> None:
     start = time.monotonic()
     with _progress_lines(quiet=json_) as report:
-
-        def sized(size: int) -> None:
-            if not json_:
-                say(SafeConsole(stderr=True), f"The states take {size / 1e9:,.2f} GB.")
-
-        info = call(sized=sized, progress=report)
+        info = call(progress=report)
     if json_:
         echo(info.model_dump_json(indent=2))
     else:

@@ -97,8 +97,10 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("ending", ["parquet", "csv", "tsv", "jsonl"])
-@pytest.mark.parametrize("given", ["parquet", "csv", "jsonl"])
+@pytest.mark.parametrize(
+    ("given", "ending"),
+    [("parquet", "parquet"), ("parquet", "csv"), ("csv", "tsv"), ("jsonl", "jsonl")],
+)
 def test_the_columns_of_the_input_stand_beside_the_prediction(
     given: str, ending: str, model: Model, tmp_path: Path
 ) -> None:

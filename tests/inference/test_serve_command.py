@@ -113,10 +113,9 @@ def test_what_cannot_be_served_is_said(run: Path, tmp_path: Path) -> None:
     assert "cannot listen" in refused(run, "--host", "no such name")
 
 
-@pytest.mark.parametrize("package", ["starlette", "uvicorn"])
-def test_without_its_packages_it_says_how_to_get_them(package: str, tmp_path: Path) -> None:
+def test_without_its_packages_it_says_how_to_get_them(tmp_path: Path) -> None:
     code = (
-        f"import sys; sys.modules['{package}'] = None\n"
+        "import sys; sys.modules['starlette'] = None\n"
         "from rss_rl.cli.main import app\n"
         "app(['serve', 'runs/x'])"
     )
@@ -130,6 +129,6 @@ def test_without_its_packages_it_says_how_to_get_them(package: str, tmp_path: Pa
     )
     assert done.returncode == 2
     assert done.stderr == (
-        f"error: serving needs the package {package}."
+        "error: serving needs the package starlette."
         " Install it with `pip install 'rss-rl[serve]'`\n"
     )
