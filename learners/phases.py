@@ -10,11 +10,13 @@ from rss_rl.config import PhaseConfig
 
 
 class Turn(NamedTuple):
-    """Which model learns in one update, and from which selections.
+    """Which model learns in one update, from which selections, and towards which share.
 
     sampled       the policy draws selections
     thresholded   the classifier reads what the policy selects at test time
     random_share  share of the examples that the classifier reads with a random selection
+    target        share of the tokens to keep, where one is asked for
+    charged       lambda of heads and of dependents, as it stands, that leads there
     """
 
     supervised: bool
@@ -22,6 +24,8 @@ class Turn(NamedTuple):
     sampled: bool
     random_share: float = 0.0
     thresholded: bool = False
+    target: float | None = None
+    charged: tuple[float, float] | None = None
 
 
 class PhaseSchedule:

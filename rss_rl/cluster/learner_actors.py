@@ -222,17 +222,10 @@ class RayLearners:
         return self._get([call], method, self._config.timeout_s)[0]
 
     def update(
-        self,
-        number: int,
-        rows: Array,
-        turn: Turn,
-        rollout: Rollout | None = None,
-        target: float | None = None,
-        charged: tuple[float, float] | None = None,
+        self, number: int, rows: Array, turn: Turn, rollout: Rollout | None = None
     ) -> dict[str, float]:
         """See `Learner`."""
-        sent = ray.put(rollout)
-        found = self._all("call", "update", number, rows, turn, sent, target, charged)
+        found = self._all("call", "update", number, rows, turn, ray.put(rollout))
         scalars: dict[str, float] = found[0]
         return scalars
 

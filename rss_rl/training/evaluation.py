@@ -107,9 +107,8 @@ class _Evaluator:
         tallies = [_Tally(self.metrics.begin()) for _ in range(passes)]
         for scanned in scan(self.models, examples, self.config, self.device):
             batch = scanned.batch
-            choices = self._choose(scanned, mode, passes)
-            for number, tally in enumerate(tallies):
-                selections = [choice[number] for choice in choices]
+            choices = self._choices(scanned, mode, passes)
+            for selections, tally in zip(choices, tallies, strict=True):
                 moved = self._moved(selections, batch, mode)
                 if self.config.predicts:
                     tally.add(*self._predict(scanned, selections, moved))
@@ -138,26 +137,19 @@ class _Evaluator:
         )
         return scored, self.task.step_logits(logits, batch, selections).total
 
-    def _choose(self, scanned: Scanned, mode: Mode, passes: int) -> list[Array]:
-        """Selections S x bool [passes, B, 2, N_s]."""
-        batch, chosen = scanned.batch, []
-        if mode == "all":
-            return [np.repeat(valid[:, None], ROLES, axis=1)[None] for valid in batch.valid]
-        for slot, (chances, valid) in enumerate(
-            zip(scanned.distributions, batch.valid, strict=True)
-        ):
-            if mode == "sampled":
-                shape = passes, ROLES, valid.shape[1]
-                uniforms = self._uniforms("sampled", batch.rows, slot, shape)
-                drawn = chances.sample(torch.from_numpy(uniforms).to(self.device)).selection
-                chosen.append(drawn.cpu().numpy())
-                continue
-            chosen.append(chances.mode.cpu().numpy()[None])
-        if mode == "random":
-            chosen = [
-                moved[None] for moved in self._shuffle([c[0] for c in chosen], batch, "random")
-            ]
-        return chosen
+    def _choices(self, scanned: Scanned, mode: Mode, passes: int) -> list[list[Array]]:
+        """The selections of each pass, S x bool [B, 2, N_s]."""
+        batch = scanned.batch
+        if mode == "sampled":
+            drawn = []
+            for slot, found in enumerate(scanned.distributions):
+                shape = passes, ROLES, batch.valid[slot].shape[1]
+                uniforms = torch.from_numpy(self._uniforms("sampled", batch.rows, slot, shape))
+                drawn.append(found.sample(uniforms.to(self.device)).selection.cpu().numpy())
+            return [list(selections) for selections in zip(*drawn, strict=True)]
+        kept = scanned.everything if mode == "all" else scanned.thresholded
+        selections = [bits.cpu().numpy() for bits in kept]
+        return [self._shuffle(selections, batch, "random") if mode == "random" else selections]
 
     def _moved(self, selections: list[Array], batch: Batch, mode: Mode) -> list[Array]:
         """Selections moved at random, for the chance level of rationale metrics; else empty."""

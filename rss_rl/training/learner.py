@@ -32,7 +32,6 @@ from rss_rl.learners.updates import (
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.policies.inputs import selection_uniforms
 from rss_rl.policies.protocol import bits_per_token
-from rss_rl.rollouts.checkpoint_weights import load_weights, select_prefix
 from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.published import CLASSIFIER, POLICY, WORDS, Snapshot, StoredSnapshot
 from rss_rl.rollouts.rollout import Rollout
@@ -51,6 +50,7 @@ from rss_rl.training.evaluation import Mode, evaluate
 from rss_rl.training.policy_learning import check_learns, reached_share, thresholded_selections
 from rss_rl.training.random_selections import mix_selections, random_selections
 from rss_rl.training.showcase import Showcase, make_showcase
+from rss_rl.training.trained_models import load_weights, select_prefix
 from rss_rl.types import Array, Batch
 
 POLICY_UPDATE = "policy_update/"
@@ -61,23 +61,15 @@ class Learner(Protocol):
     """Whoever applies updates and holds the newest weights."""
 
     def update(
-        self,
-        number: int,
-        rows: Array,
-        turn: Turn,
-        rollout: Rollout | None = None,
-        target: float | None = None,
-        charged: tuple[float, float] | None = None,
+        self, number: int, rows: Array, turn: Turn, rollout: Rollout | None = None
     ) -> dict[str, float]:
         """One update of the classifier, the policy or both; metrics by tag.
 
         Args:
             number: of the update in the run, from 0; the target policy's version.
             rows: int64 [B].
-            turn: who learns.
+            turn: who learns, and how.
             rollout: of `rows`; None where nothing was sampled.
-            target: share of the tokens to keep, where one is asked for.
-            charged: lambda of heads and of dependents, as it stands, that leads there.
 
         Raises:
             NonFiniteError: a loss or gradient is not finite; no parameter has changed by it.
@@ -157,13 +149,7 @@ class LocalLearner:
         return selection_uniforms(self.config.seed, number, batch.rows, widths, count, self.device)
 
     def update(
-        self,
-        number: int,
-        rows: Array,
-        turn: Turn,
-        rollout: Rollout | None = None,
-        target: float | None = None,
-        charged: tuple[float, float] | None = None,
+        self, number: int, rows: Array, turn: Turn, rollout: Rollout | None = None
     ) -> dict[str, float]:
         """See `Learner`.
 
@@ -182,15 +168,15 @@ class LocalLearner:
             if rollout is not None:
                 part = rollout.of(mine, [tokens.shape[1] for tokens in batch.tokens])
                 # Under a share asked for, lambda is charged here, on the policy's probabilities.
-                charges = learns is not None and charged is not None
+                charges = learns is not None and turn.charged is not None
                 paid = self._paid(part.uncharged() if charges else part, number)
                 scalars |= _shares(rollout, whole)
             if learns is not None:
-                scalars |= learns.gradients(tensors, paid, number=number, charged=charged)
+                scalars |= learns.gradients(tensors, paid, number=number, charged=turn.charged)
                 scalars |= {} if rollout is None else _rewards(rollout)
-            if learns is not None and target is not None:
+            if learns is not None and turn.target is not None:
                 seen = tensors if alone else tensor_batch(whole, self.device)
-                scalars |= reached_share(self.models, self.config, seen, target)
+                scalars |= reached_share(self.models, self.config, seen, turn.target)
             if turn.supervised:
                 read = self._read(turn, number, batch, tensors, paid)
                 numbers = example_keys(self.config.seed, "dropout", number, batch.rows)

@@ -219,8 +219,8 @@ class Trainer:
                     rollout, sampled = self._pipeline.take(self.updates)
                     scalars |= sampled | self._publishing
                     self._publishing = {}
-                target, charged = self.share.target, self.share.costs
-                scalars |= self.learner.update(self.updates, rows, turn, rollout, target, charged)
+                turn = turn._replace(target=self.share.target, charged=self.share.costs)
+                scalars |= self.learner.update(self.updates, rows, turn, rollout)
         except NonFiniteError as error:
             raise self._located(error, phase, rows) from error
         if turn.policy:  # lambda moves here, so that it is one for all learners

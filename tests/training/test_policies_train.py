@@ -25,6 +25,14 @@ POLICIES: dict[str, dict[str, Any]] = {
 }
 
 
+RATIOS = {
+    "policy/ratio_mean",
+    "policy/ratio_max",
+    "policy/ratio_clipped",
+    "policy/effective_sample_share",
+}
+
+
 def with_policy(config: RunConfig, settings: dict[str, Any]) -> RunConfig:
     policy = PolicyConfig.model_validate(settings)
     small = PolicyConfig(
@@ -63,8 +71,15 @@ def test_a_run_learns_a_policy_and_opens_again(
                 assert not torch.equal(learnt, start), name
 
 
-@pytest.mark.parametrize("correction", ["truncated-sum", "truncated-token", "clipped-token"])
-@pytest.mark.parametrize("settings", POLICIES.values(), ids=POLICIES)
+CORRECTED = [
+    *((settings, "truncated-token") for settings in POLICIES.values()),
+    *(({}, correction) for correction in ("none", "truncated-sum", "clipped-token")),
+]
+
+
+@pytest.mark.parametrize(
+    ("settings", "correction"), CORRECTED, ids=[*POLICIES, *(name for _, name in CORRECTED[-3:])]
+)
 def test_stale_rollouts_are_corrected(
     tiny_config: RunConfig,
     tiny: Prepared,
@@ -80,11 +95,13 @@ def test_stale_rollouts_are_corrected(
     trainer = trainer_of(config, tiny, tmp_path, backend=lambda: FirstSnapshot(config, tiny))
     reports = [trainer.update().scalars for _ in range(3)]
     assert [report["policy/lag"] for report in reports] == [0, 1, 2]
-    assert "policy/ratio_mean" not in reports[0]
-    for report in reports[1:]:
+    expected = set() if correction == "none" else RATIOS
+    assert [RATIOS & report.keys() for report in reports] == [set(), expected, expected]
+    for report in reports[1:] if expected else []:
         # Were the learner's log-probs not those of the sampler's bits, ratios were far from 1.
         assert 0.7 < report["policy/ratio_mean"] < 1.4
         assert report["policy/ratio_max"] > 1
+        assert 0 < report["policy/effective_sample_share"] < 1
 
 
 @pytest.mark.parametrize("settings", POLICIES.values(), ids=POLICIES)
