@@ -188,6 +188,7 @@ def words_chart(reading: Reading) -> Markup:
     axes.scatter(drawn["count"], drawn["share"], s=18, color=_SERIES[0], alpha=0.75)
     axes.axhline(reading.share, color=_SOFT, linestyle=":")
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.xaxis.set_minor_formatter(StrMethodFormatter("{x:,.0f}"))
     _in_percent(axes.yaxis)
     named = _both(words[:_LABELLED], frequent[:_LABELLED])
     places = zip(named.index, named["count"], named["share"], strict=True)

@@ -68,7 +68,7 @@ class Run {
     const words = make("p", "words");
     words.addEventListener("click", (event) => this.toggle(event.target.closest(".word")));
     words.addEventListener("keydown", (event) => this.move(event));
-    section.append(make("h3", "", title), words);
+    section.append(make("h2", "", title), words);
     return { section, words, buttons: [], texts: null };
   }
 
