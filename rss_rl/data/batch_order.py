@@ -95,21 +95,12 @@ class BatchOrder:
 
     @property
     def batches_per_epoch(self) -> int:
-        """Batches of every epoch, ceil(n / batch_size); with `batch_tokens` those of the first."""
-        if self._batch_tokens is None:
-            return self._full_batches
-        with self._lock:
-            while len(self._ends) < self._pools_per_epoch:
-                self._count_pool()
-            return self._ends[self._pools_per_epoch - 1]
-
-    @property
-    def _full_batches(self) -> int:
+        """Batches of every epoch, ceil(n / batch_size); with `batch_tokens` there are more."""
         return -(-self._n // self._batch_size)
 
     @property
     def _pools_per_epoch(self) -> int:
-        return -(-self._full_batches // self._pool_batches)
+        return -(-self.batches_per_epoch // self._pool_batches)
 
     def rows(self, number: int) -> Array:
         """Rows of batch `number`, int64 [<= batch_size]; the array is the caller's.
@@ -128,7 +119,7 @@ class BatchOrder:
     def _index(self, number: int) -> tuple[tuple[int, int], int]:
         """The epoch and pool of a batch, and its index there."""
         if self._batch_tokens is None:
-            epoch, index = divmod(number, self._full_batches)
+            epoch, index = divmod(number, self.batches_per_epoch)
             return (epoch, index // self._pool_batches), index % self._pool_batches
         while not self._ends or self._ends[-1] <= number:
             self._count_pool()
@@ -152,7 +143,7 @@ class BatchOrder:
 
     def _pool(self, epoch: int, pool: int) -> list[Array]:
         """The batches of one pool, in random order."""
-        size, batches, most = self._batch_size, self._full_batches, self._pool_batches
+        size, batches, most = self._batch_size, self.batches_per_epoch, self._pool_batches
         missing = batches * size - self._n  # rows that the short batch lacks
         with_short = int(generator(self._seed, "short", epoch).integers(-(-batches // most)))
         first, last = pool * most, min((pool + 1) * most, batches)

@@ -24,6 +24,7 @@ from rss_rl.json_files import json_object, without_non_finite
 Level = Literal["info", "warning", "error"]
 EVENTS_FILE = "events.jsonl"
 _MAX_BYTES = 16 * 2**20
+"""Beyond it the file is renamed to events.jsonl.1, replacing an older one."""
 _LONGEST_TEXT = 4000
 
 
@@ -86,11 +87,10 @@ class EventLog:
 
     Args:
         run_dir: where events.jsonl is.
-        max_bytes: size beyond which the file is renamed to events.jsonl.1, replacing an older one.
     """
 
-    def __init__(self, run_dir: Path, *, max_bytes: int = _MAX_BYTES) -> None:
-        self._path, self._max_bytes = run_dir / EVENTS_FILE, max_bytes
+    def __init__(self, run_dir: Path) -> None:
+        self._path = run_dir / EVENTS_FILE
         self._who = {"run": run_dir.name, "pid": os.getpid(), "host": socket.gethostname()}
         self._update: int | None = None
         self._version: int | None = None
@@ -135,7 +135,7 @@ class EventLog:
             torn = size and not _ends_line(self._path)
             if os.write(descriptor, b"\n" + line if torn else line) < len(line):
                 raise OSError("the line was truncated")
-            full = size + len(line) > self._max_bytes
+            full = size + len(line) > _MAX_BYTES
         finally:
             os.close(descriptor)
         if full:

@@ -117,7 +117,6 @@ def test_rows_of_an_epoch_come_once_and_no_batch_is_too_large(
             seen += rows.tolist()
             place += 1
         assert sorted(seen) == list(range(n))
-    assert order.batches_per_epoch <= place
 
 
 def test_a_resumed_run_finds_its_batch() -> None:
@@ -127,13 +126,14 @@ def test_a_resumed_run_finds_its_batch() -> None:
         return BatchOrder(Lengths(lengths.copy(), shards), 8, seed=1, batch_tokens=150)
 
     forward = order()
-    count = forward.batches_per_epoch
-    assert count > 1.2 * 3000 / 8
-    expected = [forward.rows(number).tolist() for number in range(3 * count)]
+    count = 4 * forward.batches_per_epoch
+    expected = [forward.rows(number).tolist() for number in range(count)]
+    assert max(len(rows) for rows in expected) == 8
+    assert sum(len(rows) for rows in expected) < 0.9 * 4 * 3000  # cut by their tokens
     other = order()
-    for number in np.random.default_rng(0).permutation(3 * count)[:40].tolist():
+    for number in np.random.default_rng(0).permutation(count)[:40].tolist():
         assert other.rows(number).tolist() == expected[number]
-    assert order().rows(3 * count - 1).tolist() == expected[-1]
+    assert order().rows(count - 1).tolist() == expected[-1]
     assert len(other._pools) <= other._kept
 
 

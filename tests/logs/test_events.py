@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from rss_rl.logs import events
 from rss_rl.logs.events import (
     EVENTS,
     EVENTS_FILE,
@@ -91,8 +92,9 @@ def test_a_line_that_a_full_disk_cut_off_swallows_no_other(tmp_path: Path) -> No
     assert (first["event"], last["event"], last["lost_before"]) == ("run_failed", "run_stopped", 5)
 
 
-def test_the_size_is_bounded(tmp_path: Path) -> None:
-    log = EventLog(tmp_path, max_bytes=5000)
+def test_the_size_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "_MAX_BYTES", 5000)
+    log = EventLog(tmp_path)
     for number in range(200):
         log.write("run_failed", error=f"{number} " * 20)
         sizes = [path.stat().st_size for path in tmp_path.iterdir()]
