@@ -1,8 +1,9 @@
 """A pool of Ray actors as samplers: jobs are idempotent, so a lost one is resubmitted elsewhere.
 
-Jobs wait in the pool. A sampler has one at work and one to go on with while the driver learns, and
-starts each with the newest snapshot that has reached it. A straggling job is sent again to a
-sampler that has nothing to do; the first answer counts.
+Jobs wait in the pool until a sampler is free. Where samplers run ahead of the learner, each has one
+more job to go on with while the driver learns; where they do not, the driver waits for them and
+hands out the next job at once. A sampler starts each job with the newest snapshot that has reached
+it. A straggling job is sent again to a sampler that has nothing to do; the first answer counts.
 
 The pool is elastic. It requests `sampler.actors` actors and works with those that the cluster has
 room for; one that dies or hangs is replaced as soon as a new one can be placed. Samplers are placed
@@ -33,8 +34,6 @@ from rss_rl.rollouts.rollout import Job, Rollout
 _POLL_S = 0.2
 _FAILURE_WINDOW = 100
 _LONGEST_PAUSE_S = 60.0
-_JOBS_HELD = 2
-"""By a sampler: one at work, and one to go on with while the driver does something else."""
 _STRAGGLING = 3.0
 """A job straggles if it takes so many times the median of recent ones ..."""
 _PATIENCE_S = 1.0
@@ -198,7 +197,7 @@ class RayBackend:
 
     def _dispatch(self) -> None:
         """Give waiting jobs to samplers, to those without one first."""
-        for held in range(_JOBS_HELD):
+        for held in range(2 if self._config.max_policy_lag else 1):
             for slot in self._live():
                 if self._waiting and len(slot.jobs) == held:
                     slot.give(self._waiting.popleft(), self._publications)

@@ -106,7 +106,7 @@ def full(backend: RayBackend, samplers: int) -> None:
 def test_a_job_starts_with_the_newest_snapshot(tmp_path: Path) -> None:
     """Not with that of its submission, while the sampler was busy; nor with an older one."""
     gate = counting(tmp_path / "gate", 0)
-    backend = pool((None, None, gate))
+    backend = pool((None, None, gate), max_policy_lag=4)
     backend.publish(Snapshot(5, ()))
     backend.submit([job(0), job(1), job(2)])
     time.sleep(0.5)  # the first one is at work, the second at the sampler, the third here
@@ -129,9 +129,9 @@ def test_samplers_take_jobs_as_they_become_free(tmp_path: Path) -> None:
     full(backend, 2)
     backend.publish(Snapshot(5, ()))
     backend.submit([job(shard) for shard in range(8)])
-    assert {job.shard for job, *_ in collect(backend, 6)} == {1, 3, 4, 5, 6, 7}
+    assert {job.shard for job, *_ in collect(backend, 7)} == set(range(1, 8))
     gate.unlink()
-    collect(backend, 2)
+    collect(backend, 1)
     backend.close()
 
 
@@ -143,7 +143,7 @@ def test_a_stragglers_jobs_are_sent_again_and_the_first_answer_counts(tmp_path: 
     backend.submit([job(shard) for shard in range(4)])
     assert {job.shard for job, *_ in collect(backend, 4)} == {0, 1, 2, 3}
     resent = [fields for name, fields in log.written if name == "job_resent"]
-    assert [fields["job"] for fields in resent] == ["update 1, shard 1", "update 1, shard 3"]
+    assert [fields["job"] for fields in resent] == ["update 1, shard 1"]
     assert all(fields["waited_s"] > 1 for fields in resent)
     gate.unlink()
     while any(slot.jobs for slot in backend._slots):  # the straggler answers, too late
