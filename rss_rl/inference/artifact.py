@@ -46,11 +46,11 @@ from rss_rl.json_files import read_json
 from rss_rl.models.attention_choice import loadable_attention
 from rss_rl.models.encoders.protocol import SavedEncoder
 from rss_rl.pretrained.folder import plain_files
-from rss_rl.rollouts.snapshot import Models, build_models, training_lengths
+from rss_rl.rollouts.snapshot import Models, build_models, load_weights, training_lengths
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.runs.run_directory import REPORT_FILE
 from rss_rl.runs.tensor_file import read_tensors, write_tensors
-from rss_rl.training.trained_models import load_weights, open_models
+from rss_rl.training.trained_models import open_models
 from rss_rl.version import VERSION
 
 SCHEMA_VERSION = 2

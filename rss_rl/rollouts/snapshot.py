@@ -13,7 +13,7 @@ R rows of them, E embedding size.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from torch import nn
 from rss_rl.config import Reads, RunConfig
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import Prepared, open_prepared
+from rss_rl.errors import CheckpointError
 from rss_rl.models.build import build_classifier
 from rss_rl.models.dropout import drawing, evaluating
 from rss_rl.models.embedding import RowAverage, WordEmbedding
@@ -370,6 +371,43 @@ def _load_buffers(raw: Array, buffers: Sequence[torch.Tensor]) -> None:
         part = torch.from_numpy(np.array(raw[start : start + size]))
         buffer.copy_(part.view(buffer.dtype).view_as(buffer))
         start += size
+
+
+def select_prefix(
+    tensors: Mapping[str, Array], prefix: str, device: torch.device
+) -> dict[str, torch.Tensor]:
+    """The tensors whose name begins with `prefix`, without it, as torch tensors."""
+    return {
+        name.removeprefix(prefix): torch.from_numpy(np.array(value)).to(device)
+        for name, value in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
+def load_weights(models: Models, tensors: Mapping[str, Array], device: torch.device) -> None:
+    """Load `classifier/...` and `policy/...` into the modules.
+
+    Raises:
+        CheckpointError: a name, shape or dtype does not fit, as with another configuration; or a
+            weight is NaN or infinite.
+    """
+    for name, module in models.modules.items():
+        found = select_prefix(tensors, f"{name}/", device)
+        try:
+            for key, own in module.state_dict().items():
+                if key in found and found[key].dtype != own.dtype:  # would be converted silently
+                    raise RuntimeError(f"{key} is {found[key].dtype}, not {own.dtype}")
+            weights = dict(module.named_parameters())
+            for key, value in found.items():
+                if key in weights and not bool(torch.isfinite(value).all()):
+                    raise RuntimeError(f"{key} has NaN or infinite weights")
+            module.load_state_dict(found)
+        except RuntimeError as error:
+            raise CheckpointError(
+                f"the {name}'s weights do not fit: {str(error).splitlines()[-1].strip()}",
+                remedy="Use the configuration and data the run was started with, and unchanged"
+                " files",
+            ) from error
 
 
 def training_lengths(manifest: Manifest, batch_size: int) -> TrainingLengths | None:

@@ -42,6 +42,8 @@ from rss_rl.rollouts.snapshot import (
     autocast_dtype,
     build_prepared_models,
     fixed_threads,
+    load_weights,
+    select_prefix,
 )
 from rss_rl.rollouts.tasks import run_task
 from rss_rl.seeding import example_keys
@@ -50,7 +52,6 @@ from rss_rl.training.evaluation import Mode, evaluate
 from rss_rl.training.policy_learning import check_learns, reached_share, thresholded_selections
 from rss_rl.training.random_selections import mix_selections, random_selections
 from rss_rl.training.showcase import Showcase, make_showcase
-from rss_rl.training.trained_models import load_weights, select_prefix
 from rss_rl.types import Array, Batch
 
 POLICY_UPDATE = "policy_update/"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -11,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rss_rl.config import OptimizerConfig
-from rss_rl.learners.optim import GradientStep
 from rss_rl.learners.row_optimizers import RowAdam
 
 V, E = 9, 3
@@ -138,40 +134,3 @@ def test_what_rows_have_no_use_for_is_refused() -> None:
     adam.param_groups[0]["weight_decay"] = 0.1
     with pytest.raises(ValueError, match="without L2"):
         adam.step()
-
-
-class Bag(nn.Module):
-    """Word vectors and a weight."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(V, E, sparse=True)
-        self.weight = nn.Parameter(torch.ones(E, 2))
-
-    def loss(self, words: list[int]) -> Tensor:
-        loss: Tensor = (self.embedding(torch.tensor(words)) @ self.weight).sin().sum()
-        return loss
-
-
-def step_of(module: nn.Module) -> GradientStep:
-    config = OptimizerConfig(learning_rate=RATE, l2=0.01)
-    return GradientStep("some", module, config, ("embedding.",))
-
-
-def test_state_is_saved_and_goes_on_to_the_bit() -> None:
-    torch.manual_seed(0)
-    whole = Bag()
-    step = step_of(whole)
-    for number in range(8):
-        step(whole.loss([number % 4, 5]), number)
-    resumed = copy.deepcopy(whole)
-    again = step_of(resumed)
-    saved = {name: value.clone() for name, value in step.state_dict().items()}
-    counts = next(value for name, value in saved.items() if name.endswith(RowAdam.counter))
-    assert counts.tolist() == [2, 2, 2, 2, 0, 8, 0, 0, 0]
-    again.load_state_dict(saved)
-    for number in range(8, 12):
-        step(whole.loss([number % 4, 6]), number)
-        again(resumed.loss([number % 4, 6]), number)
-    pairs = zip(whole.parameters(), resumed.parameters(), strict=True)
-    assert all(torch.equal(one, other) for one, other in pairs)
