@@ -42,8 +42,8 @@ def explain(
         run: Directory of a run or of an export.
         texts: One text, or two: a pair, or passage and question.
         file: Texts in a CSV, TSV, JSON-lines or Parquet file.
-        text: TextColumn of the text, or of a pair's first.
-        text_b: TextColumn of a pair's second text.
+        text: Column of the text, or of a pair's first.
+        text_b: Column of a pair's second text.
         limit: Rows of FILE shown.
         flips: How many words of a text can be forced in or out: kept words first, then the most
             probable.

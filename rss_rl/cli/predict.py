@@ -25,6 +25,7 @@ def predict(
     target: Annotated[str, Parameter(name="--output", metavar="FILE|FOLDER|URI")],
     text: TextColumn = None,
     text_b: TextColumn = None,
+    share: float | None = None,
     skip_bad_rows: bool = False,
     overwrite: bool = False,
     address: Address = None,
@@ -46,8 +47,9 @@ def predict(
             a URI (s3://, gs://, ...).
         target: A file of the same formats, not .gz; it appears when complete. Of a folder: a folder
             for the Parquet files.
-        text: TextColumn of the text, or of a pair's first.
-        text_b: TextColumn of a pair's second text.
+        text: Column of the text, or of a pair's first.
+        text_b: Column of a pair's second text.
+        share: Share of each text's words to keep instead: the most probable ones, at least one.
         skip_bad_rows: Write what is wrong with a row into column `error`.
         overwrite: Replace existing outputs, also those of another model; never the input.
         address: Score the files of a folder on a Ray cluster: 'auto' for the one running on this
@@ -82,7 +84,7 @@ def predict(
     packed = pack_model(run, which, trusted)
     job = begin(
         packed.sha256, source, target, tuple(filter(None, (text, text_b))),
-        skip_bad_rows=skip_bad_rows, overwrite=overwrite, note=note,
+        share=share, skip_bad_rows=skip_bad_rows, overwrite=overwrite, note=note,
     )  # fmt: skip
     of, done, total, started = len(job.outputs), 0, Counts(0, 0), time.monotonic()
     with (

@@ -115,6 +115,23 @@ def keep_share(chosen: Chosen, share: float) -> Chosen:
     return keep_words(chosen, best)
 
 
+def share_kept(share: float | None) -> Callable[[Chosen], Chosen]:
+    """`keep_share` of a share in [0, 1], or what leaves selections as they are, for `Model.read`.
+
+    Raises:
+        ConfigError: no such share.
+    """
+    if share is None:
+        return _unchanged
+    if not 0 <= share <= 1:
+        raise ConfigError(
+            f"{share!r:.40} is not in [0, 1]",
+            where="share (--share)",
+            remedy="Give the share of the words to keep, such as 0.2",
+        )
+    return partial(keep_share, share=share)
+
+
 def _unchanged(chosen: Chosen) -> Chosen:
     return chosen
 
@@ -225,13 +242,9 @@ class Model:
             ConfigError: both a seed and a share, or a share of a run without a policy or not in
                 [0, 1].
         """
-        if share is not None and (sampled_seed is not None or not 0 <= share <= 1):
-            raise ConfigError(
-                f"{share!r:.40} is given with sampled_seed, or is not in [0, 1]",
-                where="share",
-                remedy="Give a share such as 0.2, alone",
-            )
-        change = _unchanged if share is None else partial(keep_share, share=share)
+        if share is not None and sampled_seed is not None:
+            raise ConfigError("share and sampled_seed are given", remedy="Give one of them")
+        change = share_kept(share)
         found: list[Explanation] = []
         for cut in cuts(self._encoded(examples)):
             seed = None if sampled_seed is None else (sampled_seed, len(found))

@@ -21,7 +21,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory, gettempdir
@@ -44,7 +44,7 @@ from rss_rl.data.sources import Text
 from rss_rl.durable import disk_errors, file_sha256, is_same_file, remove_unfinished, replacing
 from rss_rl.errors import DataError, StorageError
 from rss_rl.inference.explanation import Explanation
-from rss_rl.inference.model import Encoded, Model, cuts
+from rss_rl.inference.model import Chosen, Encoded, Model, cuts, share_kept
 from rss_rl.json_files import without_non_finite
 from rss_rl.storage import Storage, open_storage
 from rss_rl.types import LabelSpec
@@ -76,6 +76,7 @@ class Job:
     model           SHA-256 of the model
     columns         text columns, see `read_texts`
     skip_bad_rows   report a bad row in its `error` column instead of raising
+    share           of each text's words to keep; None: as the model does
     """
 
     source: Storage
@@ -85,11 +86,12 @@ class Job:
     model: str
     columns: tuple[str, ...]
     skip_bad_rows: bool
+    share: float | None
 
     def footer(self, sha256: str) -> str:
         """What the footer of an output says: what it was made from. sha256: of the input."""
         made = {"model": self.model, "input": sha256, "columns": self.columns}
-        return json.dumps(made | {"skip_bad_rows": self.skip_bad_rows})
+        return json.dumps(made | {"skip_bad_rows": self.skip_bad_rows, "share": self.share})
 
     def is_complete(self, name: str) -> bool:
         """Whether the output of an input is there, made from the same as this job would.
@@ -126,6 +128,7 @@ def begin(
     target: str,
     columns: tuple[str, ...],
     *,
+    share: float | None = None,
     skip_bad_rows: bool = False,
     overwrite: bool = False,
     note: Callable[[str], None] = lambda text: None,
@@ -136,6 +139,7 @@ def begin(
         model: its SHA-256.
         source: a file, or a folder of Parquet files, a local path or a URI.
         target: of a file with a known suffix: that file; else a folder.
+        share, skip_bad_rows: see `Job`.
         overwrite: replace existing outputs, but never an input.
         note: called with a line for each thing in the folder that is skipped.
 
@@ -143,6 +147,7 @@ def begin(
         DataError: there are no files; an output is an input, or exists and is something else.
         StorageError: a storage does not respond.
     """
+    share_kept(share)  # refused before anything is read
     place, names, of_folder = _inputs(source, note)
     outputs = {name: name for name in names}
     if not of_folder and Path(target).suffix:
@@ -150,12 +155,12 @@ def begin(
         folder, outputs = _parent(target), {names[0]: PurePosixPath(target).name}
     else:
         folder = open_storage(target)
-    job = Job(place, folder, outputs, 0, model, columns, skip_bad_rows)
+    job = Job(place, folder, outputs, 0, model, columns, skip_bad_rows, share)
     _check_apart(job, of_folder)
     if overwrite:
         return job
     left = {name: output for name, output in outputs.items() if not job.is_complete(name)}
-    return Job(place, folder, left, len(outputs) - len(left), model, columns, skip_bad_rows)
+    return replace(job, outputs=left, complete=len(outputs) - len(left))
 
 
 def _inputs(location: str, note: Callable[[str], None]) -> tuple[Storage, list[str], bool]:
@@ -256,6 +261,7 @@ class Scorer:
                 target,
                 job.columns,
                 skip_bad_rows=job.skip_bad_rows,
+                share=job.share,
                 shown=f"{job.source.uri.rstrip('/')}/{name}",
                 footer=job.footer,
                 progress=progress,
@@ -274,6 +280,7 @@ def score_file(
     columns: tuple[str, ...] = (),
     *,
     skip_bad_rows: bool = False,
+    share: float | None = None,
     shown: str = "",
     footer: Callable[[str], str] = lambda sha256: "",
     progress: Callable[[Counts], None] = lambda counts: None,
@@ -284,6 +291,7 @@ def score_file(
         source: CSV, TSV, JSON lines or Parquet. columns: its text columns, see `read_texts`.
         target: .parquet, .csv, .tsv or .jsonl; an existing file is replaced.
         skip_bad_rows: report a bad row in its `error` column instead of raising.
+        share: of each text's words to keep; None: as the model does.
         shown: name of `source` in messages. footer: returns what a Parquet file says of itself,
             given the input's SHA-256. progress: called after each block.
 
@@ -292,6 +300,7 @@ def score_file(
         StorageError: the target cannot be written; it is left untouched.
     """
     own = own_columns(model.labels, model.inputs.sentences, errors=skip_bad_rows)
+    change = share_kept(share)
     given, before = column_types(source), file_sha256(source)
     rows = read_texts(source, columns, model.inputs.sentences, shown)
     beside = columns_beside(own, given)
@@ -304,7 +313,7 @@ def score_file(
         with replacing(target) as temporary:
             with open_writer(temporary, _writable_kind(target), schema) as write:
                 while block := list(islice(rows, _BLOCK)):
-                    scored = list(_score(model, block, skip_bad_rows, beside))
+                    scored = list(_score(model, block, skip_bad_rows, beside, change))
                     write(scored)
                     bad = sum(row.get("error") is not None for row in scored)
                     counts += Counts(len(block), bad)
@@ -316,7 +325,11 @@ def score_file(
 
 
 def _score(
-    model: Model, block: list[TextRow], skip_bad_rows: bool, beside: Mapping[str, str]
+    model: Model,
+    block: list[TextRow],
+    skip_bad_rows: bool,
+    beside: Mapping[str, str],
+    change: Callable[[Chosen], Chosen],
 ) -> Iterator[dict[str, Any]]:
     encoded: list[Encoded] = []
     faults: dict[int, DataError] = {}
@@ -329,7 +342,7 @@ def _score(
             if not skip_bad_rows:
                 raise
             faults[row.row] = error
-    found = (explanation for cut in cuts(encoded) for explanation in model.read(cut))
+    found = (explanation for cut in cuts(encoded) for explanation in model.read(cut, None, change))
     for row in block:
         fault = faults.get(row.row)
         cells = {"error": fault.what} if fault is not None else _cells(model.labels, next(found))

@@ -45,13 +45,19 @@ def read(path: Path) -> list[dict[str, Any]]:
         ]
 
 
-@pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl"])
-def test_every_format_tells_what_the_model_says(ending: str, model: Model, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("ending", "share"), [("parquet", None), ("csv", None), ("jsonl", None), ("csv", 0.4)]
+)
+def test_every_format_tells_what_the_model_says(
+    ending: str, share: float | None, model: Model, tmp_path: Path
+) -> None:
     target = tmp_path / f"out.{ending}"
-    counts = score_file(model, texts_file(tmp_path / "in.csv"), target, ("review",))
+    counts = score_file(model, texts_file(tmp_path / "in.csv"), target, ("review",), share=share)
     assert counts == Counts(3, 0)
     rows = read(target)
-    for row, expected in zip(rows, model.predict(TEXTS), strict=True):
+    if share is not None:
+        assert [row["kept"] for row in rows] != [own.kept for own in model.predict(TEXTS)]
+    for row, expected in zip(rows, model.predict(TEXTS, share=share), strict=True):
         (sentence,) = expected.sentences
         assert row["prediction"] == expected.prediction
         assert expected.class_probabilities is not None
