@@ -69,9 +69,16 @@ def submit(
     from rss_rl.cluster.auth import switched_off
     from rss_rl.cluster.submission import STOP_WAIT_S, dashboard_address, pack_code, send_job
     from rss_rl.config import plugins_named
+    from rss_rl.storage import is_uri
 
     run, short = _resolve_config(config, overrides, shared_filesystem)
-    storage = _resolve_storage(storage, shared_filesystem, take_over)
+    storage = _on_every_node(storage, "--storage", shared_filesystem)
+    if take_over and not is_uri(storage):
+        raise ConfigError(
+            "--take-over is about the writer of a URI; a directory is locked and not taken over",
+            where=storage,
+            remedy="Stop the other job with 'ray job stop', and submit without --take-over",
+        )
     name = f"{name or short}-{time.strftime('%Y%m%d-%H%M%S')}"
     plugins = any(plugins_named(run))
     command = entrypoint(
@@ -144,19 +151,15 @@ def _resolve_config(start: str, overrides: Overrides, shared: bool) -> tuple[Run
     file = find_config(start)
     config = load_config(file, settings(overrides))
     data = _on_every_node(config.data, "data", shared)
-    config = config.model_copy(update={"data": data})
+    what, instead = "the folder of a pretrained model", "its name on the hub"
 
     def folder(name: str) -> str:
-        if not Path(name).expanduser().is_dir():
-            return name  # on the hub
-        return _on_every_node(
-            name, "the folder of a pretrained model", shared, "its name on the hub"
-        )
+        here = Path(name).expanduser().is_dir()
+        return _on_every_node(name, what, shared, instead) if here else name
 
-    config = with_folders(config, folder)
-    return config.with_from_run(
-        lambda run: _on_every_node(run, "policy.from_run", shared)
-    ), file.stem
+    config = with_folders(config.model_copy(update={"data": data}), folder)
+    config = config.with_from_run(lambda run: _on_every_node(run, "policy.from_run", shared))
+    return config, file.stem
 
 
 def _on_every_node(
@@ -174,17 +177,3 @@ def _on_every_node(
             remedy=f"Give {instead}, or --shared-filesystem if every node has the same files there",
         )
     return str(Path(path).expanduser().resolve())
-
-
-def _resolve_storage(storage: str, shared: bool, take_over: bool) -> str:
-    """The storage, valid on every node; refuses a take-over that would have no effect."""
-    from rss_rl.storage import is_uri
-
-    storage = _on_every_node(storage, "--storage", shared)
-    if take_over and not is_uri(storage):
-        raise ConfigError(
-            "--take-over is about the writer of a URI; a directory is locked and not taken over",
-            where=storage,
-            remedy="Stop the other job with 'ray job stop', and submit without --take-over",
-        )
-    return storage

@@ -1,15 +1,13 @@
-"""Selections that are asked for, beside those of the policy and the flips of `gather_facts`."""
+"""Selections that are asked for, beside those of the policy."""
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
 from readers import TASKS, reader
 
 from rss_rl.errors import ConfigError, DataError
-from rss_rl.inference.facts import gather_facts
 from rss_rl.inference.model import Chosen, keep_share, keep_words
 from rss_rl.types import Array
 
@@ -29,25 +27,6 @@ def test_the_words_of_the_policy_give_its_own_selection(task: str) -> None:
     again = keep_words(chosen, kept(chosen))
     for before, after in zip(chosen.selections, again.selections, strict=True):
         assert torch.equal(before, after)
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_keeping_one_word_more_or_less_is_a_flip(task: str) -> None:
-    model = reader(task, seed=3)
-    encoded = model.encode(TASKS[task][2])
-    facts = gather_facts(model, encoded)
-    for slot, flips in enumerate(facts.flips):
-        for place, outcome in enumerate(flips):
-
-            def change(chosen: Chosen, slot: int = slot, place: int = place) -> Chosen:
-                wanted = kept(chosen)
-                wanted[slot][0, place] ^= True
-                return keep_words(chosen, wanted)
-
-            (found,) = model.read([encoded], change=change)
-            shares = found.class_probabilities
-            values = [found.prediction] if shares is None else list(shares.values())
-            np.testing.assert_allclose(values, outcome, atol=1e-6)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.8, 1.0])
