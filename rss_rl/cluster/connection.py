@@ -42,7 +42,7 @@ _LOCAL = {"RAY_gcs_rpc_server_reconnect_timeout_s": "10"}
 class ClusterInfo:
     """The cluster this process is connected to.
 
-    how      started by `connect`, and ended by `shutdown`; joined; or found already in use
+    how      started by `connect`; joined; or found already in use
     address  host:port of its head
     notes    for the user
     """
@@ -82,17 +82,13 @@ def connect(
     return _join(where, insecure, timeout_s) if joins else _start(cores, dashboard, insecure)
 
 
-def shutdown(info: ClusterInfo) -> None:
-    """Disconnect from the cluster; one that was started here is ended with all its processes."""
-    if info.how != "found":
-        ray.shutdown()
-
-
 @contextmanager
 def connected(
     note: Callable[[str], object], address: str | None = None, **options: Any
 ) -> Iterator[ClusterInfo]:
     """Connect, pass on the notes for the user, and disconnect in the end.
+
+    A cluster that was started here is then ended with all its processes.
 
     Args:
         note: called with each note.
@@ -104,7 +100,8 @@ def connected(
             note(line)
         yield cluster
     finally:
-        shutdown(cluster)
+        if cluster.how != "found":
+            ray.shutdown()
 
 
 def quiet() -> None:

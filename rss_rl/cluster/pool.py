@@ -309,9 +309,9 @@ class RayBackend:
             self._empty_since = now
         elif now - self._empty_since > limit:
             raise SamplerError(
-                f"none of {len(self._slots)} samplers started within {limit:.0f} s;"
-                f" {_in_use('CPU'):g} of the cluster's {_total('CPU'):g} CPUs are in use, a sampler"
-                f" needs {self._config.threads}" + self._gpus_in_use(),
+                f"none of {len(self._slots)} samplers started within {limit:.0f} s"
+                + _in_use("CPU", self._config.threads)
+                + _in_use("GPU", self._config.gpus),
                 remedy="Add nodes, request less, or raise sampler.start_timeout_s",
             )
         for slot in self._slots:
@@ -319,12 +319,6 @@ class RayBackend:
                 self._log.write("sampler_waiting", "warning", actor=f"sampler {slot.number}")
                 slot.clear(hung=False)
                 slot.begin()
-
-    def _gpus_in_use(self) -> str:
-        if not self._config.gpus:
-            return ""
-        taken = f"{_in_use('GPU'):g} of its {_total('GPU'):g} GPUs are in use"
-        return f"; {taken}, a sampler needs {self._config.gpus:g}"
 
     def _fail(self, slot: _Slot, what: str, *, hung: bool = False, at_start: bool = False) -> None:
         """Replace a sampler; its jobs are resubmitted first.
@@ -373,14 +367,12 @@ def _ready(calls: list[Any], timeout_s: float) -> list[Any]:
     return list(ready)
 
 
-def _total(resource: str) -> float:
-    everything: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-    return everything.get(resource, 0.0)
-
-
-def _in_use(resource: str) -> float:
-    free: dict[str, float] = ray.available_resources()  # type: ignore[no-untyped-call]
-    return _total(resource) - free.get(resource, 0.0)
+def _in_use(resource: str, needed: float) -> str:
+    """How much of a resource the cluster has left for samplers that need some."""
+    total, free = ray.cluster_resources(), ray.available_resources()  # type: ignore[no-untyped-call]
+    has = total.get(resource, 0.0)
+    used = f"; {has - free.get(resource, 0.0):g} of the cluster's {has:g} {resource}s are in use"
+    return f"{used}, a sampler needs {needed:g}" if needed else ""
 
 
 def _named(job: Job) -> str:

@@ -16,7 +16,7 @@ from marked import wait_until
 from ray_nodes import Nodes, forget_token, free_port, new_token
 
 from rss_rl.cluster.auth import Answer, ask_dashboard, ask_head, check, find_token
-from rss_rl.cluster.connection import ClusterInfo, connect, shutdown
+from rss_rl.cluster.connection import ClusterInfo, connect
 from rss_rl.errors import ClusterError
 
 pytestmark = pytest.mark.timeout(120)
@@ -92,7 +92,7 @@ class TestOneStartedHere:
         resources = ray.cluster_resources()
         assert resources["CPU"] == max(3, os.cpu_count() or 1)
         assert resources["object_store_memory"] <= 512 * 2**20
-        shutdown(info)
+        ray.shutdown()
         assert wait_until(lambda: not Path(f"/proc/{worker}").exists(), 10)
         assert ask_head(info.address).kind == "silent"
         assert set(os.listdir("/dev/shm")) <= shared
@@ -123,7 +123,7 @@ class TestJoining:
             assert not info.notes
             use(info)
         finally:
-            shutdown(info)
+            ray.shutdown()
         assert not ray.is_initialized()
         assert ask_head(guarded.address).kind == "guarded"  # it lives on
 
@@ -137,11 +137,11 @@ class TestJoining:
 
         before = signal.signal(signal.SIGTERM, ours)
         try:
-            info = connect(guarded.address)
+            connect(guarded.address)
             kept = signal.getsignal(signal.SIGTERM) is ours
             if kept:  # else it would end this process, and nobody would end the clusters
                 os.kill(os.getpid(), signal.SIGTERM)
-            shutdown(info)
+            ray.shutdown()
         finally:
             signal.signal(signal.SIGTERM, before)
         assert kept

@@ -208,5 +208,7 @@ def test_a_place_that_cannot_start_pauses_while_others_work(tmp_path: Path) -> N
 def test_a_cluster_without_gpus_is_named() -> None:
     config = SamplerConfig(gpus=0.5, backend="ray", start_timeout_s=1.0)
     actor = ray.remote(num_gpus=config.gpus, concurrency_groups={MAIL: 1})(Actor)
-    with pytest.raises(SamplerError, match=r"; 0 of its 0 GPUs are in use, a sampler needs 0\.5"):
+    with pytest.raises(
+        SamplerError, match=r"; 0 of the cluster's 0 GPUs are in use, a sampler needs 0\.5"
+    ):
         RayBackend(config, lambda _: actor.remote(None, None))
