@@ -123,15 +123,18 @@ def test_a_job_starts_with_the_newest_snapshot(tmp_path: Path) -> None:
     backend.close()
 
 
-def test_samplers_take_jobs_as_they_become_free(tmp_path: Path) -> None:
+def test_samplers_take_jobs_as_they_become_free_and_drop_what_is_forgotten(tmp_path: Path) -> None:
     gate = counting(tmp_path / "gate", 0)
     backend = pool((None, None, gate), (None, None))
     full(backend, 2)
     backend.publish(Snapshot(5, ()))
     backend.submit([job(shard) for shard in range(8)])
     assert {job.shard for job, *_ in collect(backend, 7)} == set(range(1, 8))
+    backend.submit([job(8)])
+    backend.forget()
     gate.unlink()
-    collect(backend, 1)
+    while any(slot.jobs for slot in backend._slots):  # those at work answer, and nobody waits
+        assert backend.collect(0.5) == []
     backend.close()
 
 
