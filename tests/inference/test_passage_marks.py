@@ -37,7 +37,7 @@ def check_learnt(path: Path, events: list[object], accuracy: float) -> None:
     assert scores["thresholded"]["kept"] < 0.9
     opening = next(e for e in events if isinstance(e, Evaluated))
     assert opening.metrics["all"]["accuracy"] < 0.5  # so that something was learnt
-    _, again = score_run(path, "test", ["thresholded"])
+    again = score_run(path, "test", ["thresholded"])
     assert again["thresholded"] == scores["thresholded"]
 
 
@@ -63,7 +63,7 @@ def test_a_transformer_chooses_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "run"
     *_, last = train(parse_config(tree, where="test"), path)
     assert isinstance(last, Finished)
-    _, again = score_run(path, "test", ["thresholded"])
+    again = score_run(path, "test", ["thresholded"])
     assert again["thresholded"] == last.report["splits"]["test"]["thresholded"]
     found = load_model(path).explain(("The red film. A blue scene was one.", "Where is red"))
     assert found.class_probabilities is not None
