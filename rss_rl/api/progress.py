@@ -5,6 +5,7 @@ Import it only to train: its events need torch.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -19,13 +20,19 @@ from rich.table import Table
 from rich.text import Text
 
 from rss_rl.api.terminal import say
+from rss_rl.config import RunConfig
 from rss_rl.metrics.measures import brief_measures
 from rss_rl.results.output import describe_scores
+from rss_rl.runs.run_directory import ALL_TOKENS
 from rss_rl.training.attempts import LearnersLost
-from rss_rl.training.run import Finished, RunEvent
+from rss_rl.training.run import Finished, RunEvent, compares
 from rss_rl.training.trainer import Evaluated, PhaseBegan, UpdateReport
 
 _SMOOTHING = 0.9
+_SILENT_S = 30.0
+"""Longest time without a line where there is no terminal."""
+_MINUTES_FROM = 100.0
+"""Seconds from which the time left is told in minutes."""
 _STOPPING = "stopping after this update; Ctrl-C again quits at once"
 _TRAINING = {
     "reward/total": "reward",
@@ -80,25 +87,82 @@ def _dev_numbers(event: Evaluated) -> str:
     return describe_scores(brief_measures(metrics))
 
 
-def make_progress(console: Console) -> Progress:
-    """Progress display for the console: live in a terminal, else plain lines."""
-    return _LiveProgress(console) if console.is_terminal else Progress(console)
+class _Course:
+    """How far a run has come, its comparison with all words included.
+
+    Args:
+        limit_s: longest time for the run, or None.
+    """
+
+    def __init__(self, config: RunConfig, limit_s: float | None) -> None:
+        steps = [phase.steps for phase in config.phases]
+        self._phases = len(steps) + compares(config)
+        self._number = 0
+        known = None if None in steps else sum(step or 0 for step in steps)
+        shared = (steps[0] or 0) if config.phases[0].selection == "all" else 0
+        self._run = known
+        self._compared = 0 if known is None or not compares(config) else known - shared
+        self._began, self._limit_s = time.monotonic(), limit_s
+        self._done = 0  # updates in this process
+        self._left: int | None = None  # updates
+
+    def take(self, event: RunEvent) -> None:
+        """Record an event."""
+        if isinstance(event, PhaseBegan):
+            whole = event.name == ALL_TOKENS
+            self._number = self._phases if whole else event.index + 1
+            if not self._done:
+                self._began = time.monotonic()
+            if whole:
+                self._left = None if event.steps is None else event.steps - event.done
+            elif self._run is not None:
+                self._left = self._run + self._compared - event.update - event.done
+        elif isinstance(event, UpdateReport):
+            self._done += 1
+            if self._left is not None:
+                self._left -= 1
+
+    def __str__(self) -> str:
+        """The number of the phase, and the time that is left if it can be told."""
+        phase = f"phase {self._number} of {self._phases}"
+        if self._left is None or not self._done:
+            return phase
+        taken = time.monotonic() - self._began
+        left = self._left * taken / self._done
+        if self._limit_s is not None:
+            left = min(left, max(0.0, self._limit_s - taken))
+        unit, size = ("min", 60) if left >= _MINUTES_FROM else ("s", 1)
+        return f"{phase}, about {math.ceil(left / size)} {unit} left"
+
+
+def make_progress(console: Console, config: RunConfig, limit_s: float | None = None) -> Progress:
+    """Progress display for the console: live in a terminal, else plain lines.
+
+    Args:
+        limit_s: longest time for the run, or None.
+    """
+    shown = _LiveProgress if console.is_terminal else Progress
+    return shown(console, _Course(config, limit_s))
 
 
 class Progress(AbstractContextManager["Progress"]):
-    """Shows the events of a run: one line for each phase and each evaluation."""
+    """Shows the events of a run: one line for each phase and each evaluation, or every 30 s."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, course: _Course) -> None:
+        self._console, self._course = console, course
         self._phase = _Phase()
+        self._said = time.monotonic()
 
     def show(self, event: RunEvent) -> None:
         """Process an event."""
         self._phase = self._phase.after(event)
+        self._course.take(event)
         if isinstance(event, PhaseBegan):
             end = f"to {event.update + event.steps}" if event.steps else "until its plateau"
             at = event.update + event.done
-            self._say(f"{event.name}: from update {at} {end}")
+            self._say(f"{event.name}: from update {at} {end} ({self._course})")
+        if isinstance(event, UpdateReport) and time.monotonic() - self._said >= _SILENT_S:
+            self._say(f"{event.phase} {event.update}  {self._course}")
         if isinstance(event, LearnersLost):
             self._say(_lost(event))
         if isinstance(event, Evaluated):
@@ -108,6 +172,7 @@ class Progress(AbstractContextManager["Progress"]):
             self._say(f"{event.phase} {event.update}  dev: {_dev_numbers(event)}{best}{training}")
 
     def _say(self, line: str) -> None:
+        self._said = time.monotonic()
         say(self._console, line)
         self._console.file.flush()
 
@@ -122,8 +187,8 @@ class Progress(AbstractContextManager["Progress"]):
 class _LiveProgress(Progress):
     """A panel redrawn four times a second; each finished phase leaves a summary line."""
 
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
+    def __init__(self, console: Console, course: _Course) -> None:
+        super().__init__(console, course)
         self._started = time.monotonic()
         self._stopping = False
         self._live = Live(console=console, get_renderable=self._panel, refresh_per_second=4)
@@ -135,6 +200,7 @@ class _LiveProgress(Progress):
         if isinstance(event, LearnersLost):
             self._say(_lost(event))
         self._phase = self._phase.after(event)
+        self._course.take(event)
 
     def stopping(self) -> None:
         """See `Progress`; shown at the next redraw."""
@@ -181,7 +247,7 @@ class _LiveProgress(Progress):
             ProgressBar(total=phase.steps, completed=phase.done, width=30),
             f"{phase.done:,}{of}",
             "" if rate is None else f"{rate:,.0f} examples/s",
-            clock,
+            f"{clock}, {self._course}",
         )
         return line
 

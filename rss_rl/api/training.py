@@ -110,10 +110,11 @@ def train(
         return Run(plan.path, trust_plugins=named)
     say(shown, f"Run: {plan.path}")
     budget, point = None, SafePoint()
-    if time is not None:
-        budget = TimeBudget(plan.config.phases, seconds(time), compares=compares(plan.config))
+    limit_s = None if time is None else seconds(time)
+    if limit_s is not None:
+        budget = TimeBudget(plan.config.phases, limit_s, compares=compares(plan.config))
     with (
-        make_progress(shown) as progress,
+        make_progress(shown, plan.config, limit_s) as progress,
         Interruption(progress.stopping, planning.abort_update(plan, point)) as interruption,
         planning.workers(plan.config, address, insecure, dashboard, shown) as roles,
         torch.inference_mode(False),
