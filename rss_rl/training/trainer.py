@@ -300,7 +300,7 @@ class Trainer:
     def _evaluate(self) -> Evaluated:
         """Score dev, save, and mark the checkpoint if it is the best of the phase."""
         schedule = self.schedule
-        mode: Mode = "thresholded" if schedule.phase.selection == "sampled" else "all"
+        mode: Mode = "thresholded" if schedule.phase.selects else "all"
         started = time.perf_counter()
         with self._may_be_left():
             metrics = self.learner.evaluate("dev", [mode])

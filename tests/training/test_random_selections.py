@@ -22,6 +22,7 @@ from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.random_selections import mix_selections, random_selections
 from rss_rl.training.run import train
+from rss_rl.training.trainer import Evaluated
 from rss_rl.types import ROLES, Batch
 
 CPU = torch.device("cpu")
@@ -125,7 +126,9 @@ def test_a_classifier_settles_on_what_is_kept_at_test_time(
     begun = load_checkpoint(tmp_path / "cut", "latest")
     read.clear()
     list(train(config, tmp_path / "cut", resume=True))
-    list(train(config, tmp_path / "whole"))
+    events = list(train(config, tmp_path / "whole"))
+    scored = {e.phase: [*e.metrics] for e in events if isinstance(e, Evaluated)}
+    assert scored["settle"] == ["thresholded"]  # so is its best checkpoint chosen
     ended, whole = (load_checkpoint(tmp_path / name, "latest") for name in ("cut", "whole"))
     for name, value in ended.tensors.items():
         assert np.array_equal(whole.tensors[name], value, equal_nan=True), name

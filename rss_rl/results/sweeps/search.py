@@ -84,7 +84,7 @@ def rungs(config: RunConfig) -> list[int]:
     second evaluation, or while a scheduled share falls.
     """
     every = config.evaluation.every
-    steps = [p.steps or 0 for p in config.phases if (p.selection == "sampled") == config.selects]
+    steps = [p.steps or 0 for p in config.phases if p.selects == config.selects]
     updates = sum(steps) if all(steps) else _GUESS * every
     first = max(2 * every, -(-updates // REDUCTION**_RUNGS))
     if falling := config.reward.share_schedule * (config.policy_updates or 0):
