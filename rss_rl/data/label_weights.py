@@ -10,7 +10,7 @@ a score.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,32 +21,30 @@ from rss_rl.types import Array
 
 _FEWEST_ROWS = 2
 """Rows that a word must be in: the weight of a rarer one would say the label of its row."""
-_MOST_ROWS = 100_000
-"""Rows that are learnt from; more would take minutes and change little."""
 _COST = 2.0
 """The inverse of the regularisation."""
 
 
-def weigh_words(texts: Iterable[Array], labels: Sequence[str | float], words: int) -> Array:
-    """Weights float32 [V, C], zero for words of fewer than two rows.
+def weigh_words(rows: Iterable[tuple[Array, str | float]], words: int) -> Array:
+    """Weights float32 [V, C], zero for words of fewer than two rows; all zero if labels are alike.
 
     Args:
-        texts: ids int [N] of the words of each row. labels: of the rows; names of classes, or
-            scores. words: V.
+        rows: ids int [N] of the words of a row, and its label: the name of a class, or a score.
+        words: V.
     """
-    rows = [np.asarray(ids) for ids, _ in zip(texts, range(_MOST_ROWS), strict=False)]
-    ends = np.cumsum([0, *map(len, rows)])
+    texts, labels = zip(*rows, strict=True)
+    ends = np.cumsum([0, *map(len, texts)])
     ones = np.ones(ends[-1], np.float64)
-    counts = sp.csr_matrix((ones, np.concatenate(rows), ends), (len(rows), words))
+    counts = sp.csr_matrix((ones, np.concatenate(texts), ends), (len(texts), words))
     counts.sum_duplicates()
     often = np.bincount(counts.indices, minlength=words) >= _FEWEST_ROWS  # [V]
+    if not often.any() or len(set(labels)) < 2:
+        return np.zeros((words, 1), np.float32)
     tfidf = TfidfTransformer(sublinear_tf=True)
     features = tfidf.fit_transform(counts[:, often])
-    learnt = labels[: len(rows)]
-    if isinstance(learnt[0], str):
-        model = LogisticRegression(C=_COST, max_iter=1000).fit(features, learnt)
-    else:
-        model = Ridge().fit(features, learnt)
+    classes = isinstance(labels[0], str)
+    model = LogisticRegression(C=_COST, max_iter=1000) if classes else Ridge()
+    model.fit(features, labels)
     weights = np.zeros((words, np.atleast_2d(model.coef_).shape[0]), np.float32)
     weights[often] = (np.atleast_2d(model.coef_) * tfidf.idf_).T
     return weights

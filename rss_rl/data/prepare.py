@@ -18,7 +18,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,8 @@ from rss_rl.types import Array
 SHARD_MB = 64
 _FEW_WORDS, _LONG_WORD = 2.5, 10
 """Words per text, and characters per word, from which words are taken for uncut sentences."""
+_WEIGHED_ROWS = 100_000
+"""Most rows, evenly spread, that label weights are learnt from: more take minutes and memory."""
 _log = logging.getLogger("rss_rl.data")
 _MOST_DIM = 1 << 16
 
@@ -264,13 +266,14 @@ def _label_weights(train: StagedSplit, vocabulary: Vocabulary) -> Array:
     """Weights float32 [V, C], see `weigh_words`; the texts of a pair count as one."""
     from rss_rl.data.label_weights import weigh_words  # scikit-learn takes a second to import
 
-    labels: list[Any] = []
-    texts: list[Array] = []
-    for block in staged_blocks(train):
-        slots = [block[f"keys_{slot}"].to_pylist() for slot in range(len(train.tokens))]
-        texts += [vocabulary.ids([*chain(*row)]) for row in zip(*slots, strict=True)]
-        labels += block["label"].to_pylist()
-    return weigh_words(texts, labels, len(vocabulary))
+    def rows() -> Iterator[tuple[Array, Any]]:
+        for block in staged_blocks(train):
+            slots = [block[f"keys_{slot}"].to_pylist() for slot in range(len(train.tokens))]
+            labels = block["label"].to_pylist()
+            for texts, label in zip(zip(*slots, strict=True), labels, strict=True):
+                yield vocabulary.ids(chain(*texts)), label
+
+    return weigh_words(islice(rows(), 0, None, -(-train.rows // _WEIGHED_ROWS)), len(vocabulary))
 
 
 def _save_vocabulary(path: Path, vocabulary: Vocabulary) -> VocabularyInfo:

@@ -32,7 +32,7 @@ def rows(labels: tuple[Any, ...] = LABELS) -> list[RawExample]:
 def test_they_are_those_of_a_linear_model_of_the_texts(labels: tuple[Any, ...]) -> None:
     words = sorted({word for text in TEXTS for word in text.split()})
     ids = [np.array([words.index(word) for word in text.split()]) for text in TEXTS]
-    found = weigh_words(ids, labels, len(words))
+    found = weigh_words(zip(ids, labels, strict=True), len(words))
     tfidf = TfidfVectorizer(sublinear_tf=True, min_df=2, token_pattern=r"\S+")
     features = tfidf.fit_transform(TEXTS)
     scores = isinstance(labels[0], float)
@@ -41,6 +41,12 @@ def test_they_are_those_of_a_linear_model_of_the_texts(labels: tuple[Any, ...]) 
     wanted = (np.atleast_2d(model.fit(features, labels).coef_) * tfidf.idf_).T
     np.testing.assert_allclose(found[kept], wanted, rtol=1e-4, atol=1e-5)
     assert not found[words.index("rare")].any()
+
+
+@pytest.mark.parametrize("labels", [("x",) * 5, (0.5,) * 5])
+def test_labels_that_are_all_alike_give_no_weight(labels: tuple[Any, ...]) -> None:
+    rows = [(np.array([2, 3]), label) for label in labels]
+    assert not weigh_words(rows, 4).any()
 
 
 def test_they_stand_beside_the_vectors(tmp_path: Path, list_source: Callable[..., Any]) -> None:
