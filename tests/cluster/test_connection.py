@@ -64,7 +64,7 @@ def token(guarded: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def use(info: ClusterInfo) -> int:
     """The id of a worker's process; proves that the cluster computes."""
-    return int(ray.get(ray.remote(lambda: os.getpid()).remote(), timeout=30))
+    return int(ray.get(ray.remote(lambda: os.getpid()).remote(), timeout=90))
 
 
 def test_no_call_starts_a_cluster_by_itself() -> None:

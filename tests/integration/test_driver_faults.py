@@ -38,7 +38,7 @@ def start(
         process = command_line("train", *arguments, cwd=tmp_path)
         started.append(process)
         sampled = lambda: step_of(tmp_path / "run") >= 13  # noqa: E731
-        assert wait_until(sampled, 60), process.communicate(timeout=5)
+        assert wait_until(sampled, 120), process.communicate(timeout=5)
         assert any("ray::" in line for line in processes_of(mark).values())
         return process
 
