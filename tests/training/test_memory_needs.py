@@ -117,7 +117,7 @@ def test_shortage_is_an_error_with_a_remedy(
 ) -> None:
     path = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(LocalLearner, "_learn", fails)
+        patch.setattr(LocalLearner, "update", fails)
         with pytest.raises(ResourceError, match=r"memory to train .*Lower batch_size or batch_tok"):
             list(train(tiny_config, path))
     list(train(tiny_config, path, resume=True, stop=lambda: True))
