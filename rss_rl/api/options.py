@@ -103,7 +103,8 @@ class TableOptions(TypedDict, total=False):
             --pretrained, or of an installed package, if there is one.
         dim: Width of random vectors. Default: 100.
         label_weights: Add to each word's vector what it says about the labels: its weight in a
-            linear classifier of the training texts. Default: only `fit` does, on single texts.
+            linear classifier of the training texts. Default: `fit` does on single texts, unless
+            --no-label-weights is given; `data prepare` does not.
         max_words: Longest text, in words. Preparing reports what long texts cost.
         too_long: Whether texts over --max-words are cut (the default) or their rows left out. Both
             are counted.
@@ -129,7 +130,7 @@ class TableOptions(TypedDict, total=False):
         _WORDS,
     ]
     dim: Annotated[int, _WORDS]
-    label_weights: Annotated[bool, _WORDS]
+    label_weights: Annotated[bool, Parameter(negative="--no-label-weights"), _WORDS]
     max_words: Annotated[int | None, _BAD_ROWS]
     too_long: Annotated[Literal["cut", "leave-out"] | None, _BAD_ROWS]
     skip_bad_rows: Annotated[bool, _BAD_ROWS]

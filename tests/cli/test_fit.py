@@ -93,7 +93,8 @@ def test_vectors_of_a_package_serve_where_none_are_given(
 ) -> None:
     """It says which vectors it took, and how to have others."""
     monkeypatch.setattr("rss_rl.api.adapting.PACKAGES", ("carries_vectors_for_fit",))
-    said = fitted(table, tmp_path / "without")
+    said = fitted(table, tmp_path / "without", "--no-label-weights")
+    assert "label_weights=false" in said
     assert "learnt from these texts alone" in said
     assert "pip install carries_vectors_for_fit" in " ".join(said.split())
     static_vectors.save(tmp_path / "packages" / "carries_vectors_for_fit")
