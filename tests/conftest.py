@@ -9,6 +9,8 @@ from pathlib import Path
 for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 os.environ["RAY_AUTH_MODE"] = "token"  # before Ray is
+# Ray's workers are nice by default: beside four busy test processes they hardly ever run.
+os.environ |= {"RAY_worker_niceness": "0"}
 
 import pytest
 from hypothesis import HealthCheck, settings

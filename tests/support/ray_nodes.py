@@ -131,6 +131,7 @@ class Nodes:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
         environment |= {"HOME": str(home), "PATH": f"{self.bin}:{os.environ['PATH']}"}
         environment |= {"OMP_NUM_THREADS": "1", "RAY_AUTH_MODE": "disabled", MARK: str(self.root)}
+        environment |= {"RAY_worker_niceness": "0"}
         if self.token is not None:
             environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
         log = self.root / f"{name}.log"
