@@ -11,7 +11,7 @@ from rss_rl.errors import nearest
 from rss_rl.metrics.measures import all_measures
 
 Reducer = Literal["mean", "sum", "last", "max"]
-Kind = Literal["scalar", "histogram", "text", "image"]
+Kind = Literal["scalar", "histogram", "text"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Metric:
     unit     of the value
     meaning  its description or formula
     reducer  how the values of several updates are aggregated
-    kind     scalar (TensorBoard and Parquet), histogram, text or image (TensorBoard)
+    kind     scalar (TensorBoard and Parquet), histogram or text (TensorBoard)
     """
 
     tag: str
@@ -111,7 +111,6 @@ _ALL = (
     Metric("selection/dependents_kept", _SHARE, "dependents in the sampled selections"),
     Metric("selection/probability_{head,dependent}", "-", "of dev tokens", "last", "histogram"),
     Metric("selection/examples", "-", "dev sentences with their selection", "last", "text"),
-    Metric("selection/attention", "-", "of a dev sentence, heads × dependents", "last", "image"),
     Metric("throughput/examples_per_second", "1/s", "examples of an update / its wall time"),
     Metric("time/update_s", "s", "wall time of an update, without evaluations", "sum"),
     Metric("time/sample_s", "s", "time spent waiting for the samplers"),

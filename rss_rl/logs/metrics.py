@@ -1,6 +1,6 @@
 """The metrics of a run on disk: TensorBoard events for people, Parquet for programs.
 
-    run/tensorboard/NAME/events...       scalars, histograms, texts, images
+    run/tensorboard/NAME/events...       scalars, histograms, texts
     run/metrics/part-000000.parquet      scalars; one part for each flush
 
 When a run is resumed, both drop what was written after its checkpoint, so no point is duplicated.
@@ -12,7 +12,7 @@ import math
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -43,7 +43,6 @@ SCHEMA = pa.schema(
 )
 NON_FINITE = "metrics/non_finite"
 _PART = re.compile(r"part-(\d{6,})\.parquet")
-_PICTURE_SECONDS = 20
 _EVENTS_FLUSH_SECONDS = 10
 _LONGEST_NAME = 100
 
@@ -85,7 +84,6 @@ class MetricsWriter:
         last = -1 if resume_step is None else resume_step
         self._directory, self._sinks = run_dir / "metrics", tuple(sinks)
         self._columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
-        self._drawn: dict[str, float] = {}
         with self._disk_errors():
             self._directory.mkdir(parents=True, exist_ok=True)
             self._flushed = _drop_after(self._directory, last, resume_rows)
@@ -147,23 +145,6 @@ class MetricsWriter:
         find_metric(tag, "text")
         with self._disk_errors():
             self._events.add_text(tag, markdown, step)
-
-    def image(self, step: int, tag: str, draw: Callable[[], Array | None]) -> None:
-        """Write the picture that `draw` returns, uint8 [height, width, 3], unless it is None.
-
-        Drawing is slow: nothing is drawn if the tag's last picture is younger than 20 seconds.
-
-        Raises:
-            ValueError: a tag that is not registered as an image.
-        """
-        find_metric(tag, "image")
-        if time.monotonic() - self._drawn.get(tag, -math.inf) < _PICTURE_SECONDS:
-            return
-        picture = draw()
-        self._drawn[tag] = time.monotonic()
-        with self._disk_errors():
-            if picture is not None:
-                self._events.add_image(tag, picture, step, dataformats="HWC")
 
     def flush(self) -> None:
         """Flush everything to disk.

@@ -1,4 +1,4 @@
-"""A policy in TensorBoard: histograms of probabilities, marked sentences, attention."""
+"""A policy in TensorBoard: histograms of probabilities, marked sentences."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from rss_rl.data.store import Split
-from rss_rl.logs.attention_figure import attention_image
 from rss_rl.logs.metrics import MetricsWriter
-from rss_rl.models.attention_map import attention_map
-from rss_rl.models.inputs import TensorBatch
 from rss_rl.rollouts.scan import Scanned
 from rss_rl.rollouts.snapshot import Models
 from rss_rl.types import DEPENDENT, HEAD, Array, LabelSpec
@@ -54,23 +50,17 @@ class Showcase:
 
     heads, dependents  float32, probabilities of tokens as head and as dependent
     markdown           marked sentences, each below its prediction and label
-    words, attention   of the first sentence, see `attention_map`; None if there is none
     """
 
     heads: Array
     dependents: Array
     markdown: str
-    words: tuple[str, ...] = ()
-    attention: Array | None = None
 
     def write(self, writer: MetricsWriter, step: int) -> None:
         """Write it to TensorBoard."""
         writer.histogram(step, "selection/probability_head", self.heads)
         writer.histogram(step, "selection/probability_dependent", self.dependents)
         writer.text(step, "selection/examples", self.markdown)
-        if self.attention is not None:
-            words, attention = self.words, self.attention
-            writer.image(step, "selection/attention", lambda: attention_image(words, attention))
 
 
 def make_showcase(
@@ -82,7 +72,6 @@ def make_showcase(
     scanned = Scanned.of(models, batch, device)
     gathered: dict[int, list[Array]] = {HEAD: [], DEPENDENT: []}
     lines: dict[int, list[str]] = {row: [] for row in range(min(_TEXT_EXAMPLES, len(rows)))}
-    attention = None
     with models.evaluating(), torch.inference_mode():
         for slot, found in enumerate(scanned.distributions):
             chances = found.probs.float().cpu().numpy()
@@ -91,10 +80,6 @@ def make_showcase(
                 values.append(chances[:, role][batch.valid[slot]])
             for row, texts in lines.items():
                 texts.append(mark_sentence(examples.words(row)[slot], selection[row]))
-            if slot == 0 and predicts:
-                attention = _first_attention(
-                    models, scanned.tensors, torch.from_numpy(selection[0])
-                )
         heads = [f"label *{_label(examples.labels, batch.labels[row])}*" for row in lines]
         if predicts:
             few = examples.batch(list(lines))
@@ -112,8 +97,6 @@ def make_showcase(
         "\n\n".join(
             [_LEGEND, *(part for pair in zip(heads, quoted, strict=True) for part in pair)]
         ),
-        examples.words(0)[0],
-        attention,
     )
 
 
@@ -124,12 +107,3 @@ def _label(labels: LabelSpec, value: float) -> str:
     if labels.kind == "classes":
         return _escaped(labels.names[int(value)])
     return f"{labels.kind} {int(value)}"
-
-
-def _first_attention(models: Models, tensors: TensorBatch, selection: Tensor) -> Array | None:
-    """Attention of the first example's first sentence; selection bool [2, N]."""
-    valid = tensors.valid[0][0]
-    kept = selection.to(valid.device)[:, valid]
-    groups = None if tensors.marks is None else tensors.marks[0][valid]
-    found = attention_map(models.classifier, tensors.tokens[0][0][valid], kept, groups)
-    return None if found is None else found.cpu().numpy()
