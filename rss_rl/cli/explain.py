@@ -40,7 +40,7 @@ def explain(
 
     Args:
         run: Directory of a run or of an export.
-        texts: One text, or two: a pair, or passage and question.
+        texts: One text, or two for a pair.
         file: Texts in a CSV, TSV, JSON-lines or Parquet file.
         text: Column of the text, or of a pair's first.
         text_b: Column of a pair's second text.

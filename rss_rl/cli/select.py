@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rss_rl.inference.explanation import Explanation, MarkedSentence
 
 _MOST_SHOWN = 10
-"""Classes, sentences or candidates shown; the most probable if there are more."""
+"""Classes shown; the most probable if there are more."""
 
 
 def select(
@@ -38,7 +38,7 @@ def select(
 
     Args:
         run: Directory of a run or of an export.
-        texts: One text, or two: a pair, or a passage and a question.
+        texts: One text, or two for a pair.
         share: Share of the words to keep instead: the most probable ones, at least one.
         sampled: Draw the selection at random. Default: tokens with probability over one half.
 

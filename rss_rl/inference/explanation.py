@@ -92,8 +92,7 @@ class MarkedSentence:
 class Explanation:
     """What a model predicts for one example, and from which words.
 
-    prediction           name of a class, sentence or candidate, or a score; None if the run
-                         trained no classifier
+    prediction           name of a class, or a score; None if the run trained no classifier
     class_probabilities  by name; None for a score, or without a prediction
     """
 

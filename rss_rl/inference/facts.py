@@ -109,12 +109,8 @@ def _flipped(model: Model, chosen: Chosen, slot: int, indices: Tensor) -> Chosen
 
 
 def _attention(model: Model, chosen: Chosen, slot: int) -> Array | None:
-    read, groups = chosen.scanned.tensors, None
-    if model.labels.chooses:
-        if slot > 0 or read.marks is None:
-            return None  # a question is pooled without attention between its words
-        groups = read.marks[0]
+    tokens = chosen.scanned.tensors.tokens[slot][0]
     selection = chosen.selections[slot][0].to(model.device)
     with torch.inference_mode():
-        found = attention_map(model.models.classifier, read.tokens[slot][0], selection, groups)
+        found = attention_map(model.models.classifier, tokens, selection)
     return None if found is None else found.cpu().numpy()

@@ -25,7 +25,6 @@ from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference import notebook
 from rss_rl.inference.artifact import open_result
 from rss_rl.inference.explanation import Explanation, MarkedSentence
-from rss_rl.inference.passage_marks import mark_passage
 from rss_rl.models.encoders.protocol import WordEncoder
 from rss_rl.ops.rationale_overlap import top_share
 from rss_rl.policies.distributions import SelectionDistribution, word_scores
@@ -38,7 +37,7 @@ from rss_rl.training.memory_needs import memory_errors
 from rss_rl.types import ROLES, Array, Batch, LabelSpec
 
 Example = Text | tuple[Text, Text]
-"""One text, or two for tasks on pairs or on passages with questions."""
+"""One text, or two for tasks on pairs."""
 
 _CPU = torch.device("cpu")
 _BATCH, _BATCH_TOKENS = 128, 1 << 14
@@ -53,15 +52,11 @@ class Encoded:
 
     texts      as given, each a str or a tuple of words
     sentences  words and keys of each sentence. ids: S x int64 [N_s]
-    marks      int64 [N_0], see `rss_rl.types.Batch`; None unless the label is chosen from the text
-    names      of the classes, sentences or candidates; empty for a score
     """
 
     texts: tuple[Text, ...]
     sentences: tuple[Tokens, ...]
     ids: tuple[Array, ...]
-    marks: Array | None
-    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -268,7 +263,7 @@ class Model:
         """Tokenise the texts of an example and map them to ids; `where` is for messages.
 
         Raises:
-            DataError: the wrong number of texts, a text without words, or nothing to choose from.
+            DataError: the wrong number of texts, or a text without words.
         """
         if len(texts) != self.inputs.sentences:
             wanted = self.inputs.sentences
@@ -277,17 +272,13 @@ class Model:
                 where=where,
                 remedy="Give each example as " + ("a text" if wanted == 1 else "a pair of texts"),
             )
-        given, names, marks = tuple(texts), self.labels.names, None
-        if self.labels.chooses:
-            passage = mark_passage(self.labels, *texts)
-            texts, marks, names = passage.texts, passage.marks, passage.names
         sentences = tuple(self.inputs.tokenizer(text) for text in texts)
         if not all(sentence.words for sentence in sentences):
             raise DataError(
                 "a text has no words", where=where, remedy="Give a text with at least one word"
             )
         ids = tuple(self._ids(sentence.keys) for sentence in sentences)
-        return Encoded(given, sentences, ids, marks, names)
+        return Encoded(tuple(texts), sentences, ids)
 
     def _ids(self, keys: Sequence[str]) -> Array:
         """int64 [N]; words unseen in training get new ids if something reads subword pieces."""
@@ -381,13 +372,12 @@ class Model:
                 Explanation(own, float(score), None)
                 for own, score in zip(sentences, predicted, strict=True)
             ]
-        found = []
-        for example, own, number, shares in zip(
-            examples, sentences, predicted, torch.softmax(logits, -1).tolist(), strict=True
-        ):
-            named = dict(zip(example.names, shares, strict=False))  # the rest is padding
-            found.append(Explanation(own, example.names[number], named))
-        return found
+        names = self.labels.names
+        shares = torch.softmax(logits, -1).tolist()
+        return [
+            Explanation(own, names[number], dict(zip(names, its, strict=True)))
+            for own, number, its in zip(sentences, predicted, shares, strict=True)
+        ]
 
 
 def load_model(
@@ -396,7 +386,15 @@ def load_model(
     """See `rss_rl.load`."""
     found = find_device(device, "device")
     with memory_errors("for the model", "Use a machine with more, or end other programs"):
-        return Model(*open_result(path, which, trust), found)
+        config, models, inputs = open_result(path, which, trust)
+        if inputs.labels.chooses:
+            raise ConfigError(
+                f"it chooses a {inputs.labels.kind} of a passage, and a new passage does not say"
+                " what there is to choose from",
+                where=str(path),
+                remedy="Read its own data with it: rss-rl evaluate and rss-rl report",
+            )
+        return Model(config, models, inputs, found)
 
 
 def cuts(encoded: Sequence[Encoded]) -> Iterator[Sequence[Encoded]]:
@@ -417,19 +415,17 @@ def _batch(examples: Sequence[Encoded]) -> Batch:
     rows = np.arange(len(examples))
     slots = list(zip(*(example.ids for example in examples), strict=True))
     lengths = [np.array([[len(ids)] for ids in slot]) for slot in slots]
-    marks = [example.marks for example in examples if example.marks is not None]
     return Batch(
         rows,
-        tuple(_padded(slot, PAD) for slot in slots),
+        tuple(map(_padded, slots)),
         tuple(np.arange(own.max()) < own for own in lengths),
         labels=np.zeros_like(rows),
-        marks=_padded(marks, -1) if marks else None,
     )
 
 
-def _padded(rows: Sequence[Array], filler: int) -> Array:
-    """int64 [B, N]."""
-    filled = np.full((len(rows), max(map(len, rows))), filler, np.int64)
+def _padded(rows: Sequence[Array]) -> Array:
+    """Token ids, int64 [B, N]."""
+    filled = np.full((len(rows), max(map(len, rows))), PAD, np.int64)
     for row, values in zip(filled, rows, strict=True):
         row[: len(values)] = values
     return filled

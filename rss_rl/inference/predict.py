@@ -3,8 +3,8 @@
 Columns of an output; those of a second text end in `_b`:
 
 error           with --skip-bad-rows: what is wrong with the row; the next columns are then empty
-prediction      name of the class, sentence or candidate; the score
-p_CLASS         probability of each class; for sentences and candidates `probability`, of that one
+prediction      name of the class, or the score
+p_CLASS         probability of each class
 kept            share of the words that are kept
 words_kept      the kept words, with spaces between them
 
@@ -345,17 +345,14 @@ def _score(
     found = (explanation for cut in cuts(encoded) for explanation in model.read(cut, None, change))
     for row in block:
         fault = faults.get(row.row)
-        cells = {"error": fault.what} if fault is not None else _cells(model.labels, next(found))
+        cells = {"error": fault.what} if fault is not None else _cells(next(found))
         yield cells | {beside[name]: value for name, value in row.values.items()}
 
 
-def _cells(labels: LabelSpec, explanation: Explanation) -> dict[str, Any]:
+def _cells(explanation: Explanation) -> dict[str, Any]:
     cells: dict[str, Any] = {"prediction": explanation.prediction, "kept": explanation.kept}
     shares = explanation.class_probabilities or {}
-    if labels.chooses:
-        cells["probability"] = shares.get(str(explanation.prediction))
-    else:
-        cells |= {f"p_{name}": share for name, share in shares.items()}
+    cells |= {f"p_{name}": share for name, share in shares.items()}
     for sentence, suffix in zip(explanation.sentences, ("", "_b"), strict=False):
         pairs = zip(sentence.words, sentence.kept.tolist(), strict=True)
         cells[f"words_kept{suffix}"] = " ".join(word for word, kept in pairs if kept)
@@ -437,7 +434,7 @@ def own_columns(labels: LabelSpec, texts: int, *, errors: bool) -> dict[str, pa.
     """Name and Arrow type of each column that scoring adds; texts: per example."""
     columns = {"error": pa.string()} if errors else {}
     columns["prediction"] = pa.float64() if labels.kind == "score" else pa.string()
-    names = ["probability"] if labels.chooses else [f"p_{name}" for name in labels.names]
+    names = [f"p_{name}" for name in labels.names]
     columns |= dict.fromkeys((*names, "kept"), pa.float64())
     return columns | dict.fromkeys(("words_kept", "words_kept_b")[:texts], pa.string())
 

@@ -1,6 +1,6 @@
 """Attention from head to dependent, averaged over features, for display.
 
-Legend: N tokens of one sentence or passage, D features.
+Legend: N tokens of one sentence, D features.
 Source: figure 2 of Shen et al., Reinforced Self-Attention Network (IJCAI 2018).
 """
 
@@ -19,9 +19,7 @@ _BLOCK_ELEMENTS = 1 << 22
 """Pair features computed at a time."""
 
 
-def attention_map(
-    classifier: Classifier, tokens: Tensor, selection: Tensor, groups: Tensor | None = None
-) -> Tensor | None:
+def attention_map(classifier: Classifier, tokens: Tensor, selection: Tensor) -> Tensor | None:
     """Weights P^j_i of head j on dependent i, mean over the features of both directions.
 
     A head attends to dependents before it in one direction and after it in the other; the weights
@@ -30,7 +28,6 @@ def attention_map(
 
     Args:
         classifier: the reward model. tokens: int64 [N]. selection: bool [2, N].
-        groups: int64 [N], the sentence of each token; tokens attend only within their sentence.
 
     Returns:
         float32 [N, N]; None if the encoder has no attention between heads and dependents.
@@ -44,8 +41,6 @@ def attention_map(
     found = embedded.new_zeros(len(tokens), len(tokens), dtype=torch.float32)
     for direction, back in zip(directions, (True, False), strict=True):
         ordered = heads[:, None] > dependents if back else heads[:, None] < dependents  # [J, I]
-        if groups is not None:
-            ordered = ordered & (groups[heads][:, None] == groups[dependents])
         weights = _weights(direction, direction.project(embedded)[0], heads, dependents, ordered)
         found[heads[:, None], dependents] += weights.float()
     return found

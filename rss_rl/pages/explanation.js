@@ -29,12 +29,7 @@ class Example {
     const section = make("section", "sentence");
     section.append(make("h2", "", sentence.title));
     const list = make("p", "words");
-    let mark = -1;
     const words = sentence.words.map((text, place) => {
-      if (sentence.marks && data.kind === "sentence" && sentence.marks[place] !== mark) {
-        mark = sentence.marks[place];
-        list.append(make("span", "mark", String(mark + 1)), " ");
-      }
       const word = make("span", "word", text);
       word.setAttribute("role", "button");
       word.setAttribute("aria-pressed", "false");
@@ -168,7 +163,7 @@ class Example {
   }
 
   name(index) {
-    return this.facts.names[index];
+    return data.names[index];
   }
 
   show(word) {

@@ -32,13 +32,13 @@ def explanation_page(
     """
     data = {
         "kind": labels.kind,
+        "names": list(labels.names),
         "low": labels.low,
         "high": labels.high,
         "examples": [
             {
-                "names": list(facts.encoded.names),
                 "outcome": _class_shares(facts.outcome, facts.outcome),
-                "sentences": [_sentence(labels, facts, slot) for slot in range(len(facts.flips))],
+                "sentences": [_sentence(facts, slot) for slot in range(len(facts.flips))],
             }
             for facts in examples
         ],
@@ -63,27 +63,22 @@ def _class_shares(outcome: Array, before: Array) -> list[list[float]] | None:
     return [[index, round(float(outcome[index]), 5)] for index in chosen]
 
 
-def _sentence(labels: LabelSpec, facts: Facts, slot: int) -> dict[str, Any]:
+def _sentence(facts: Facts, slot: int) -> dict[str, Any]:
     shown = facts.explanation.sentences[slot]
-    marks = facts.encoded.marks if slot == 0 else None
-    attention = facts.attention[slot]
     chances = shown.probabilities
     return {
-        "title": text_titles(labels, len(facts.flips))[slot],
+        "title": text_titles(len(facts.flips))[slot],
         "words": list(shown.words),
         "known": shown.known.astype(int).tolist(),
         "roles": (shown.selection[HEAD] + 2 * shown.selection[DEPENDENT]).tolist(),
         "chances": None if chances is None else np.round(chances.astype(float), 4).tolist(),
-        "marks": None if marks is None else marks.tolist(),
-        "attention": _sparse(attention),
+        "attention": _sparse(facts.attention[slot]),
         "flips": [_class_shares(outcome, facts.outcome) for outcome in facts.flips[slot]],
     }
 
 
-def text_titles(labels: LabelSpec, texts: int) -> list[str]:
+def text_titles(texts: int) -> list[str]:
     """Titles of the texts of an example."""
-    if labels.chooses:
-        return ["Passage", "Question"]
     return ["Text"] if texts == 1 else [f"Text {number + 1}" for number in range(texts)]
 
 

@@ -65,7 +65,7 @@ class Asked(BaseModel):
 
     model_config = _STRICT
     texts: list[str] = Field(min_length=1, max_length=2)
-    """A text; two for a pair or a question."""
+    """A text; two for a pair."""
     share: float | None = Field(default=None, gt=0, le=1)
     """Keep this share of each text's words by score, and at least one word."""
     keep: list[list[bool]] | None = None
@@ -110,7 +110,7 @@ class Answered(_Given):
     """One example, in the format of `rss-rl select --json`."""
 
     prediction: str | float | None
-    """A class, sentence, candidate or score; null without a classifier."""
+    """A class or score; null without a classifier."""
     class_probabilities: dict[str, float] | None
     """By name; null for a score."""
     kept: float
@@ -156,7 +156,7 @@ def model_shown(model: Model, name: str) -> dict[str, Any]:
         "name": name,
         "about": about(model),
         "kind": model.labels.kind,
-        "texts": text_titles(model.labels, model.inputs.sentences),
+        "texts": text_titles(model.inputs.sentences),
         "selects": model.selects,
         "low": model.labels.low,
         "high": model.labels.high,

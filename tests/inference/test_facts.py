@@ -32,19 +32,6 @@ def test_a_flip_is_the_prediction_with_that_word_forced(task: str) -> None:
     assert max(np.abs(flips - facts.outcome).max() for flips in facts.flips) > 1e-4
 
 
-def test_attention_stays_within_the_sentences_of_a_passage() -> None:
-    model = reader("sentence", selects=False)
-    encoded = model.encode(TASKS["sentence"][2])
-    passage, question = gather_facts(model, encoded).attention
-    assert passage is not None
-    assert question is None
-    marks = encoded.marks
-    assert marks is not None
-    assert len(set(marks.tolist())) == 3
-    assert (passage > 0).any()
-    assert not passage[marks[:, None] != marks].any()
-
-
 def test_of_a_long_text_kept_words_are_flipped_first() -> None:
     model = reader("classes", seed=3)
     encoded = model.encode((" ".join(f"w{2 + n % 26}" for n in range(40)),))

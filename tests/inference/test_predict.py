@@ -144,8 +144,8 @@ def raw(path: Path) -> list[dict[str, Any]]:
     return read(path)
 
 
-def test_pairs_scores_and_passages(tmp_path: Path) -> None:
-    for task in ("pair", "score", "sentence"):
+def test_pairs_and_scores(tmp_path: Path) -> None:
+    for task in ("pair", "score"):
         source, target = tmp_path / f"{task}.jsonl", tmp_path / f"{task}.parquet"
         first, second = TASKS[task][2]
         source.write_text(json.dumps({"a": first, "b": second}) + "\n")
@@ -156,7 +156,6 @@ def test_pairs_scores_and_passages(tmp_path: Path) -> None:
         assert row["prediction"] == expected.prediction
         kept = [word for sentence in expected.sentences for word in sentence.words]
         assert {*row["words_kept"].split(), *row["words_kept_b"].split()} <= set(kept)
-        assert ("probability" in row) == (task == "sentence")
         assert any(name.startswith("p_") for name in row) == (task == "pair")
 
 

@@ -22,13 +22,10 @@ from rss_rl.rollouts.snapshot import Models
 from rss_rl.types import LabelSpec
 
 CLASSES = LabelSpec("classes", ("no", "maybe", "yes"))
-SENTENCE, CANDIDATE = LabelSpec("sentence"), LabelSpec("candidate")
 TASKS: dict[str, tuple[LabelSpec, int, tuple[str, ...]]] = {
     "classes": (CLASSES, 1, ("w3 w9 w4 w8 w5",)),
     "pair": (CLASSES, 2, ("w3 w9 w4", "w7 w5 zyx w6")),
     "score": (SCORE, 2, ("w3 w9 w4", "w7 w5 w6 w11")),
-    "sentence": (SENTENCE, 2, ("w3 w9 w4. W8 w5 w6 w7. W5 w2.", "w9 w4 w7")),
-    "candidate": (CANDIDATE, 2, ("w3 w9 w4 w8 w5 w3", "w9 @placeholder w4")),
 }
 """Labels, texts of an example, and an example, of each kind of task."""
 
@@ -66,8 +63,6 @@ def reader(
     vectors = np.random.default_rng(seed).normal(size=(WORDS, EMBEDDING)).astype(np.float32)
     vectors[0] = 0
     given = model_tree(**{"hidden": HIDDEN, "dropout": 0.0} | settings)
-    if labels.kind == "candidate":
-        given["classifier"] = {"name": "cloze", "options": {"hidden": HIDDEN}}
     torch.manual_seed(seed)
     words = (*SPECIAL_WORDS, *(f"w{number}" for number in range(2, WORDS)))
     config = ModelConfig(**given)
