@@ -36,9 +36,9 @@ def serve(
     """Serve a page on which you type a text, choose the share of words kept, click words in and
     out, and see the prediction.
 
-    Programs use `POST /predict`. `GET /schema` describes it, and `GET /health` says whether the
-    server answers. Texts are not written to any file. The connection is not encrypted: to open
-    the server to other machines, put a proxy that encrypts in front of it.
+    Programs use `POST /predict`, and `GET /health` says whether the server answers. Texts are not
+    written to any file. The connection is not encrypted: to open the server to other machines, put
+    a proxy that encrypts in front of it.
 
     Args:
         run: Directory of a run or of an export.
@@ -64,8 +64,7 @@ def serve(
             "the token must be visible ASCII characters, without spaces", where="--token"
         )
     try:
-        from rss_rl.serving.app import LOOPBACK_HOSTS, make_app
-        from rss_rl.serving.listening import listen, make_server
+        from rss_rl.serving.app import LOOPBACK_HOSTS, listen, make_app, make_server
         from rss_rl.serving.payloads import Limits
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]

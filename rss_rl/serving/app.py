@@ -1,13 +1,15 @@
-"""The web application: the page and its JSON interface. Requests are neither stored nor logged."""
+"""The web application and its server. Requests are neither stored nor logged."""
 
 from __future__ import annotations
 
 import secrets
+import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 import anyio
+import uvicorn
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -19,7 +21,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rss_rl.errors import ResourceError
+from rss_rl.errors import ConfigError, ResourceError
 from rss_rl.inference.model import Model
 from rss_rl.pages.assets import asset, filled
 from rss_rl.serving.payloads import (
@@ -28,7 +30,6 @@ from rss_rl.serving.payloads import (
     answer_example,
     model_shown,
     parse_ask,
-    schemas,
 )
 from rss_rl.version import VERSION
 
@@ -48,6 +49,10 @@ _HEADERS = {
 }
 _OPEN = frozenset({"/", "/page.css", "/page.js", "/health"})
 """Paths that need no token, because they reveal nothing about a run."""
+_CONNECTIONS = 200
+"""Requests and connections at once; beyond them a request is answered with 503."""
+_GRACE_S = 5
+"""Time that pending responses have to finish at shutdown."""
 
 
 def make_app(
@@ -72,7 +77,6 @@ def make_app(
         Route("/page.css", _joined("text/css", "look.css", "words.css", "serve.css")),
         Route("/page.js", _joined("text/javascript", "theme.js", "words.js", "serve.js")),
         Route("/health", _always({"status": "ok"})),
-        Route("/schema", _always(schemas())),
         Route("/model", _always(model_shown(model, name))),
         Route("/predict", partial(_predict, model, limits, turns), methods=["POST"]),
     ]
@@ -209,3 +213,45 @@ class _Secured:
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket.
+
+    Args:
+        host: name or address. port: 0 for a free one.
+
+    Raises:
+        ConfigError: the address cannot be bound.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server((str(address[0]), port), family=family)
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise ConfigError(
+            f"cannot listen ({error})",
+            where=f"{host}:{port}",
+            remedy="Give another --port, 0 for a free one, or an address of this machine as --host",
+        ) from error
+
+
+def make_server(app: ASGIApp) -> uvicorn.Server:
+    """A server that `run(sockets=[...])` starts, until SIGINT or SIGTERM.
+
+    The signal is then passed on to the previous handler. Requests are not logged: neither client
+    address, texts nor token.
+    """
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        ws="none",
+        http="h11",
+        loop="asyncio",
+        limit_concurrency=_CONNECTIONS,
+        timeout_graceful_shutdown=_GRACE_S,
+    )
+    return uvicorn.Server(config)

@@ -1,4 +1,4 @@
-"""JSON requests and their answers: schemas, limits, and what a model answers.
+"""JSON requests and their answers: fields, limits, and what a model answers.
 
 Independent of the web framework.
 
@@ -18,7 +18,7 @@ from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference.model import Encoded, Model, keep_share, keep_words
 from rss_rl.pages.explanation import about, text_titles
 
-_STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
+_STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
 _SHOWN = 80
 """Unknown field names are truncated to this many characters in messages."""
 
@@ -85,46 +85,6 @@ class Ask(BaseModel):
     examples: list[Asked] = Field(min_length=1)
 
 
-class _Given(BaseModel):
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
-
-
-class Word(_Given):
-    """A word of a text; start and end are character offsets, absent if the words differ from it."""
-
-    word: str
-    known: bool
-    """Whether it is in the vocabulary."""
-    head: bool
-    """Kept, and attends to others."""
-    dependent: bool
-    """Kept, and others attend to it."""
-    head_probability: float | None = None
-    """Under the policy; absent if the run has none."""
-    dependent_probability: float | None = None
-    start: int | None = None
-    end: int | None = None
-
-
-class Answered(_Given):
-    """One example, in the format of `rss-rl select --json`."""
-
-    prediction: str | float | None
-    """A class or score; null without a classifier."""
-    class_probabilities: dict[str, float] | None
-    """By name; null for a score."""
-    kept: float
-    """Share of all words that are kept, 0 to 1."""
-    sentences: list[list[Word]]
-    """The words of each text."""
-
-
-class Answer(_Given):
-    """Answer of `POST /predict`."""
-
-    examples: list[Answered]
-
-
 def parse_ask(body: bytes, limits: Limits) -> Ask:
     """Parse the body of a request.
 
@@ -145,11 +105,6 @@ def parse_ask(body: bytes, limits: Limits) -> Ask:
     return ask
 
 
-def schemas() -> dict[str, Any]:
-    """JSON Schemas of the body of `POST /predict` and of its answer."""
-    return {"request": Ask.model_json_schema(), "answer": Answer.model_json_schema()}
-
-
 def model_shown(model: Model, name: str) -> dict[str, Any]:
     """Answer of `GET /model`."""
     return {
@@ -164,7 +119,7 @@ def model_shown(model: Model, name: str) -> dict[str, Any]:
 
 
 def answer_example(model: Model, asked: Asked, field: str, limits: Limits) -> dict[str, Any]:
-    """Selection and prediction for one example, as a dict of `Answered`.
+    """Selection and prediction for one example, as `rss-rl select --json` prints them.
 
     Args:
         field: path of the example in the request body.

@@ -14,8 +14,7 @@ from readers import reader
 
 from rss_rl.inference.explanation import Explanation
 from rss_rl.inference.model import Model, keep_words
-from rss_rl.serving.app import make_app
-from rss_rl.serving.listening import listen, make_server
+from rss_rl.serving.app import listen, make_app, make_server
 
 TEXT = "w3 w9 w4 w8 w5 zyx <b>w6</b>"
 TOKEN = "sesame"
