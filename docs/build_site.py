@@ -23,7 +23,6 @@ from typing import Any
 from urllib.parse import unquote, urldefrag
 
 from reference_pages import reference_pages
-from rooms_picture import with_pictures
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SETTINGS = "zensical.toml"
@@ -46,7 +45,8 @@ def gather(pages: Path) -> list[str]:
     for name, source in texts.items():
         text = source.read_text(encoding="utf-8")
         (pages / name).parent.mkdir(parents=True, exist_ok=True)
-        (pages / name).write_text(with_pictures(text), encoding="utf-8")
+        # GitHub draws graphs in Mermaid; the site loads no such program and lists the arrows.
+        (pages / name).write_text(text.replace("```mermaid", "```text"), encoding="utf-8")
         for target in re.findall(r"!\[[^]]*\]\(([^)]+)\)", text):
             picture = Path(os.path.normpath(source.parent / target))
             _place(picture, pages / picture.relative_to(REPOSITORY))

@@ -42,18 +42,6 @@ def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_the_rooms_are_drawn(site: Path, repository: Path) -> None:
-    """Every room once, joined by as many lines as there are arrows; no text of Mermaid."""
-    source = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    arrows = re.findall(r"^ +(\w+) --> (\w+)$", source, re.MULTILINE)
-    page = (site / "CONTRIBUTING.html").read_text(encoding="utf-8")
-    assert "graph TD" not in page
-    (drawn,) = re.findall(r'<svg[^>]*aria-label="cli imports.*?</svg>', page, re.DOTALL)
-    named = re.findall(r"<text[^>]*>(\w+)</text>", drawn)
-    assert sorted(named) == sorted({name for arrow in arrows for name in arrow})
-    assert len(re.findall(r"<path[^>]*marker-end", drawn)) == len(arrows)
-
-
 def text_of(page: Path) -> str:
     """What a page says, without its tags."""
     found = re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8"))
