@@ -14,7 +14,6 @@ from rss_rl.config.sections import CheckpointConfig as CheckpointConfig
 from rss_rl.config.sections import ClassifierChoice as ClassifierChoice
 from rss_rl.config.sections import EncoderChoice as EncoderChoice
 from rss_rl.config.sections import EvaluationConfig as EvaluationConfig
-from rss_rl.config.sections import MetricName as MetricName
 from rss_rl.config.sections import ModelConfig as ModelConfig
 from rss_rl.config.sections import PhaseConfig as PhaseConfig
 from rss_rl.config.sections import PolicyConfig as PolicyConfig

@@ -197,10 +197,6 @@ class PhaseConfig(Section):
         return self
 
 
-MetricName = Literal["accuracy", "correlation", "ranking", "rationales"]
-"""See `rss_rl.metrics.metrics.METRICS`."""
-
-
 class EvaluationConfig(Section):
     """When the dev split is scored, and how the best checkpoint is chosen."""
 
@@ -213,8 +209,6 @@ class EvaluationConfig(Section):
     """Dev metric that picks the best checkpoint: auto, loss, reward, or any that the run reports.
     auto: accuracy or pearson, as the labels are.
     """
-    metrics: tuple[MetricName, ...] = Field(default=(), strict=False)
-    """Reported metrics; empty: all that fit the data."""
     all_tokens: bool = True
     """Also train the same model with every token selected, for as many steps."""
 

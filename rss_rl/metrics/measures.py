@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -107,11 +107,6 @@ AGREEMENT = (
     _shown("people_f1", "people's F1"),
 )
 """Agreement with people, see `rss_rl.results.agreement`; never logged."""
-
-
-def names_of(measures: Sequence[Measure]) -> tuple[str, ...]:
-    """Their names."""
-    return tuple(measure.name for measure in measures)
 
 
 _OF_PREDICTIONS = (ACCURACY, CORRELATION, RANKING)

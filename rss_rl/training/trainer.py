@@ -30,7 +30,7 @@ from rss_rl.learners.phases import PhaseSchedule, Turn
 from rss_rl.learners.share_control import ShareController, merit
 from rss_rl.learners.updates import Needs
 from rss_rl.logs.metrics import MetricsWriter
-from rss_rl.metrics.run_metrics import BestMetric, best_metric
+from rss_rl.metrics.metrics import BestMetric, best_metric
 from rss_rl.rollouts.backend import Backend
 from rss_rl.rollouts.rollout import Job
 from rss_rl.runs.checkpoint import (

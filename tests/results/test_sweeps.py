@@ -14,7 +14,7 @@ from tiny_runs import tiny_tree
 
 from rss_rl.api.sweeping import sweep
 from rss_rl.errors import CheckpointError, ConfigError
-from rss_rl.metrics.run_metrics import BestMetric
+from rss_rl.metrics.metrics import BestMetric
 from rss_rl.packaged import find_sweep, packaged_sweeps
 from rss_rl.results.sweeps.plan import PlannedRun, find_base, plan_runs, state_of
 from rss_rl.results.sweeps.report import published, write_sweep

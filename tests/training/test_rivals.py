@@ -80,5 +80,5 @@ def test_the_best_checkpoint_is_that_of_the_best_map(tmp_path: Path) -> None:
 
 def test_a_map_without_rival_answers_is_refused(tmp_path: Path) -> None:
     prepare(Rivals(keyed=False), tmp_path / "data", dim=4)
-    with pytest.raises(ConfigError, match="no rival answers, so there is no 'map'"):
+    with pytest.raises(ConfigError, match="dev has no 'map'"):
         next(train(config(tmp_path / "data"), tmp_path / "run"))

@@ -116,26 +116,14 @@ def test_it_selects_and_predicts_nothing(
 @pytest.mark.parametrize(
     ("changed", "fragment"),
     [
-        ({"evaluation": {"metrics": ["correlation"]}}, "of kind score"),
-        (
-            {"evaluation": {"metrics": ["rationales"], "best_metric": "accuracy"}},
-            "metrics is rationales, so there is no 'accuracy'",
-        ),
-        (
-            {
-                "evaluation": {"metrics": ["accuracy"]},
-                "reward": {"model": RULE},
-                "phases": ALONE,
-            },
-            "trains no classifier",
-        ),
+        ({"evaluation": {"best_metric": "acuracy"}}, "did you mean 'accuracy'"),
         (
             {
                 "evaluation": {"best_metric": "loss"},
                 "reward": {"model": RULE},
                 "phases": ALONE,
             },
-            "trains no classifier, so there is no 'loss'",
+            "trains no classifier, so dev has no 'loss'",
         ),
     ],
 )

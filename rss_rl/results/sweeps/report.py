@@ -19,7 +19,7 @@ from rss_rl.components import Trust
 from rss_rl.errors import ConfigError, nearest
 from rss_rl.learners.share_control import merit
 from rss_rl.metrics.measures import find_measure, task_measures
-from rss_rl.metrics.run_metrics import BestMetric
+from rss_rl.metrics.metrics import BestMetric
 from rss_rl.packaged import configs_root
 from rss_rl.results import output
 from rss_rl.results.frame import is_setting, runs_frame

@@ -15,7 +15,7 @@ from typing import Any
 from rss_rl.config import RunConfig
 from rss_rl.errors import ConfigError, RssError
 from rss_rl.logs.metrics import read_metrics
-from rss_rl.metrics.run_metrics import BestMetric
+from rss_rl.metrics.metrics import BestMetric
 from rss_rl.results.sweeps.spec import Dimension, Search
 from rss_rl.seeding import generator
 
