@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from itertools import islice
@@ -21,7 +21,7 @@ from rss_rl.api.encoding import encode
 from rss_rl.api.options import Overrides, Rows, TableOptions
 from rss_rl.api.preparing import prepare
 from rss_rl.api.rows import split_files
-from rss_rl.api.terminal import busy, counted, say
+from rss_rl.api.terminal import busy, say
 from rss_rl.config import PolicyConfig, load_config, settings
 from rss_rl.data.checks import is_missing
 from rss_rl.data.encoder_vectors import PREFIX as ENCODER
@@ -34,6 +34,7 @@ from rss_rl.data.records import (
     read_records,
     require_columns,
 )
+from rss_rl.data.staging import Progress
 from rss_rl.data.static_vectors import PACKAGES, find_static
 from rss_rl.data.store import open_prepared
 from rss_rl.data.vector_files import check_vectors
@@ -191,13 +192,14 @@ def _prepared(
         out = folder / f"{run_name(data)}-data-{key}"
         there = _is_of(out, files)
         if not there:
-            with busy(console, "preparing the data"):
+            with busy(console, "preparing the data") as tell:
                 prepare(
                     files["rows"],
                     out=out,
                     text=text,
                     label=label,
                     force=out.exists(),
+                    progress=_steps(tell),
                     **how,
                 )
     weighed = "of each word in a linear classifier" if how["label_weights"] else "as asked"
@@ -209,15 +211,18 @@ def _encode(data: Path, policy: PolicyConfig, console: Console) -> None:
     """Store the states that the policy reads, if it reads a pretrained encoder."""
     if (encoder := policy.pretrained) is None:
         return
-    what = f"encoding the data with {encoder}, for the policy to read"
-    with counted(console, what) as progress:
-        encode(
-            data,
-            encoder,
-            layers=policy.layers,
-            window=policy.window,
-            progress=lambda _, done, end: progress(done, end),
-        )
+    how: dict[str, Any] = {"layers": policy.layers, "window": policy.window}
+    with busy(console, f"encoding the data with {encoder}") as tell:
+        encode(data, encoder, **how, progress=_steps(tell))
+
+
+def _steps(tell: Callable[[str], None]) -> Progress:
+    """Progress of preparing and encoding, as text."""
+
+    def show(what: str, done: int, end: int | None) -> None:
+        tell(f"{what}: {done:,}" + ("" if end is None else f" of {end:,}"))
+
+    return show
 
 
 def choose_encoder(

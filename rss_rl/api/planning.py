@@ -240,6 +240,11 @@ def _thread_note(config: RunConfig, one_machine: bool) -> str:
     return note
 
 
+def say_stopping() -> None:
+    """Say that a run is stopping; safe in a signal handler."""
+    os.write(2, b"stopping after this update; Ctrl-C again quits at once\n")
+
+
 def say_stopped(out: Console, path: Path, stopped: Stopped, storage: str | None) -> None:
     """Say how a stopped run is resumed."""
     kept = ["--storage", storage] if storage else []

@@ -11,14 +11,9 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import (
-    AbstractContextManager,
-    contextmanager,
-    nullcontext,
-    redirect_stderr,
-    redirect_stdout,
-)
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import TextIOWrapper
 from typing import IO, Any, TextIO, cast
 
@@ -27,6 +22,8 @@ from rich.markup import escape
 from rich.segment import Segment
 from rich.table import Table
 
+_SILENT_S = 30.0
+"""Longest time without a line where there is no terminal."""
 _CONTROLS = re.compile(
     "["
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters except tab and line feed
@@ -124,31 +121,27 @@ def say(out: Console, text: str, style: str | None = None) -> None:
     out.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
-def busy(out: Console, what: str) -> AbstractContextManager[object]:
-    """Show a message with a spinner, or as a line where rich would need ipywidgets."""
-    if not out.is_jupyter:
-        return out.status(what)
-    say(out, what)
-    return nullcontext()
-
-
 @contextmanager
-def counted(out: Console, what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Show a transient progress bar on a terminal, elsewhere a line.
+def busy(out: Console, what: str) -> Iterator[Callable[[str], None]]:
+    """Say what takes a while: beside a spinner on a terminal, elsewhere as a line every 30 s.
 
     Yields:
-        A callback that takes the number done and the total.
+        What changes the text.
     """
-    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    if out.is_jupyter or not out.is_terminal:
-        say(out, what)
-        yield lambda *_: None
+    if out.is_terminal:
+        with out.status(escape(what)) as status:
+            yield lambda text: status.update(escape(text))
         return
-    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=out, transient=True) as bar:
-        task = bar.add_task(escape(what), total=None)
-        yield lambda done, end: bar.update(task, completed=done, total=end)
+    said = time.monotonic()
+
+    def tell(text: str) -> None:
+        nonlocal said
+        if time.monotonic() - said >= _SILENT_S:
+            said = time.monotonic()
+            say(out, text)
+            out.file.flush()
+
+    yield tell
 
 
 def plain_table(

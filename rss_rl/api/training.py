@@ -84,15 +84,15 @@ def train(
 
     from rss_rl.api import planning
     from rss_rl.api.interruption import Interruption
-    from rss_rl.api.progress import make_progress
+    from rss_rl.api.progress import shown_progress
     from rss_rl.api.run import Run
     from rss_rl.components import EVERYTHING, NOTHING, Trust
     from rss_rl.config import settings
     from rss_rl.models.build import check_defaults
     from rss_rl.results.sentences import run_warnings
-    from rss_rl.training.run import compares
     from rss_rl.training.run import train as train_events
     from rss_rl.training.safe_point import SafePoint
+    from rss_rl.training.status_writer import Course
     from rss_rl.training.time_budget import TimeBudget, seconds
     from rss_rl.training.trainer import Stopped
 
@@ -110,12 +110,11 @@ def train(
         return Run(plan.path, trust_plugins=named)
     say(shown, f"Run: {plan.path}")
     budget, point = None, SafePoint()
-    limit_s = None if time is None else seconds(time)
-    if limit_s is not None:
-        budget = TimeBudget(plan.config.phases, limit_s, compares=compares(plan.config))
+    if time is not None:
+        budget = TimeBudget(plan.config.phases, seconds(time), compares=plan.config.compares)
     with (
-        make_progress(shown, plan.config, limit_s) as progress,
-        Interruption(progress.stopping, planning.abort_update(plan, point)) as interruption,
+        shown_progress(shown, Course(plan.config, budget)) as show,
+        Interruption(planning.say_stopping, planning.abort_update(plan, point)) as interruption,
         planning.workers(plan.config, address, insecure, dashboard, shown) as roles,
         torch.inference_mode(False),
         torch.enable_grad(),
@@ -133,7 +132,7 @@ def train(
             budget=budget,
             point=point,
         ):
-            progress.show(event)
+            show(event)
             for callback in callbacks:
                 callback(event)
             stopped = event if isinstance(event, Stopped) else None

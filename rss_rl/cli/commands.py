@@ -16,7 +16,7 @@ from rss_rl.api.options import NO_OPTION, Typed
 from rss_rl.api.terminal import SafeConsole
 
 _ANNOTATED: Any = Annotated  # of types that are known only here
-_ARGS = re.compile(r"\n\n(Args|Returns|Raises):\n(?:    .*\n?|\n(?=    ))*")
+_SECTIONS = re.compile(r"(?s)\n\n(Args|Returns|Raises):\n.*")
 
 
 def group(name: str, purpose: str, **more: Any) -> cyclopts.App:
@@ -68,7 +68,7 @@ def add(
     text, _, examples = cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
     records = [get_args(hint)[0].__doc__ for hint in _hints(function).values() if _is_record(hint)]
     meanings = "".join(map(_arguments, [text, *map(cleandoc, records)]))
-    made.__doc__ = f"{_ARGS.sub('', text)}\n\nArgs:\n{meanings}"
+    made.__doc__ = f"{_SECTIONS.sub('', text)}\n\nArgs:\n{meanings}"
     ending = "Examples:\n\n" + cleandoc(examples) if examples else None
     name = function.__name__.strip("_")
     app.command(run, name=name, help_epilogue=ending, sort_key=len(list(app)))

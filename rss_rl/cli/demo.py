@@ -11,7 +11,7 @@ from rich.console import Console
 
 from rss_rl.api.options import Overrides, RunDirectory
 from rss_rl.api.preparing import prepare
-from rss_rl.api.terminal import say
+from rss_rl.api.terminal import busy, say
 from rss_rl.api.training import train
 from rss_rl.cli.show import Json, console, finished, write_page
 from rss_rl.errors import CheckpointError
@@ -93,7 +93,7 @@ def demo(
     run_dir = Path(run_dir or ("runs/demo-real" if real else "runs/demo"))
     data = run_dir.with_name(f"{run_dir.name}-data").resolve()
     _check_replaceable(run_dir, data)
-    with out.status("preparing sentences"):
+    with busy(out, "preparing sentences"):
         manifest = prepare(shown.source, out=data, dim=shown.dim, seed=seed, force=True).manifest
     rows = ", ".join(f"{info.rows:,} {name}" for name, info in manifest.splits.items())
     say(out, f"Sentences: {rows}, {shown.origin.format(seed=seed)}, in {data}")

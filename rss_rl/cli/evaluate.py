@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from rss_rl.api.options import TrustPlugins, Which
-from rss_rl.api.terminal import counted, plain_table
+from rss_rl.api.terminal import busy, plain_table
 from rss_rl.cli.show import Json, Markdown, console, echo, echo_json
 from rss_rl.errors import ConfigError
 
@@ -86,7 +86,7 @@ def evaluate(
         if marks:
             from rss_rl.results.agreement import score_run_agreement
 
-            with counted(console(stderr=True), f"scoring {path}") as progress:
+            with busy(console(stderr=True), f"scoring {path}") as tell:
                 found[str(path)] = score_run_agreement(
                     path,
                     split,
@@ -94,7 +94,7 @@ def evaluate(
                     share=share,
                     files=files,
                     device=device,
-                    progress=progress,
+                    progress=lambda done, end: tell(f"scoring: {done:,} of {end:,}"),
                     trust=run.trust,
                 )
         else:

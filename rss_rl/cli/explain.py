@@ -12,6 +12,7 @@ from cyclopts.validators import Number
 
 import rss_rl
 from rss_rl.api.options import TextColumn, TrustPlugins, Typed, Which
+from rss_rl.api.terminal import busy
 from rss_rl.cli.show import console, echo
 from rss_rl.errors import ConfigError, StorageError
 
@@ -93,11 +94,11 @@ def _gather(model: Model, examples: list[Encoded], flips: int) -> list[Facts]:
     from rss_rl.inference.facts import gather_facts
 
     facts = []
-    with console(stderr=True).status("reading") as status:
+    with busy(console(stderr=True), "reading") as tell:
         for number, example in enumerate(examples, start=1):
 
             def show_progress(done: int, at: int = number) -> None:
-                status.update(f"example {at} of {len(examples)}: {done} words tried")
+                tell(f"example {at} of {len(examples)}: {done} words tried")
 
             facts.append(gather_facts(model, example, flips, show_progress))
     return facts

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import cyclopts
 
 from rss_rl.api.fitting import fit
+from rss_rl.api.status import status
 from rss_rl.api.sweeping import sweep
 from rss_rl.api.terminal import guarded_streams, shell
 from rss_rl.api.training import train
@@ -25,7 +26,7 @@ from rss_rl.cli.predict import predict
 from rss_rl.cli.report import report
 from rss_rl.cli.select import select
 from rss_rl.cli.serve import serve
-from rss_rl.cli.status import status
+from rss_rl.cli.status import show_status
 from rss_rl.cli.submit import submit
 from rss_rl.errors import RssError
 from rss_rl.version import VERSION
@@ -57,7 +58,7 @@ for name, purpose in (
     )
 add(COMMANDS, fit, show.fitted)
 add(COMMANDS, train, show.trained)
-add(COMMANDS, status)
+add(COMMANDS, status, show_status)
 add(COMMANDS, evaluate)
 add(COMMANDS, select)
 add(COMMANDS, explain)

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from rss_rl.api.interruption import Interruption
 from rss_rl.api.options import Address, Device, Insecure, TextColumn, TrustPlugins, Which
-from rss_rl.api.terminal import say
+from rss_rl.api.terminal import busy, say
 from rss_rl.cli.show import console, echo
 from rss_rl.errors import ConfigError
 
@@ -90,14 +90,14 @@ def predict(
     with (
         suppress(KeyboardInterrupt),
         Interruption(_stop) as interruption,
-        out.status("starting") as status,
+        busy(out, "starting") as tell,
     ):
 
         def progress(counts: Counts) -> None:
             """Show the counts of the file in work on top of the completed ones."""
             rows = total.rows + counts.rows
             rate = rows / max(time.monotonic() - started, 1e-9)
-            status.update(f"{done:,} of {of:,} files, {rows:,} rows, {rate:,.0f} per second")
+            tell(f"{done:,} of {of:,} files, {rows:,} rows, {rate:,.0f} per second")
 
         if address is not None and job.outputs:
             from rss_rl.cluster.predict import score_on_ray

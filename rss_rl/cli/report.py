@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from rss_rl.api.options import TrustPlugins
-from rss_rl.api.terminal import plain_table, say
+from rss_rl.api.terminal import busy, plain_table, say
 from rss_rl.cli.show import Markdown, console, echo, print_report
 from rss_rl.errors import ConfigError
 
@@ -67,8 +67,8 @@ def report(
     if html is not None:
         from rss_rl.pages.report import write_report_page
 
-        with console(stderr=True).status("reading") as status:
-            write_report_page(runs, html, split, trust=trusted, progress=status.update)
+        with busy(console(stderr=True), "reading") as tell:
+            write_report_page(runs, html, split, trust=trusted, progress=tell)
         echo(f"wrote {html}")
         return
     frame = runs_frame(runs, trusted)

@@ -15,7 +15,7 @@ from cyclopts.validators import Number
 import rss_rl
 from rss_rl.api.interruption import Interruption
 from rss_rl.api.options import Device, TrustPlugins, Which
-from rss_rl.api.terminal import say
+from rss_rl.api.terminal import busy, say
 from rss_rl.cli.show import console, echo
 from rss_rl.errors import ConfigError
 
@@ -79,7 +79,7 @@ def serve(
         token = secrets.token_urlsafe(24)
     hosts = LOOPBACK_HOSTS if host is None else ("*",)
     out, name = console(stderr=True), run.resolve().name
-    with out.status("opening"):
+    with busy(out, "opening"):
         model = rss_rl.load(run, which, trust_plugins=trust_plugins, device=device)
     app = make_app(model, name, token=token, hosts=hosts, limits=Limits(words=max_words))
     with listen(host or _LOOPBACK, port) as listening:

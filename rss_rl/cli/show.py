@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
-from rss_rl.api.terminal import SafeConsole, plain_table, say, shell
+from rss_rl.api.terminal import SafeConsole, busy, plain_table, say, shell
 
 if TYPE_CHECKING:
     from rss_rl.api.run import Run
@@ -110,6 +110,6 @@ def write_page(run: Run, out: Console) -> None:
     """Write the report of a finished run as a page in its directory, and print its path."""
     from rss_rl.pages.report import write_report_page
 
-    with out.status("writing the report"):
+    with busy(out, "writing the report"):
         page = write_report_page([run.path], run.path / "report.html", trust=run.trust)
     say(out, f"\nOpen:    {page.absolute()}")

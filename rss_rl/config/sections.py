@@ -323,6 +323,11 @@ class RunConfig(Section):
         return self.phases[-1].selects
 
     @property
+    def compares(self) -> bool:
+        """Whether the run is compared with a classifier of its own that reads every word."""
+        return self.evaluation.all_tokens and self.selects and self.predicts
+
+    @property
     def settled_lengths(self) -> Literal["similar", "mixed"]:
         """`batch_lengths` of a run that begins now."""
         if self.batch_lengths != "auto":

@@ -7,13 +7,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from rss_rl.config import RunConfig
 from rss_rl.errors import CheckpointError, StorageError
 from rss_rl.logs.events import EventLog
 from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.mirror.mirror import Mirror, NullMirror
 from rss_rl.runs.checkpoint import LATEST, Checkpoint, parse_step, pointer_path, read_pointer
-from rss_rl.training.status_writer import EndState, StatusWriter
+from rss_rl.training.status_writer import Course, EndState, StatusWriter
 from rss_rl.training.trainer import Evaluated, Event, PhaseBegan, Stopped, UpdateReport
 
 
@@ -22,6 +21,7 @@ class Observer:
 
     Args:
         run_dir: the run directory, locked by this process.
+        course: of the run, at its begin.
         mirror: of the run, claimed; started on entry and closed on exit.
         storage: the storage path of the mirror.
 
@@ -31,13 +31,13 @@ class Observer:
     def __init__(
         self,
         run_dir: Path,
-        config: RunConfig,
+        course: Course,
         mirror: Mirror | NullMirror,
         storage: str | None = None,
     ) -> None:
         self.run_dir, self._mirror, self._storage = run_dir, mirror, storage
         self.log = EventLog(run_dir)
-        self._status = StatusWriter(run_dir, config.phases, storage)
+        self._status = StatusWriter(run_dir, course, storage)
         self._seen: dict[Path, tuple[int, int] | None] = {}
         self._ended = False
 
@@ -74,7 +74,7 @@ class Observer:
             self.log.write("checkpoint_saved", step=step, part=part.name)
             self._status.note_checkpoint(step)
         copying = self._mirror.scalars()
-        self._status.take(event, copying, compares=part != self.run_dir)
+        self._status.take(event, copying)
         if step is not None:
             self._mirror.changed()
             if copying:

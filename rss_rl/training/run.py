@@ -47,6 +47,7 @@ from rss_rl.training.memory_needs import check_room, memory_errors
 from rss_rl.training.observer import Observer
 from rss_rl.training.roles import LocalRoles, Roles
 from rss_rl.training.safe_point import SafePoint
+from rss_rl.training.status_writer import Course
 from rss_rl.training.time_budget import TimeBudget
 from rss_rl.training.trainer import Event, find_best_metric, fork_state
 
@@ -112,7 +113,7 @@ def train(
         closing(mirror),
         nullcontext(_begin(config, path, prepared) if resume else initial) as initial,
         _directory(config, path, resume, overwrite) as run,
-        Observer(run.path, config, mirror, storage) as observer,
+        Observer(run.path, Course(config, budget), mirror, storage) as observer,
     ):
         _copy_inputs(run, prepared)
         products = {
@@ -123,12 +124,12 @@ def train(
         context = RunContext(prepared, roles or LocalRoles(), stop, observer, budget, point, splits)
         settled = _settled(config, run)
         trained = yield from train_phases(
-            settled, run.path, context, initial_policy=initial, fork=compares(config)
+            settled, run.path, context, initial_policy=initial, fork=config.compares
         )
         if trained is None:
             return
         scores = trained.scores
-        if compares(config):
+        if config.compares:
             whole = yield from _train_all_tokens(config, run, trained, context)
             if whole is None:
                 return
@@ -269,11 +270,6 @@ def _copy_inputs(run: RunDirectory, prepared: Prepared) -> None:
         run.settle(STATES, states)
     for name in _INPUTS:
         run.copy_in(prepared.folder / name)
-
-
-def compares(config: RunConfig) -> bool:
-    """Whether there is something to compare: a classifier that reads a selection."""
-    return config.evaluation.all_tokens and config.selects and config.predicts
 
 
 def _train_all_tokens(

@@ -5,10 +5,8 @@ Read-only, and without torch.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,6 +23,8 @@ State = Literal["running", "finished", "stopped", "failed", "crashed", "not runn
 _MOST_BYTES = 64 * 2**20
 _MOST_EVENTS = 2**20
 _PROBLEMS = 5
+_UNITS = ((86400, "d", 1), (3600, "h", 1), (60, "min", 0), (1, "s", 0))
+"""Length in seconds, name and decimal places."""
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -46,8 +46,10 @@ class StatusRecord(_Part):
     """The content of status.json; None = not known.
 
     state                     as recorded by the training process
-    phase                     its name; number (from 1), number of phases, updates done and at most
-    update, updates           of the run, or of the comparison with all tokens: done, and in total
+    phase                     its name; number (from 1), number of phases, the comparison with all
+                              tokens included, updates done and at most
+    update                    number of the last; of the comparison, counted from its begin
+    updates, updates_left     of the run and its comparison
     update_time               when the last update ended; time: when the file was written
     scalars                   newest value of each metric of training, by tag
     copying                   metrics of the storage path, by tag
@@ -62,6 +64,7 @@ class StatusRecord(_Part):
     phase_steps: Count | None = None
     update: Count | None = None
     updates: Count | None = None
+    updates_left: Count | None = None
     updates_per_s: float | None = None
     eta_s: float | None = None
     update_time: AwareDatetime | None = None
@@ -90,13 +93,11 @@ class RunStatus:
     record: StatusRecord
     holder: str | None = None
     problems: tuple[dict[str, Any], ...] = ()
-    disk_free_bytes: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON data."""
         own = {"place": self.place, "state": self.state, "holder": self.holder}
-        more = {"problems": self.problems, "disk_free_bytes": self.disk_free_bytes}
-        return self.record.model_dump(mode="json") | own | more
+        return self.record.model_dump(mode="json") | own | {"problems": self.problems}
 
 
 def read_status(place: str) -> RunStatus:
@@ -130,13 +131,17 @@ def read_status(place: str) -> RunStatus:
         state = record.state
     events = parse_events((read(EVENTS_FILE) or b"")[-_MOST_EVENTS:])
     problems = [event for event in events if event.get("level") in ("warning", "error")]
-    free = shutil.disk_usage(run_dir).free if local else None
-    return RunStatus(place, state, record, holder, tuple(problems[-_PROBLEMS:]), free)
+    return RunStatus(place, state, record, holder, tuple(problems[-_PROBLEMS:]))
 
 
-def age(then: datetime | None) -> float | None:
-    """Seconds since a time, not negative."""
-    return None if then is None else max(0.0, (datetime.now(UTC) - then).total_seconds())
+def span(seconds: float) -> str:
+    """A time span in its largest unit.
+
+    >>> span(5), span(90), span(8000)
+    ('5 s', '2 min', '2.2 h')
+    """
+    size, unit, places = next((u for u in _UNITS if seconds >= u[0]), _UNITS[-1])
+    return f"{seconds / size:.{places}f} {unit}"
 
 
 def _local_reader(run_dir: Path) -> Callable[[str], bytes | None]:

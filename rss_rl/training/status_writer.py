@@ -1,8 +1,9 @@
-"""The progress of a run in status.json, rewritten at its events, once a second at most.
+"""How far a run is, by its events, and status.json, which says so.
 
-Metrics reach the disk only at checkpoints; in between, this file shows how far the run is. During a
-long evaluation, or with a hung sampler, it is not written: the time of the last update shows how
-long there has been none, and the run's lock that it is alive.
+Metrics reach the disk only at checkpoints; in between, status.json shows how far the run is. It is
+rewritten at events, once a second at most. During a long evaluation, or with a hung sampler, it is
+not written: the time of the last update shows how long there has been none, and the run's lock that
+it is alive.
 """
 
 from __future__ import annotations
@@ -10,70 +11,102 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, SupportsFloat
 
-from rss_rl.config import PhaseConfig
-from rss_rl.runs.run_directory import STATUS_FILE
+from rss_rl.config import RunConfig
+from rss_rl.runs.run_directory import ALL_TOKENS, STATUS_FILE
 from rss_rl.training.status import Scored, StatusRecord
+from rss_rl.training.time_budget import TimeBudget
 from rss_rl.training.trainer import Evaluated, Event, PhaseBegan, UpdateReport
 
 _SMOOTHING = 0.95
+_EVERY_S = 1.0
+"""Minimum time between two writes."""
 EndState = Literal["finished", "stopped", "failed"]
 
 
-class StatusWriter:
-    """Consumes the events of a run and keeps its status.json up to date.
+class Course:
+    """How far a run has come, the comparison with all words included; `record` says it.
 
     Args:
-        phases: of the configuration, to estimate the remaining time.
-        storage: the storage path of the run's copy.
-        every_s: minimum time between two writes.
-        clock: seconds, monotonic.
+        budget: longest time for the run, or None.
     """
 
-    def __init__(
-        self,
-        run_dir: Path,
-        phases: Sequence[PhaseConfig],
-        storage: str | None = None,
-        *,
-        every_s: float = 1.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._path, self._every_s, self._clock = run_dir / STATUS_FILE, every_s, clock
-        self._written = -math.inf
-        steps = [phase.steps for phase in phases]
-        self._total = None if None in steps else sum(step or 0 for step in steps)
+    def __init__(self, config: RunConfig, budget: TimeBudget | None = None) -> None:
+        own, total, first = config.updates, config.updates, config.phases[0]
+        if own is not None and config.compares:  # which continues from a warm-up
+            total = 2 * own - (first.steps or 0) * (first.selection == "all")
+        self.record = StatusRecord(phases=len(config.phases) + config.compares, updates=total)
+        self._budget = budget
         self._update_s: float | None = None
         self._last_update: float | None = None
-        self._record = StatusRecord(phases=len(phases), storage=storage)
 
-    def take(self, event: Event, copying: Mapping[str, float], *, compares: bool = False) -> None:
-        """Record an event; the begin of a phase is written at once.
-
-        Args:
-            copying: metrics of the storage path.
-            compares: it is an event of the comparison with all tokens, the phase after the last.
-        """
-        record = self._record
-        record.copying = _finite(copying)
+    def take(self, event: object) -> None:
+        """Record an event of the run; others than those of training change nothing."""
+        record = self.record
         if isinstance(event, PhaseBegan):
+            compares, left = event.name == ALL_TOKENS, record.updates
             record.phase, record.phase_steps = event.name, event.steps
-            record.phase_number = 1 + ((record.phases or 0) if compares else event.index)
+            record.phase_number = record.phases if compares else event.index + 1
             record.phase_done, record.update = event.done, event.update + event.done
-            record.updates = event.update + (event.steps or 0) if compares else self._total
+            if compares:
+                left = None if event.steps is None else event.steps - event.done
+            elif left is not None:
+                left = max(0, left - record.update)
+            record.updates_left = left
             self._last_update = None  # the time between two phases is not that of an update
         elif isinstance(event, UpdateReport):
             self._update(event)
         elif isinstance(event, Evaluated):
             scores = {mode: _finite(metrics) for mode, metrics in event.metrics.items()}
             record.dev = Scored(update=event.update, phase=event.phase, scores=scores)
-            if event.best and not compares:
+            if event.best and event.phase != ALL_TOKENS:
                 record.best = record.dev
+
+    def _update(self, event: UpdateReport) -> None:
+        now, record = time.monotonic(), self.record
+        if self._last_update is not None:
+            taken = now - self._last_update
+            before = taken if self._update_s is None else self._update_s
+            self._update_s = _SMOOTHING * before + (1 - _SMOOTHING) * taken
+        self._last_update = now
+        record.phase_done += 1
+        record.update, record.update_time = event.update, datetime.now(UTC)
+        record.scalars |= _finite(event.scalars)
+        if record.updates_left is not None:
+            record.updates_left = max(0, record.updates_left - 1)
+        if self._update_s:
+            record.updates_per_s = 1 / self._update_s
+            if record.updates_left is not None:
+                record.eta_s = record.updates_left * self._update_s
+        if record.eta_s is not None and self._budget is not None:
+            record.eta_s = min(record.eta_s, self._budget.left_s)
+
+
+class StatusWriter:
+    """Consumes the events of a run and keeps its status.json up to date.
+
+    Args:
+        storage: the storage path of the run's copy.
+    """
+
+    def __init__(self, run_dir: Path, course: Course, storage: str | None = None) -> None:
+        self._path, self._course, self._written = run_dir / STATUS_FILE, course, -math.inf
+        self._record = course.record
+        self._record.storage = storage
+
+    def take(self, event: Event, copying: Mapping[str, float]) -> None:
+        """Record an event; the begin of a phase is written at once.
+
+        Args:
+            copying: metrics of the storage path.
+        """
+        self._course.take(event)
+        self._record.copying = _finite(copying)
         self._write(force=isinstance(event, PhaseBegan))
 
     def note_checkpoint(self, step: int) -> None:
@@ -85,25 +118,10 @@ class StatusWriter:
         self._record.state, self._record.error, self._record.eta_s = state, error, None
         self._write(force=True)
 
-    def _update(self, event: UpdateReport) -> None:
-        now, record = self._clock(), self._record
-        if self._last_update is not None:
-            taken = now - self._last_update
-            before = taken if self._update_s is None else self._update_s
-            self._update_s = _SMOOTHING * before + (1 - _SMOOTHING) * taken
-        self._last_update = now
-        record.phase_done += 1
-        record.update, record.update_time = event.update, datetime.now(UTC)
-        record.scalars |= _finite(event.scalars)
-        if self._update_s:
-            left = None if record.updates is None else max(0, record.updates - event.update)
-            record.updates_per_s = 1 / self._update_s
-            record.eta_s = None if left is None else left * self._update_s
-
     def _write(self, *, force: bool) -> None:
         """Write the record unless the last write is too recent; disk errors are ignored."""
-        now = self._clock()
-        if not force and now - self._written < self._every_s:
+        now = time.monotonic()
+        if not force and now - self._written < _EVERY_S:
             return
         self._written, self._record.time = now, datetime.now(UTC)
         temporary = self._path.with_name(f".tmp-{STATUS_FILE}-{os.getpid()}")

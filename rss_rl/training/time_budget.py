@@ -55,9 +55,14 @@ class TimeBudget:
         self._end = self._limit - (_COMPARISON * total_s if compares else 0.0)
         self._index, self._deadline = -1, self._end
 
+    @property
+    def left_s(self) -> float:
+        """Seconds that are left of all the time."""
+        return max(0.0, self._limit - time.monotonic())
+
     def for_comparison(self, phases: Sequence[PhaseConfig]) -> TimeBudget:
         """All the time that is left, for the phases of the comparison."""
-        return TimeBudget(phases, self._limit - time.monotonic())
+        return TimeBudget(phases, self.left_s)
 
     def over(self, index: int) -> bool:
         """Whether the current phase, which has this index, must end."""

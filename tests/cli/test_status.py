@@ -10,24 +10,28 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from unittest import mock
 
 import fsspec
 import numpy as np
 import pytest
 from invoking import invoke
 
-from rss_rl.config import PhaseConfig
+from rss_rl.config import PhaseConfig, RunConfig
 from rss_rl.errors import CheckpointError
 from rss_rl.logs.events import EVENTS_FILE, EventLog
 from rss_rl.runs.checkpoint import save_checkpoint
 from rss_rl.runs.run_directory import STATUS_FILE, RunDirectory
 from rss_rl.training.status import read_status
-from rss_rl.training.status_writer import StatusWriter
+from rss_rl.training.status_writer import Course, StatusWriter
 from rss_rl.training.trainer import Evaluated, PhaseBegan, UpdateReport
 
-PHASES = (
-    PhaseConfig(name="warm-up", supervised=True, selection="all", steps=10),
-    PhaseConfig(name="frozen", policy=True, steps=30),
+CONFIG = RunConfig(
+    data="some",
+    phases=(
+        PhaseConfig(name="warm-up", supervised=True, selection="all", steps=10),
+        PhaseConfig(name="frozen", policy=True, steps=30),
+    ),
 )
 
 
@@ -39,18 +43,20 @@ def show(*arguments: object) -> str:
 
 def written(run: Path) -> StatusWriter:
     """A run on its 14th update, half a second each."""
-    now, copying = [0.0], {"storage/lag_checkpoints": 2.0}
-    made = StatusWriter(run, PHASES, "s3://bucket/run", clock=lambda: now[0])
+    copying = {"storage/lag_checkpoints": 2.0}
+    made = StatusWriter(run, Course(CONFIG), "s3://bucket/run")
     made.note_checkpoint(12)
-    made.take(PhaseBegan("frozen", 10, 30, 0, 1), copying)
-    scores = {"thresholded": {"accuracy": 0.9, "loss": 0.2, "kept": 0.25}}
-    made.take(Evaluated("frozen", 10, scores, True), copying)
-    for update in range(11, 15):
-        now[0] += 0.5
-        scalars = {"selection/kept": 0.3, "policy/lag": 1.0, "policy/lag_max": 3}
-        scalars |= {"sampler/alive": 2, "sampler/restarts": 2, "learner/idle_share": 0.9}
-        scalars["policy/loss"] = float("nan")
-        made.take(UpdateReport(update, "frozen", 8, scalars), copying)
+    with mock.patch("time.monotonic") as clock:
+        clock.return_value = 0.0
+        made.take(PhaseBegan("frozen", 10, 30, 0, 1), copying)
+        scores = {"thresholded": {"accuracy": 0.9, "loss": 0.2, "kept": 0.25}}
+        made.take(Evaluated("frozen", 10, scores, True), copying)
+        for update in range(11, 15):
+            clock.return_value += 0.5
+            scalars = {"selection/kept": 0.3, "policy/lag": 1.0, "policy/lag_max": 3}
+            scalars |= {"sampler/alive": 2, "sampler/restarts": 2, "learner/idle_share": 0.9}
+            scalars["policy/loss"] = float("nan")
+            made.take(UpdateReport(update, "frozen", 8, scalars), copying)
     return made
 
 
@@ -69,21 +75,20 @@ def test_what_is_reported(run: Path) -> None:
     assert found.state == "running"
     assert found.holder == f"process {os.getpid()} on {os.uname().nodename}"
     record = found.record
-    assert (record.phase, record.phase_number, record.phases) == ("frozen", 2, 2)
+    assert (record.phase, record.phase_number, record.phases) == ("frozen", 2, 3)
     assert (record.phase_done, record.phase_steps) == (4, 30)
-    assert (record.update, record.updates, record.checkpoint_step) == (14, 40, 12)
+    assert (record.update, record.checkpoint_step) == (14, 12)
+    assert (record.updates_left, record.updates) == (56, 70)  # the comparison makes 30
     assert record.updates_per_s == pytest.approx(2)
-    assert record.eta_s == pytest.approx(13)
+    assert record.eta_s == pytest.approx(28)
     assert record.scalars["policy/loss"] is None
     for part in (
         "running by process",
-        "last update ",
-        "frozen (2 of 2), 4 of 30 updates",
-        "update 14 of 40, 35%, 13 s left",
-        "2.00 updates/s",
+        "frozen, 2 of 3, 4 of 30 updates",
+        "update 14, 20% done, 28 s left, 2.00 updates/s, the last ",
         "thresholded: accuracy 90.0%, loss 0.200, kept 25.0% (update 10, frozen)",
         "30.0%",
-        "2 alive, restarts 2, lag 1.0 (max 3), idle -",
+        "2 alive, restarts 2, lag 1.0, at most 3",
         "idle 90%",
         "s3://bucket/run, 2 checkpoints behind",
         "warning sampler_died out of memory [x]",
@@ -94,9 +99,9 @@ def test_what_is_reported(run: Path) -> None:
 
 def test_the_best_is_the_runs_own_while_the_comparison_trains(run: Path) -> None:
     made = written(run)
-    made.take(PhaseBegan("all-tokens", 14, 30), {}, compares=True)
+    made.take(PhaseBegan("all-tokens", 14, 30), {})
     whole = {"all": {"accuracy": 0.95, "loss": 0.1, "kept": 1.0}}
-    made.take(Evaluated("all-tokens", 14, whole, True), {}, compares=True)
+    made.take(Evaluated("all-tokens", 14, whole, True), {})
     made.end("stopped")
     found = read_status(str(run)).record
     assert found.phase_number == 3
@@ -170,7 +175,6 @@ def test_a_storage_path_tells_the_same(run: Path) -> None:
         memory.pipe(f"/there/{file}", (run / file).read_bytes())
     found, local = read_status("memory://there"), read_status(str(run))
     assert (found.state, found.record) == ("crashed", local.record)
-    assert found.disk_free_bytes is None
     lease = {"host": "far", "pid": 9, "time": time.time(), "token": "x"}
     memory.pipe("/there/writer.json", json.dumps(lease).encode())
     assert "running by process 9 on far" in show("memory://there")
@@ -180,15 +184,18 @@ def test_a_storage_path_tells_the_same(run: Path) -> None:
 
 
 def test_a_full_disk_does_not_reach_the_training(tmp_path: Path) -> None:
-    made = StatusWriter(tmp_path / "none", PHASES)
+    made = StatusWriter(tmp_path / "none", Course(CONFIG))
     made.take(PhaseBegan("warm-up", 0, 10), {})
     made.end("stopped")
     assert not (tmp_path / "none").exists()
 
 
-def test_it_is_written_once_a_second_at_most(tmp_path: Path) -> None:
+def test_it_is_written_once_a_second_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now, writes = [0.0], set()
-    made = StatusWriter(tmp_path, PHASES, clock=lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    made = StatusWriter(tmp_path, Course(CONFIG))
     for update in range(1, 101):
         now[0] += 0.05
         made.take(UpdateReport(update, "warm-up", 8, {}), {})

@@ -43,7 +43,7 @@ def test_a_run_from_its_start_to_its_end(tiny_config: RunConfig, tmp_path: Path)
     assert set(checkpoint_steps(run)) <= set(saved)
     assert read_status(str(run)).state == "finished"
     last = read_status(str(run)).record
-    assert (last.phase, last.phase_number, last.update) == ("all-tokens", 4, last.updates)
+    assert (last.phase, last.phase_number, last.updates_left) == ("all-tokens", 4, 0)
     assert last.dev is not None
     assert "accuracy" in last.dev.scores["all"]
     assert last.checkpoint_step == 12
