@@ -1,6 +1,6 @@
 """Components: what can be plugged into a run, and how it is found.
 
-A policy, estimator, encoder, classifier, reward model or source is one declared object:
+A policy, estimator, encoder, classifier, reward model, source or logger is one declared object:
 
     SPARSEMAX = Component(
         kind="policy",
@@ -37,7 +37,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rss_rl.errors import ConfigError, nearest
 from rss_rl.version import VERSION
 
-Kind = Literal["policy", "estimator", "encoder", "classifier", "reward_model", "source"]
+Kind = Literal["policy", "estimator", "encoder", "classifier", "reward_model", "source", "logger"]
 
 _TRAVELS = "a folder that an export takes along"
 
@@ -137,6 +137,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "passages": "a passage and a question per example",
         },
     ),
+    "logger": _KindSpec("loggers", "loggers", {}),
 }
 
 DEFAULTS: Mapping[Kind, str] = {

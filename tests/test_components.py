@@ -25,7 +25,7 @@ from rss_rl.components import (
 from rss_rl.errors import ConfigError
 
 OTHER_MEANINGS = {
-    "attention", "cnn", "mean", "passage", "planted", "sentences",
+    "attention", "cnn", "mean", "passage", "planted", "sentences", "tensorboard",
 }  # fmt: skip
 """Names of components that are also tensors, commands, ..."""
 SIDE_EFFECT = """

@@ -11,7 +11,6 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import SupportsFloat
 
 from ray.util.metrics import Gauge
 
@@ -20,8 +19,8 @@ from rss_rl.cluster.sampler_actor import ray_samplers
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.logs.events import EventSink
+from rss_rl.logs.logger import RunLogger
 from rss_rl.logs.metric_registry import known_metric
-from rss_rl.logs.metrics import ScalarSink
 from rss_rl.rollouts.backend import Backend
 from rss_rl.training.learner import Learner
 from rss_rl.training.roles import LocalRoles
@@ -43,9 +42,9 @@ class RayRoles:
         """See `Roles`."""
         return ray_samplers(config, log)
 
-    def sinks(self, run: str) -> Sequence[ScalarSink]:
+    def loggers(self, run: str) -> Sequence[RunLogger]:
         """See `Roles`; the metrics agent of each node of the cluster."""
-        return (PrometheusSink(run),)
+        return (PrometheusLogger(run),)
 
 
 def gauge_name(tag: str) -> str:
@@ -57,7 +56,7 @@ def gauge_name(tag: str) -> str:
     return "rss_rl_" + re.sub(r"[^a-zA-Z0-9]", "_", tag)
 
 
-class PrometheusSink:
+class PrometheusLogger(RunLogger):
     """The newest value of every scalar of a run, as gauges with the tag `run`.
 
     Args:
@@ -68,12 +67,12 @@ class PrometheusSink:
         self._run = {"run": run}
         self._gauges: dict[str, Gauge] = {}
 
-    def scalars(self, step: int, values: Mapping[str, SupportsFloat]) -> None:
-        """See `rss_rl.logs.metrics.ScalarSink`."""
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """See `RunLogger`."""
         for tag, value in {**values, "update": step}.items():
             if tag not in self._gauges:
                 self._gauges[tag] = Gauge(gauge_name(tag), _description(tag), ("run",))
-            self._gauges[tag].set(float(value), self._run)
+            self._gauges[tag].set(value, self._run)
 
 
 def _description(tag: str) -> str:

@@ -55,6 +55,12 @@ Reads = Literal["sentence", "example", "contextual"]
 """What a policy is shown when it selects words of a sentence."""
 
 
+class LoggerChoice(Choice):
+    """A logger."""
+
+    kind: ClassVar[Kind] = "logger"
+
+
 class PolicyConfig(Choice):
     """The selection policy."""
 
@@ -247,6 +253,10 @@ class RunConfig(Section):
     phases: tuple[PhaseConfig, ...] = Field(min_length=1, strict=False)
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+    loggers: tuple[LoggerChoice, ...] = Field(
+        default_factory=lambda: (LoggerChoice(name="tensorboard"),), strict=False
+    )
+    """Where the run can be watched, besides its files; see `rss-rl components loggers`."""
 
     @property
     def estimator(self) -> EstimatorConfig:

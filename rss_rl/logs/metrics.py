@@ -1,33 +1,28 @@
-"""The metrics of a run on disk: TensorBoard events for people, Parquet for programs.
+"""The metrics of a run: Parquet on disk for programs, and its loggers for people.
 
-    run/tensorboard/NAME/events...       scalars, histograms, texts
     run/metrics/part-000000.parquet      scalars; one part for each flush
 
-When a run is resumed, both drop what was written after its checkpoint, so no point is duplicated.
+When a run is resumed, what was written after its checkpoint is dropped, so no point is duplicated.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cache
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Protocol, Self, SupportsFloat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, SupportsFloat
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from torch.utils.tensorboard import SummaryWriter
 
-from rss_rl.config import RunConfig
 from rss_rl.durable import disk_errors, replacing
 from rss_rl.errors import CheckpointError
+from rss_rl.logs.logger import RunLogger
 from rss_rl.logs.metric_registry import find_metric
-from rss_rl.metrics.measures import OWN, leading_measures
 from rss_rl.types import Array
 
 if TYPE_CHECKING:
@@ -43,15 +38,6 @@ SCHEMA = pa.schema(
 )
 NON_FINITE = "metrics/non_finite"
 _PART = re.compile(r"part-(\d{6,})\.parquet")
-_EVENTS_FLUSH_SECONDS = 10
-_LONGEST_NAME = 100
-
-
-class ScalarSink(Protocol):
-    """Another sink of scalars, such as a monitoring system; it must not raise."""
-
-    def scalars(self, step: int, values: Mapping[str, SupportsFloat]) -> None:
-        """Write the finite scalars of one step, by registered tag."""
 
 
 class MetricsWriter:
@@ -66,8 +52,8 @@ class MetricsWriter:
             dropped. None for a new run: all existing metrics are deleted.
         resume_rows: value of `rows` when that checkpoint was saved; later rows of its step are
             dropped, too. None keeps all of that step.
-        sinks: further sinks of scalars, besides TensorBoard and Parquet.
-        name: of the run in TensorBoard; a run that has event files keeps their folder.
+        loggers: of the run, which are closed with the writer. One that raises gets nothing more.
+        failed: called with the name of a logger that raised, and why.
 
     Raises:
         CheckpointError: metrics on disk are damaged, or writing fails.
@@ -78,17 +64,16 @@ class MetricsWriter:
         run_dir: Path,
         resume_step: int | None = None,
         resume_rows: int | None = None,
-        sinks: Sequence[ScalarSink] = (),
-        name: str = "",
+        loggers: Sequence[RunLogger] = (),
+        failed: Callable[[str, str], None] = lambda name, cause: None,
     ) -> None:
         last = -1 if resume_step is None else resume_step
-        self._directory, self._sinks = run_dir / "metrics", tuple(sinks)
+        self._directory, self._loggers = run_dir / "metrics", list(loggers)
+        self._failed = failed
         self._columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
         with self._disk_errors():
             self._directory.mkdir(parents=True, exist_ok=True)
             self._flushed = _drop_after(self._directory, last, resume_rows)
-            folder = _events_folder(run_dir / "tensorboard", name)
-            self._events = _open_event_files(folder, purge_step=last + 1)
 
     @property
     def rows(self) -> int:
@@ -113,17 +98,18 @@ class MetricsWriter:
             finite[NON_FINITE] = float(len(numbers) - len(finite))
         now = time.time()
         for tag, number in finite.items():
-            with self._disk_errors():
-                self._events.add_scalar(tag, number, step, walltime=now)
             for name, entry in zip(SCHEMA.names, (step, tag, number, now), strict=True):
                 self._columns[name].append(entry)
-        for sink in self._sinks:
-            sink.scalars(step, finite)
+        self._tell(lambda logger: logger.scalars(step, finite))
 
-    def charts(self, metric: str) -> None:
-        """Write the layout of TensorBoard's Custom Scalars; see `_main_charts`."""
-        with self._disk_errors():
-            self._events.add_custom_scalars(_main_charts(metric))
+    def _tell(self, call: Callable[[RunLogger], object]) -> None:
+        """Call each logger; whatever one raises must not end the training."""
+        for logger in list(self._loggers):
+            try:
+                call(logger)
+            except Exception as error:
+                self._loggers.remove(logger)
+                self._failed(type(logger).__name__, str(error) or type(error).__name__)
 
     def histogram(self, step: int, tag: str, values: Array) -> None:
         """Write the distribution of `values`, any shape; nothing if it is empty.
@@ -132,9 +118,8 @@ class MetricsWriter:
             ValueError: a tag that is not registered as a histogram.
         """
         find_metric(tag, "histogram")
-        with self._disk_errors():
-            if values.size:
-                self._events.add_histogram(tag, values, step)
+        if values.size:
+            self._tell(lambda logger: logger.histogram(step, tag, values))
 
     def text(self, step: int, tag: str, markdown: str) -> None:
         """Write a text.
@@ -143,8 +128,7 @@ class MetricsWriter:
             ValueError: a tag that is not registered as a text.
         """
         find_metric(tag, "text")
-        with self._disk_errors():
-            self._events.add_text(tag, markdown, step)
+        self._tell(lambda logger: logger.text(step, tag, markdown))
 
     def flush(self) -> None:
         """Flush everything to disk.
@@ -152,8 +136,8 @@ class MetricsWriter:
         Raises:
             CheckpointError: writing fails.
         """
+        self._tell(lambda logger: logger.flush())
         with self._disk_errors():
-            self._events.flush()
             if self._columns["step"]:
                 parts = _parts(self._directory)
                 number = 1 + (_number(parts[-1]) if parts else -1)
@@ -162,33 +146,14 @@ class MetricsWriter:
                 self._flushed += table.num_rows
                 self._columns = {name: [] for name in SCHEMA.names}
 
-    def close(self) -> None:
-        """Flush, and close the files."""
-        self.flush()
-        self._events.close()
-
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def tensorboard_name(config: RunConfig) -> str:
-    """The name of a run in TensorBoard: data, policy, share or cost, and seed.
-
-    It is the name of the folder with the run's event files, which TensorBoard names runs by. It
-    depends only on the configuration, so a run that is moved keeps it.
-    """
-    parts = [PurePosixPath(config.data).name]
-    if config.selects:
-        share = config.reward.target_share
-        cost = f"cost-{config.reward.sparsity_cost:g}"
-        parts += [config.policy.name, cost if share is None else f"keep-{share:g}"]
-    else:
-        parts.append("all-words")
-    name = "_".join(re.sub(r"[^\w.-]+", "-", part) for part in parts)
-    return f"{name[:_LONGEST_NAME]}_seed-{config.seed}".lstrip(".-_")
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.flush()
+        finally:
+            self._tell(lambda logger: logger.close(failed=kind is not None))
 
 
 def read_metrics(run_dir: Path) -> pa.Table:
@@ -263,65 +228,3 @@ def _drop_after(directory: Path, step: int, rows: int | None) -> int:
         elif kept.num_rows < table.num_rows:
             _write(part, kept)
     return stay
-
-
-def _main_charts(metric: str) -> dict[str, dict[str, list[Any]]]:
-    """The layout of Custom Scalars: by category and title, regular expressions of a chart's tags.
-
-    Args:
-        metric: the one that checkpoints are chosen by; shown with the tasks' leading measures.
-    """
-    dev = "dev/(all|thresholded)"
-    own = {measure.name for measure in OWN}
-    scores = "|".join(sorted({*leading_measures(), metric} - own))
-    charts = {
-        "reward, nats": ["^reward/total$"],
-        "score on dev": [f"^{dev}/({scores})$"],
-        "share of words kept": ["^selection/kept$", f"^{dev}/kept$"],
-        "policy lag, versions": ["^policy/lag$", "^policy/lag_max$"],
-    }
-    return {"rss-rl": {title: ["Multiline", tags] for title, tags in charts.items()}}
-
-
-def _events_folder(directory: Path, name: str) -> Path:
-    """The folder of a run's event files; TensorBoard purges steps only within one folder."""
-    older = sorted(directory.rglob("events.out.tfevents.*"))
-    return older[-1].parent if older else directory / name
-
-
-def _open_event_files(directory: Path, purge_step: int) -> SummaryWriter:
-    """A writer of a new TensorBoard file, which purges steps from `purge_step` on in older ones."""
-    _quieten_writer_thread()
-    _wait_for_new_name(directory)
-    return SummaryWriter(str(directory), purge_step=purge_step, flush_secs=_EVENTS_FLUSH_SECONDS)
-
-
-@cache
-def _quieten_writer_thread() -> None:
-    """Suppress the traceback when TensorBoard's writer thread dies.
-
-    Its error is kept, and raised by the next call of the writer as one clear message.
-    """
-    before = threading.excepthook
-
-    def hook(failure: threading.ExceptHookArgs) -> None:
-        if not type(failure.thread).__module__.startswith("tensorboard."):
-            before(failure)
-
-    threading.excepthook = hook
-
-
-def _wait_for_new_name(directory: Path) -> None:
-    """Wait until the second of the newest event file has passed.
-
-    TensorBoard reads event files in the order of their names, which have the second of creation and
-    then the process id: of two in one second, the later may be read first, and would purge nothing.
-    """
-    newest = max((_made_in(path) for path in directory.glob("events.out.tfevents.*")), default=0)
-    if newest == int(time.time()):
-        time.sleep(max(0.0, newest + 1 - time.time()))
-
-
-def _made_in(events: Path) -> int:
-    second = events.name.split(".")[3]
-    return int(second) if second.isdigit() else 0

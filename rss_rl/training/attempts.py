@@ -10,7 +10,8 @@ from pathlib import Path
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import LearnersLostError
-from rss_rl.logs.metrics import MetricsWriter, tensorboard_name
+from rss_rl.logs.logger import open_loggers
+from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.runs.checkpoint import (
     Checkpoint,
     check_step,
@@ -122,12 +123,16 @@ def _attempt(
     rows = None if start is None else start.state.get("metric_rows")
     observer, roles, prepared = context.observer, context.roles, context.prepared
     observer.begin_from(start)
-    sinks = roles.sinks(str(path.relative_to(observer.run_dir.parent)))
+    loggers = open_loggers(config, path, find_best_metric(config, prepared).name, step)
+    loggers += roles.loggers(str(path.relative_to(observer.run_dir.parent)))
+
+    def logger_failed(name: str, cause: str) -> None:
+        observer.log.write("logger_failed", "warning", logger=name, cause=cause)
+
     with (
-        MetricsWriter(path, step, rows, sinks, tensorboard_name(config)) as writer,
+        MetricsWriter(path, step, rows, loggers, logger_failed) as writer,
         roles.learner(config, prepared) as learner,
     ):
-        writer.charts(find_best_metric(config, prepared).name)
         if start is None and initial_policy is not None:
             learner.load_tensors(initial_policy.in_place_of(learner.tensors()))
 

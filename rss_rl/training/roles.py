@@ -9,7 +9,7 @@ from typing import Protocol
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.logs.events import EventSink
-from rss_rl.logs.metrics import ScalarSink
+from rss_rl.logs.logger import RunLogger
 from rss_rl.rollouts.backend import Backend, LocalBackend
 from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.sampler import Sampler
@@ -34,8 +34,8 @@ class Roles(Protocol):
             SamplerError: none can be started.
         """
 
-    def sinks(self, run: str) -> Sequence[ScalarSink]:
-        """Further sinks for the scalars of the run called `run`, besides its directory."""
+    def loggers(self, run: str) -> Sequence[RunLogger]:
+        """Loggers of the run called `run`, besides those that its configuration names."""
 
 
 class LocalRoles:
@@ -51,6 +51,6 @@ class LocalRoles:
         device = find_device(config.learner.device)
         return LocalBackend(Sampler(config, models, prepared.split("train"), words, device))
 
-    def sinks(self, run: str) -> Sequence[ScalarSink]:
+    def loggers(self, run: str) -> Sequence[RunLogger]:
         """See `Roles`; none."""
         return ()

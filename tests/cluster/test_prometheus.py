@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import SupportsFloat
 
 import pytest
 import ray
 from ray_nodes import own_ray
 
-from rss_rl.cluster.roles import PrometheusSink, gauge_name
+from rss_rl.cluster.roles import PrometheusLogger, gauge_name
 from rss_rl.logs.metric_registry import METRICS
 from rss_rl.logs.metrics import MetricsWriter
 
@@ -36,7 +35,7 @@ def scrape(address: str) -> list[str]:
 
 
 def test_scalars_can_be_scraped(address: str, tmp_path: Path) -> None:
-    with MetricsWriter(tmp_path, sinks=[PrometheusSink("my-run")]) as writer:
+    with MetricsWriter(tmp_path, loggers=[PrometheusLogger("my-run")]) as writer:
         writer.scalars(6, {"train/loss": 0.5, "policy/lag": 1})
         writer.scalars(7, {"train/loss": 0.25, "policy/loss": float("nan")})
         writer.scalars(7, {"reward/sparsity_cost": 2})  # described with letters Ray does not take
@@ -58,21 +57,3 @@ def test_every_tag_has_a_gauge_of_its_own() -> None:
     names = [gauge_name(tag) for tag in METRICS]
     assert len(set(names)) == len(names)
     assert all(name.replace("_", "").isalnum() for name in names)
-
-
-def test_a_sink_gets_what_is_finite(tmp_path: Path) -> None:
-    class Sink:
-        taken: list[tuple[int, dict[str, SupportsFloat]]]
-
-        def __init__(self) -> None:
-            self.taken = []
-
-        def scalars(self, step: int, values: Mapping[str, SupportsFloat]) -> None:
-            self.taken.append((step, dict(values)))
-
-    sink = Sink()
-    with MetricsWriter(tmp_path, sinks=[sink]) as writer:
-        writer.scalars(3, {"train/loss": 1.0, "policy/loss": float("inf")})
-        with pytest.raises(ValueError, match="no registered scalar"):
-            writer.scalars(4, {"x": 1.0})
-    assert sink.taken == [(3, {"train/loss": 1.0, "metrics/non_finite": 1.0})]

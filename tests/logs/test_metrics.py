@@ -15,9 +15,12 @@ import pytest
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 from tensorboard.util import tensor_util
 
+from rss_rl.components import NoOptions
 from rss_rl.errors import CheckpointError
+from rss_rl.logs.logger import LoggedRun
 from rss_rl.logs.metric_registry import METRICS
 from rss_rl.logs.metrics import MetricsWriter, read_metrics
+from rss_rl.logs.tensorboard import TensorBoardLogger
 
 
 def rows(run: Path) -> list[tuple[int, str, float]]:
@@ -35,8 +38,14 @@ def shown(run: Path, tag: str) -> list[tuple[int, float]]:
     return [(event.step, tensor_util.make_ndarray(event.tensor_proto).item()) for event in found]
 
 
+def written(run: Path, resume: int | None = None, name: str = "") -> MetricsWriter:
+    """A writer that logs to TensorBoard."""
+    tensorboard = TensorBoardLogger(LoggedRun(name, run, {}, "accuracy", resume), NoOptions())
+    return MetricsWriter(run, resume, loggers=[tensorboard])
+
+
 def test_scalars_are_in_both_files(tmp_path: Path) -> None:
-    with MetricsWriter(tmp_path) as writer:
+    with written(tmp_path) as writer:
         writer.scalars(1, {"train/loss": 0.5, "selection/kept": np.float32(0.25)})
         writer.flush()
         writer.scalars(2, {"train/loss": 0.25})
@@ -54,12 +63,13 @@ def test_scalars_are_in_both_files(tmp_path: Path) -> None:
 
 
 def test_histograms_and_texts_are_shown(tmp_path: Path) -> None:
-    with MetricsWriter(tmp_path) as writer:
+    with written(tmp_path) as writer:
         writer.histogram(3, "selection/probability_head", np.array([[0.1, 0.9]], np.float32))
         writer.histogram(3, "selection/probability_dependent", np.zeros(0))
         writer.text(3, "selection/examples", "a **b**")
     found = events(tmp_path)
     assert set(found.Tags()["tensors"]) == {
+        "custom_scalars__config__",
         "selection/probability_head",
         "selection/examples/text_summary",
     }
@@ -83,7 +93,7 @@ def test_an_unregistered_tag_is_refused_before_anything_is_written(tmp_path: Pat
 
 
 def test_what_is_not_finite_is_left_out_and_counted(tmp_path: Path) -> None:
-    with MetricsWriter(tmp_path) as writer:
+    with written(tmp_path) as writer:
         writer.scalars(
             1, {"train/loss": float("nan"), "policy/loss": -np.inf, "policy/entropy": 0.5}
         )
@@ -97,7 +107,7 @@ def test_what_is_not_finite_is_left_out_and_counted(tmp_path: Path) -> None:
 
 
 def write_steps(run: Path, first: int, last: int, value: float, resume: int | None = None) -> None:
-    with MetricsWriter(run, resume) as writer:
+    with written(run, resume) as writer:
         for step in range(first, last + 1):
             writer.scalars(step, {"train/loss": value})
             writer.text(step, "selection/examples", f"{value}")
@@ -118,10 +128,10 @@ def test_no_point_is_there_twice_after_a_resume(tmp_path: Path, resume: int) -> 
 
 @pytest.mark.parametrize("before", ["", "older_seed-0"])
 def test_a_run_keeps_the_folder_of_its_events(tmp_path: Path, before: str) -> None:
-    with MetricsWriter(tmp_path, name=before) as writer:
+    with written(tmp_path, name=before) as writer:
         for step in (1, 2, 3):
             writer.scalars(step, {"train/loss": 1.0})
-    with MetricsWriter(tmp_path, 2, name="newer_seed-0") as writer:
+    with written(tmp_path, 2, "newer_seed-0") as writer:
         writer.scalars(3, {"train/loss": 2.0})
     folder = tmp_path / "tensorboard" / before
     assert {path.parent for path in tmp_path.rglob("events.out.*")} == {folder}
@@ -137,8 +147,12 @@ def test_a_run_keeps_the_folder_of_its_events(tmp_path: Path, before: str) -> No
 KILLED = """
     import os, signal, sys
     from pathlib import Path
+    from rss_rl.components import NoOptions
+    from rss_rl.logs.logger import LoggedRun
     from rss_rl.logs.metrics import MetricsWriter
-    writer = MetricsWriter(Path(sys.argv[1]))
+    from rss_rl.logs.tensorboard import TensorBoardLogger
+    run = LoggedRun("", Path(sys.argv[1]), {}, "accuracy", None)
+    writer = MetricsWriter(run.folder, loggers=[TensorBoardLogger(run, NoOptions())])
     for step in range(1, 8):
         writer.scalars(step, {"train/loss": step})
         if step == 5:

@@ -16,7 +16,8 @@ from rss_rl.config import PhaseConfig, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import CheckpointError, NonFiniteError
 from rss_rl.inference.model import Model
-from rss_rl.logs.metrics import read_metrics, tensorboard_name
+from rss_rl.logs.logger import run_name
+from rss_rl.logs.metrics import read_metrics
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training import learner
 from rss_rl.training.evaluation import evaluate
@@ -221,7 +222,7 @@ def test_tensorboard_shows_predictions_and_labels_beside_marked_sentences(
 
 
 def shown_in_tensorboard(path: Path, config: RunConfig) -> EventAccumulator:
-    folder = path / "tensorboard" / tensorboard_name(config)
+    folder = path / "tensorboard" / run_name(config)
     return EventAccumulator(str(folder), {"tensors": 0}).Reload()
 
 
