@@ -7,7 +7,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv demo peers test test-full test-bare lint checks format docs dist bench bench-full clean
+.PHONY: help venv demo peers loggers test test-full test-bare lint checks format docs dist bench bench-full clean
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -51,6 +51,14 @@ peers: .venv-peers/.installed ## make .venv-peers with RLlib, SB3 and this check
 	  pytest-timeout hypothesis
 	.venv-peers/bin/python -m pytest -q -p no:cacheprovider tests/envs
 	@touch $@
+
+loggers: $(STAMP) ## test W&B, MLflow and Trackio offline, in .venv-loggers
+	$(BIN)/python -m venv --clear .venv-loggers
+	.venv-loggers/bin/python -m pip install --quiet -c constraints.txt $(PIP_FLAGS) setuptools
+	.venv-loggers/bin/python -m pip install --quiet $(PIP_FLAGS) --no-build-isolation \
+	  -e '.[mlflow,trackio,wandb]' $$(grep '^torch==' constraints.txt) pytest pytest-timeout hypothesis
+	.venv-loggers/bin/python -m pytest -q -p no:cacheprovider -W default \
+	  tests/logs/test_loggers_for_real.py
 
 test: checks ## lint, types, import contracts and the tests (some 9 minutes on 2 cores)
 	$(BIN)/python -m pytest $(IN_TURN) -m "not slow" $(PYTEST_ARGS)

@@ -6,6 +6,7 @@ Where they log to, and as whom, is told to them as always, by `wandb login`, `WA
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -34,9 +35,10 @@ class WandbLogger(RunLogger):
         import wandb
 
         self._wandb = wandb
+        run.folder.mkdir(parents=True, exist_ok=True)
         kept = run.folder / "wandb-id"
         if run.step is None or not kept.is_file():
-            kept.write_text(wandb.util.generate_id())
+            kept.write_text(secrets.token_hex(8))
         self._run = wandb.init(
             project=options.project,
             name=run.name,
