@@ -31,20 +31,18 @@ from rss_rl.metrics.measures import (
     task_measures,
 )
 from rss_rl.pages.assets import filled
-from rss_rl.pages.charts import (
-    COLOURS,
-    calibration_chart,
-    curve_charts,
-    frontier_chart,
-    words_chart,
-)
-from rss_rl.pages.report_texts import marked_text
+from rss_rl.pages.charts import COLOURS, calibration_chart, curve_charts
 from rss_rl.results.agreement import score_run_agreement
-from rss_rl.results.classes import calibration, calibration_error, class_scores
 from rss_rl.results.frame import grouped, runs_frame, score_names, with_groups
 from rss_rl.results.linear import read_linear
-from rss_rl.results.reading import Reading, read_split
-from rss_rl.results.score import score_run
+from rss_rl.results.reading import (
+    Reading,
+    ReadText,
+    calibration,
+    calibration_error,
+    class_scores,
+    read_split,
+)
 from rss_rl.results.score_cells import (
     differing_settings,
     mode_cells,
@@ -68,7 +66,6 @@ _READS = {
     "thresholded": "the words it keeps",
     "random": "as many random words",
     "all": "all words, trained on them",
-    "whole": "all words, by the same classifier",
 }
 _WORDS = 20
 _CLASS_WORDS = 8
@@ -76,6 +73,8 @@ _MOST_CLASSES = 20
 """Classes that a confusion matrix can show."""
 _FREQUENT = 5
 """Fewest occurrences of a word in the list of those kept least."""
+_LONGEST = 600
+"""Words of a text that are shown."""
 _TRAINED_ON = {
     "all": "all words",
     "sampled": "selections",
@@ -88,8 +87,7 @@ _TRAINED_ON = {
 class Part:
     """What is known of runs on the same data.
 
-    frame      see `runs_frame` and `with_groups`. Mode `whole` has the scores of the split with
-               the classifier trained on selections reading all words, if no other model did
+    frame      see `runs_frame` and `with_groups`
     reading    of the first run
     agreement  a line for each run of the first group and selection; empty if it is not measured
     """
@@ -125,25 +123,9 @@ def gather_parts(
         progress(f"reading {split} with {first['run']}")
         reading = read_split(Path(first["run"]), split, trust=trust)
         agreement = _agreement(own[own["group"] == first["group"]], split, trust, progress)
-        whole = _whole(own, split, trust, progress)
         manifest = open_prepared(str(first["data"])).manifest
-        parts.append(Part(pd.concat([own, whole]), reading, agreement, manifest))
+        parts.append(Part(own, reading, agreement, manifest))
     return parts
-
-
-def _whole(
-    frame: pd.DataFrame, split: str, trust: Trust, progress: Callable[[str], None]
-) -> pd.DataFrame:
-    """Lines of mode `whole` for runs that select and have no comparison with all words."""
-    read = frame[frame["split"] == split]
-    compared = read.loc[read["mode"] == "all", "run"]
-    lines = read[(read["mode"] == "thresholded") & ~read["run"].isin(compared)].copy()
-    lines["mode"] = "whole"
-    for place, run in lines["run"].items():
-        progress(f"scoring {run} with all words")
-        scores = score_run(Path(run), split, ["all"], trust=trust)
-        lines.loc[place, score_names(frame)] = pd.Series(scores["all"])
-    return lines
 
 
 def _agreement(
@@ -201,14 +183,12 @@ def _shown(part: Part, split: str) -> dict[str, Any]:
     """What the template shows of a part."""
     frame, means = part.frame, grouped(part.frame)
     first, metric = frame.iloc[0], _measure(part.frame, split)
-    words = part.reading.words
-    names = shown_scores(means)
-    groups = list(means["group"].unique())
+    names, reading = shown_scores(means), part.reading
     return {
         "name": part.manifest.name,
         "groups": [
-            (group, [Path(run).name for run in frame.loc[frame["group"] == group, "run"].unique()])
-            for group in groups
+            (group, [Path(run).name for run in own["run"].unique()])
+            for group, own in frame.groupby("group")
         ],
         "several": means["runs"].max() > 1,
         "warnings": list(_warnings(frame)),
@@ -228,19 +208,14 @@ def _shown(part: Part, split: str) -> dict[str, Any]:
         "roles": "heads_kept" in names,
         "curves": curve_charts(frame, metric),
         "phases": list(_phases(first)),
-        "frontier": frontier_chart(means, split, metric),
-        "reading": part.reading,
+        "reading": reading,
+        "selects": "thresholded" in {*frame["mode"]},
         "texts": [
-            ("Right, with the highest confidence", part.reading.right),
-            ("Wrong, with the highest confidence", part.reading.wrong),
-            ("Lowest confidence", part.reading.unsure),
+            ("Right, with the highest confidence", reading.right),
+            ("Wrong, with the highest confidence", reading.wrong),
         ],
         "classes": _classes(part),
-        "words_chart": words_chart(part.reading),
-        "words": [
-            ("Kept most often, relative to their occurrences", words[:_WORDS]),
-            ("Kept least often", words[words["count"] >= _FREQUENT][::-1][:_WORDS]),
-        ],
+        "words": [(title, own) for title, own in _words(reading) if len(own)],
         "agreement": _agreement_table(part.agreement),
         "data": list(_data(part.manifest)),
         "files": [*part.manifest.sources, *part.manifest.vectors.files],
@@ -261,10 +236,11 @@ def _measure(frame: pd.DataFrame, split: str) -> str | None:
 
 
 def _warnings(frame: pd.DataFrame) -> Iterator[str]:
-    for run, asked in frame.drop_duplicates("run")[["run", "reward.target_share"]].to_numpy():
-        report = RunDirectory.open(Path(run)).read_report()
+    runs = frame.drop_duplicates("run")
+    for run, asked in runs[["run", "reward.target_share"]].to_numpy():
+        report, of = RunDirectory.open(Path(run)).read_report(), f"{run}: "
         for warning in run_warnings(report, asked, read_linear(Path(run))):
-            yield f"{run}: {warning}."
+            yield f"{of if len(runs) > 1 else ''}{warning}."
 
 
 def _summary(means: pd.DataFrame, metric: str | None, split: str, rows: int) -> list[str]:
@@ -278,9 +254,6 @@ def _summary(means: pd.DataFrame, metric: str | None, split: str, rows: int) -> 
     own = means[(means["group"] == means["group"].iloc[0]) & (means["split"] == split)]
     found = {line["mode"]: line for line in own.to_dict("records") if pd.notna(line[metric])}
     lines = score_sentences(found, metric, split)
-    if "whole" in found:
-        value = format_measure(metric, found["whole"][metric])
-        lines.append(f"With all words, the same classifier reaches {value}.")
     lines.extend(filter(None, [interval_sentence(found, rows, split)]))
     count = own["runs"].max()
     return [f"Means over {count} seeds.", *lines] if count > 1 else lines
@@ -301,10 +274,8 @@ def _asked(frame: pd.DataFrame, manifest: Manifest) -> Iterator[tuple[str, str]]
     yield "From", f"{manifest.name}: {rows}"
     if "thresholded" in {*frame["mode"]}:
         share, cost = first["reward.target_share"], first["reward.sparsity_cost"]
-        asked = "no share asked for" if share is None else f"{100 * share:.3g}% (asked for)"
-        price = f"{cost:g}" if share is None else "found in training, so that the share is kept"
-        yield "Words to keep", asked
-        yield "λ, what the reward loses if all words are kept", price
+        price = f"no share asked for; a reward lower by {cost:g} if all are kept"
+        yield "Words to keep", price if share is None else f"{100 * share:.3g}% (asked for)"
         yield "Policy", first["policy.name"]
     yield "Encoder", f"{first['model.encoder.name']}, {first['model.hidden']} features"
     vectors = manifest.vectors
@@ -323,18 +294,35 @@ def _classes(part: Part) -> dict[str, Any] | None:
     if not 0 < len(names) <= _MOST_CLASSES or "confidence" not in reading.predictions:
         return None
     bins = calibration(reading.predictions)
-    kept, lists = reading.class_words, []
-    expected = np.outer(kept.sum(axis=1), kept.sum() / kept.to_numpy().sum())
-    for name, more in (kept - expected).items():
-        words = more[more > 0].sort_values(ascending=False, kind="stable").index[:_CLASS_WORDS]
-        lists.append((name, [(word, kept.at[word, name], kept.loc[word].sum()) for word in words]))
     return {
         "names": names,
         "scores": class_scores(reading.predictions, names),
         "chart": calibration_chart(bins),
         "error": calibration_error(bins),
-        "words": lists,
     }
+
+
+def _words(reading: Reading) -> Iterator[tuple[str, list[tuple[str, int, int]]]]:
+    """Lists of words, how often each is kept and of how many: overall, then by predicted class.
+
+    Of a class those that its texts keep more often than if classes were alike.
+    """
+    words, by_class = reading.words[["kept", "count"]], reading.class_words
+    rare = words["count"] < _FREQUENT
+    if not 0 < words["kept"].sum() < words["count"].sum():
+        return
+    yield "Kept most often, for how often they occur", list(words[:_WORDS].itertuples())
+    yield "Kept least often", list(words[~rare][::-1][:_WORDS].itertuples())
+    if not 0 < by_class.shape[1] <= _MOST_CLASSES:
+        return
+    everywhere = by_class.sum(axis=1)
+    expected = np.outer(everywhere, by_class.sum() / by_class.to_numpy().sum())
+    for name, more in (by_class - expected).items():
+        most = more[more > 0].sort_values(ascending=False, kind="stable").index[:_CLASS_WORDS]
+        yield (
+            f"Kept for {name}, more often than for others",
+            [(word, by_class.at[word, name], everywhere[word]) for word in most],
+        )
 
 
 def _phases(settings: Mapping[str, Any]) -> Iterator[str]:
@@ -347,7 +335,8 @@ def _phases(settings: Mapping[str, Any]) -> Iterator[str]:
         learners = {"supervised": "the classifier", "policy": "the policy"}
         learn = " and ".join(learners[key] for key, learns in own.items() if learns)
         reads = _TRAINED_ON[settings[f"phases.{number}.selection"]]
-        yield f"{name}: {learn} learn{'s' if sum(own.values()) == 1 else ''} from {reads}"
+        verb = "learns" if sum(own.values()) == 1 else "learn"
+        yield f"{number + 1}, {name}: {learn} {verb} from {reads}"
 
 
 def _bars(
@@ -385,7 +374,6 @@ def _agreement_table(agreement: pd.DataFrame) -> tuple[list[str], list[list[str]
 
 def _data(manifest: Manifest) -> Iterator[tuple[str, str]]:
     """Facts about the data, from the manifest and the catalogue."""
-    yield "Name", manifest.name
     if (known := catalogue().get(manifest.name)) is not None:
         yield "Licence, as its authors state it", known.licence
         yield "Described at", known.home
@@ -402,7 +390,6 @@ def _data(manifest: Manifest) -> Iterator[tuple[str, str]]:
     if manifest.vectors.files:
         covered = manifest.vectors.any
         yield "Words with a vector", f"{covered.words:.1%}; of all tokens {covered.tokens:.1%}"
-    yield "Seed of the data", str(manifest.seed)
 
 
 def _versions(run: Path) -> Iterator[tuple[str, str]]:
@@ -415,6 +402,12 @@ def _versions(run: Path) -> Iterator[tuple[str, str]]:
     yield "Python", f"{record.get('python')} on {record.get('machine')}"
     for name, number in record.get("libraries", {}).items():
         yield name, str(number)
-    for key in ("learner.precision", "sampler.precision"):
-        if key in record:  # of those that were other processes it is unknown
-            yield f"Matrix products of the {key.partition('.')[0]}", str(record[key])
+
+
+def marked_text(text: ReadText, slot: int) -> tuple[list[tuple[str, bool, bool]], int]:
+    """Stretches of a sentence's words, whether each is kept and marked; how many words are left."""
+    words, kept = text.words[slot][:_LONGEST], text.kept[slot]
+    marked = np.zeros_like(kept) if text.marked is None else text.marked[slot]
+    alike = itertools.groupby(zip(words, kept, marked, strict=False), lambda word: word[1:])
+    pieces = [(" ".join(word for word, *_ in run), *kind) for kind, run in alike]
+    return pieces, len(text.words[slot]) - len(words)

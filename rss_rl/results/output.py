@@ -1,23 +1,15 @@
-"""Output of results: Markdown tables, CSV, figures, and writing them to files."""
+"""Output of results: Markdown tables, lines of scores, and files."""
 
 from __future__ import annotations
 
 import errno
-import io
-import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rss_rl.durable import disk_errors, replacing
 from rss_rl.metrics.measures import find_measure, format_measure
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-COLOURS = ("#0b5394", "#d9730d", "#38761d", "#741b47", "#666666", "#b45f06", "#a61c00", "#134f5c")
 NONE = "-"
 """Table cell without a value."""
 FREE_SPACE = "Give --out on a disk that can be written and has free space"
@@ -40,32 +32,6 @@ def describe_scores(scores: Mapping[str, float], separator: str = "  ") -> str:
     """Labels and values of scores, on one line."""
     parts = (f"{find_measure(name).label} {format_measure(name, v)}" for name, v in scores.items())
     return separator.join(parts)
-
-
-def panels(count: int, across: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` panels (at least one), at most `across` per row.
-
-    Args:
-        size: width and height of a panel in inches.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    across = max(1, min(across, count))
-    down = max(1, math.ceil(count / across))
-    figure = Figure(figsize=(across * size[0], down * size[1]), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = list(figure.subplots(down, across, squeeze=False).ravel())
-    for unused in axes[max(1, count) :]:
-        unused.set_axis_off()
-    return figure, axes[: max(1, count)]
-
-
-def png(figure: Figure) -> bytes:
-    """The figure as a PNG file."""
-    out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=130)
-    return out.getvalue()
 
 
 def write_files(folder: Path, contents: Mapping[str, str | bytes], what: str) -> list[Path]:

@@ -1,4 +1,4 @@
-"""A run's selections on a split: sample texts, and how often it keeps each word.
+"""A run on a split: sample texts, how often it keeps each word, what it gets right by class.
 
 Legend: B examples, S sentences, N_s tokens in slot s, C classes, V words of the vocabulary.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
@@ -26,6 +27,7 @@ from rss_rl.types import Array, Batch
 
 _MOST_ROWS = 2000
 _OF_A_KIND = 4
+_BINS = 10
 _PRIOR = 10.0
 """Pseudo-counts, at the mean share kept, added to each word's occurrences."""
 
@@ -60,30 +62,23 @@ class Reading:
     """Findings on `rows` of the `of` rows of a split.
 
     right, wrong  the most confident predictions; for scores, those closest to and farthest from
-                  the label
-    unsure        the smallest margins between the two most probable classes; none for scores
+                  the label; without predictions the first texts, all right
     words         indexed by word, for every vocabulary word in the texts: count, how often it
-                  occurs; kept; share, kept / count. Ordered by the share smoothed towards that of
-                  all words, (kept + 10 m) / (count + 10), so that rare words do not lead
-    predictions   by row of the split: label; predicted; error, 0 if right; and for classes
-                  confidence and margin. Only label if the run has no trained classifier
+                  occurs; kept. Ordered by the share smoothed towards that of all words,
+                  (kept + 10 m) / (count + 10), so that rare words do not lead
     class_words   where labels are classes that the run predicts: how often each word is kept in
                   texts of each predicted class, int64 [V', C], indexed by word
+    predictions   by row of the split: label; predicted; error, 0 if right; and for classes
+                  confidence. Only label if the run has no trained classifier
     """
 
     rows: int
     of: int
     right: tuple[ReadText, ...]
     wrong: tuple[ReadText, ...]
-    unsure: tuple[ReadText, ...]
     words: pd.DataFrame
-    predictions: pd.DataFrame
     class_words: pd.DataFrame
-
-    @property
-    def share(self) -> float:
-        """Share of all words kept."""
-        return float(self.words["kept"].sum() / self.words["count"].sum())
+    predictions: pd.DataFrame
 
 
 def read_split(path: Path, split: str, *, trust: Trust = NOTHING) -> Reading:
@@ -127,19 +122,16 @@ class _Reader:
                     by_class[number] += np.bincount(ids[own], minlength=width)
             scores.append(score)
         predictions = pd.concat(scores)
-        right, wrong, unsure = (
-            tuple(map(self._text, chosen.index)) for chosen in _choose(predictions)
-        )
+        right, wrong = (tuple(map(self._text, chosen)) for chosen in _choose(predictions))
         of_classes = pd.DataFrame(by_class.T, list(vocabulary), list(names))[len(SPECIAL_WORDS) :]
         return Reading(
             len(rows),
             len(self._examples),
             right,
             wrong,
-            unsure,
             _count(counts, vocabulary),
-            predictions,
             of_classes[of_classes.any(axis=1)].rename_axis("word"),
+            predictions,
         )
 
     def _batches(self, rows: Array) -> Iterator[tuple[Batch, list[Array], pd.DataFrame]]:
@@ -159,10 +151,8 @@ class _Reader:
         found["predicted"] = self._models.classifier.predict(logits).float().cpu().numpy()
         if batch.labels.dtype == np.float32:
             return found.assign(error=np.abs(found["predicted"] - batch.labels))
-        best = torch.softmax(logits.double(), -1).topk(min(2, logits.shape[1]), -1).values
-        first, last = best[:, 0].cpu().numpy(), best[:, -1].cpu().numpy()
-        wrong = found["predicted"] != batch.labels
-        return found.assign(error=wrong, confidence=first, margin=first - last)
+        surest = torch.softmax(logits.double(), -1).amax(-1).cpu().numpy()
+        return found.assign(error=found["predicted"] != batch.labels, confidence=surest)
 
     def _text(self, row: int) -> ReadText:
         ((batch, kept, scores),) = self._batches(np.array([row]))
@@ -184,17 +174,16 @@ class _Reader:
         )
 
 
-def _choose(scores: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """A few lines each of right, wrong and unsure examples; without predictions the first ones."""
+def _choose(scores: pd.DataFrame) -> tuple[pd.Index, pd.Index]:
+    """The rows of a few right and wrong examples; without predictions the first ones."""
     if "error" not in scores:
-        return scores[:_OF_A_KIND], scores[:0], scores[:0]
+        return scores.index[:_OF_A_KIND], scores.index[:0]
     if "confidence" not in scores:
-        order = scores.sort_values("error", kind="stable")
-        return order[:_OF_A_KIND], order[_OF_A_KIND:][::-1][:_OF_A_KIND], order[:0]
+        order = scores.sort_values("error", kind="stable").index
+        return order[:_OF_A_KIND], order[_OF_A_KIND:][::-1][:_OF_A_KIND]
     surest = scores.sort_values("confidence", ascending=False, kind="stable")
-    right, wrong = (surest[surest["error"] == kind][:_OF_A_KIND] for kind in (False, True))
-    rest = scores.drop([*right.index, *wrong.index])
-    return right, wrong, rest.sort_values("margin", kind="stable")[:_OF_A_KIND]
+    right, wrong = (surest.index[surest["error"] == kind][:_OF_A_KIND] for kind in (False, True))
+    return right, wrong
 
 
 def _count(counts: Array, vocabulary: Sequence[str]) -> pd.DataFrame:
@@ -204,7 +193,48 @@ def _count(counts: Array, vocabulary: Sequence[str]) -> pd.DataFrame:
     words = words[words["count"] > 0]
     mean = words["kept"].sum() / words["count"].sum()
     smoothed = (words["kept"] + _PRIOR * mean) / (words["count"] + _PRIOR)
-    words = words.assign(
-        share=words["kept"] / words["count"], smoothed=-smoothed, often=-words["count"]
+    order = words.assign(smoothed=-smoothed, often=-words["count"])
+    return words.loc[order.sort_values(["smoothed", "often", "word"]).index]
+
+
+def class_scores(predictions: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Precision, recall, F1 and rows of each class, and how often it was taken for each.
+
+    Args:
+        predictions: with columns `label` and `predicted`, numbers of classes.
+        names: of all classes.
+
+    Returns:
+        A line per class in the order of `names`: precision, recall, f1, rows, and a column with
+        the name of each class, the rows that were taken for it. NaN: precision of a class that was
+        never predicted, recall of one without rows.
+    """
+    numbers = range(len(names))
+    read = predictions["label"], predictions["predicted"]
+    precision, recall, f1, rows = precision_recall_fscore_support(
+        *read, labels=numbers, zero_division=np.nan
     )
-    return words.sort_values(["smoothed", "often", "word"]).drop(columns=["smoothed", "often"])
+    found = pd.DataFrame(
+        {"precision": precision, "recall": recall, "f1": f1, "rows": rows}, index=list(names)
+    )
+    taken = pd.DataFrame(confusion_matrix(*read, labels=numbers), list(names), list(names))
+    return pd.concat([found, taken], axis=1)
+
+
+def calibration(predictions: pd.DataFrame) -> pd.DataFrame:
+    """Confidence, accuracy and rows in ten equal intervals of the confidence, empty ones left out.
+
+    Args:
+        predictions: with columns `confidence` and `error`, 0 or False where right.
+    """
+    number = np.minimum((predictions["confidence"] * _BINS).astype(int), _BINS - 1)
+    right = predictions.assign(accuracy=1.0 - predictions["error"].astype(float))
+    bins = right.groupby(number)
+    means = bins[["confidence", "accuracy"]].mean()
+    return means.assign(rows=bins.size()).reset_index(drop=True)
+
+
+def calibration_error(bins: pd.DataFrame) -> float:
+    """Expected calibration error (Naeini et al. 2015): mean distance of confidence and accuracy
+    over the rows; bins: see `calibration`."""
+    return float(np.average((bins["confidence"] - bins["accuracy"]).abs(), weights=bins["rows"]))

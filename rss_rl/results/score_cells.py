@@ -16,7 +16,6 @@ MODES = {
     "sampled": ("sampled", "words drawn by their probabilities, as in training"),
     "random": ("random", "as many words of each text, drawn at random"),
     "all": ("all words", "another model, trained to read every word"),
-    "whole": ("all words, same classifier", "every word, read by the model trained on selections"),
 }
 """Selection modes: what they are called in tables, and what they are."""
 

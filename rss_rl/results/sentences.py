@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from scipy.stats import binomtest
+
 from rss_rl.metrics.measures import find_measure, format_measure
-from rss_rl.results.classes import accuracy_interval
 
 Scores = Mapping[str, float | None]
 _FAR_FROM_SHARE, _COLLAPSED = 0.05, 0.01
@@ -53,6 +54,12 @@ def interval_sentence(modes: Mapping[str, Scores], rows: int, split: str) -> str
     if not said:
         return None
     return f"{split.capitalize()} has {rows:,} rows: 95% intervals are {', '.join(said)}."
+
+
+def accuracy_interval(accuracy: float, rows: int) -> tuple[float, float]:
+    """Wilson's 95% interval of an accuracy that was measured on `rows` rows."""
+    found = binomtest(round(accuracy * rows), rows).proportion_ci(method="wilson")
+    return float(found.low), float(found.high)
 
 
 def linear_sentence(linear: Mapping[str, Any] | None, split: str) -> str | None:

@@ -6,12 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rss_rl.results.classes import (
-    accuracy_interval,
-    calibration,
-    calibration_error,
-    class_scores,
-)
+from rss_rl.results.reading import calibration, calibration_error, class_scores
+from rss_rl.results.sentences import accuracy_interval
 
 
 def test_each_class_is_counted() -> None:

@@ -198,26 +198,30 @@ def _figure(found: Mapping[str, Any], metric: str) -> str:
 def _draw(spec: Spec, points: Sequence[Point], metric: str) -> bytes:
     """A PNG with a panel for each dataset: the metric against the share of words kept, a line for
     each row with error bars both ways; rows at one point that keep all words are dashed."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
     from matplotlib.ticker import PercentFormatter
 
     drawn = pd.DataFrame([point for point in points if metric in point and _KEPT in point])
-    datasets = drawn.groupby("dataset", sort=False)
-    figure, panels = output.panels(len(datasets), 3, (6.4, 4.4))
-    for axes, (dataset, own) in zip(panels, datasets, strict=True):
+    measure, datasets = find_measure(metric), drawn.groupby("dataset", sort=False)
+    figure = Figure(figsize=(6.4, 4.4 * max(1, len(datasets))), dpi=130, layout="constrained")
+    panels = figure.subplots(max(1, len(datasets)), squeeze=False)[:, 0]
+    for axes, (dataset, own) in zip(panels, datasets, strict=False):
         for number, (label, line) in enumerate(own.groupby("label", sort=False)):
-            line = line.sort_values(_KEPT)
-            style = {"color": output.COLOURS[number % len(output.COLOURS)], "label": label}
+            line, style = line.sort_values(_KEPT), {"color": f"C{number}", "label": label}
             if line[_KEPT].tolist() == [1.0]:
                 axes.axhline(line[metric].item(), linestyle="--", **style)
                 continue
             off = {"xerr": line[f"{_KEPT}_sd"].fillna(0), "yerr": line[f"{metric}_sd"].fillna(0)}
             axes.errorbar(line[_KEPT], line[metric], fmt="o-", **off, **style)
         named = spec.datasets[dataset].label if dataset in spec.datasets else ""
-        measure = find_measure(metric)
         axes.set(title=named or dataset, xlabel="words kept", ylabel=measure.label)
-        for axis, percent in ((axes.xaxis, True), (axes.yaxis, measure.percent)):
-            if percent:
-                axis.set_major_formatter(PercentFormatter(1))
+        axes.xaxis.set_major_formatter(PercentFormatter(1))
+        if measure.percent:
+            axes.yaxis.set_major_formatter(PercentFormatter(1))
         axes.grid(color="0.9")
         axes.legend(fontsize=8)
-    return output.png(figure)
+    out = io.BytesIO()
+    FigureCanvasAgg(figure)
+    figure.savefig(out, format="png")
+    return out.getvalue()
