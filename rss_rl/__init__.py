@@ -8,9 +8,9 @@
     model = rss_rl.load("runs/reviews")  # a run, or what `rss-rl export` wrote; without Ray
     print(model.predict(["A dull film with one good scene."])[0])
 
-`prepare` and `train` are the two halves of `fit`; `sweep` makes and compares many runs; `Run` opens
-an existing one; `encode` stores the encoder states that a contextual policy reads. Pluggable
-components: `rss_rl.components`; their contract tests: `rss_rl.testing`.
+`prepare` and `train` are the two halves of `fit`; `Run` opens an existing run. Each command of
+`rss-rl` that works on data, runs or models is the function of its name. Pluggable components:
+`rss_rl.components`; their contract tests: `rss_rl.testing`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,20 @@ from __future__ import annotations
 __all__ = [
     "Run",
     "__version__",
+    "demo",
     "encode",
+    "evaluate",
+    "explain",
+    "export",
     "fit",
     "load",
+    "predict",
     "prepare",
+    "report",
+    "select",
+    "serve",
+    "status",
+    "submit",
     "sweep",
     "train",
 ]
@@ -32,32 +42,43 @@ from typing import TYPE_CHECKING, Any
 from rss_rl.version import VERSION
 
 if TYPE_CHECKING:
+    from rss_rl.api.demo import demo
+    from rss_rl.api.deploying import export, predict, serve
     from rss_rl.api.encoding import encode
+    from rss_rl.api.explaining import explain, select
     from rss_rl.api.fitting import fit
+    from rss_rl.api.operating import status, submit
     from rss_rl.api.preparing import prepare
     from rss_rl.api.run import Run
+    from rss_rl.api.scoring import evaluate, report
     from rss_rl.api.sweeping import sweep
     from rss_rl.api.training import train
     from rss_rl.inference.model import Model
 
 __version__ = VERSION
 _MODULES = {
-    "Run": "rss_rl.api.run",
-    "encode": "rss_rl.api.encoding",
-    "fit": "rss_rl.api.fitting",
-    "prepare": "rss_rl.api.preparing",
-    "sweep": "rss_rl.api.sweeping",
-    "train": "rss_rl.api.training",
+    "demo": ("demo",),
+    "deploying": ("export", "predict", "serve"),
+    "encoding": ("encode",),
+    "explaining": ("explain", "select"),
+    "fitting": ("fit",),
+    "operating": ("status", "submit"),
+    "preparing": ("prepare",),
+    "run": ("Run",),
+    "scoring": ("evaluate", "report"),
+    "sweeping": ("sweep",),
+    "training": ("train",),
 }
+_PLACES = {name: f"rss_rl.api.{module}" for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     """Import lazily, so that importing the library alone does not import torch."""
-    if name not in _MODULES:
+    if name not in _PLACES:
         raise AttributeError(f"module 'rss_rl' has no attribute '{name}'")
     import importlib
 
-    return getattr(importlib.import_module(_MODULES[name]), name)
+    return getattr(importlib.import_module(_PLACES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -53,6 +53,7 @@ Duration = Annotated[
         " proportion to their steps, and the comparison with all words.",
     ),
 ]
+ModelFolder = Annotated[str | Path, Typed(Path), Parameter(name="RUN|EXPORT")]
 Which = Annotated[int | str, Parameter(metavar="best|latest|STEP", help="Checkpoint of a run.")]
 Device = Annotated[str, Parameter(metavar="cpu|cuda|cuda:N", help="Where to compute.")]
 Address = Annotated[str | None, Parameter(metavar="HOST:PORT")]

@@ -38,7 +38,7 @@ def group(name: str, purpose: str, **more: Any) -> cyclopts.App:
 
 
 def add(
-    app: cyclopts.App, function: Callable[..., Any], show: Callable[..., None] | None = None
+    app: cyclopts.App, function: Callable[..., Any], show: Callable[..., Any] | None = None
 ) -> None:
     """Make `function` a command of its name.
 

@@ -9,25 +9,19 @@ from collections.abc import Sequence
 
 import cyclopts
 
+from rss_rl.api.demo import demo
+from rss_rl.api.deploying import export, predict, serve
+from rss_rl.api.explaining import explain, select
 from rss_rl.api.fitting import fit
-from rss_rl.api.status import status
+from rss_rl.api.operating import doctor, status, submit
+from rss_rl.api.scoring import evaluate, report
 from rss_rl.api.sweeping import sweep
 from rss_rl.api.terminal import guarded_streams, shell
 from rss_rl.api.training import train
 from rss_rl.cli import show
 from rss_rl.cli.commands import add, group
 from rss_rl.cli.components import components
-from rss_rl.cli.demo import demo
-from rss_rl.cli.doctor import doctor
-from rss_rl.cli.evaluate import evaluate
-from rss_rl.cli.explain import explain
-from rss_rl.cli.export import export
-from rss_rl.cli.predict import predict
-from rss_rl.cli.report import report
-from rss_rl.cli.select import select
-from rss_rl.cli.serve import serve
 from rss_rl.cli.status import show_status
-from rss_rl.cli.submit import submit
 from rss_rl.errors import RssError
 from rss_rl.version import VERSION
 
@@ -48,7 +42,7 @@ COMMANDS = group(
     help_epilogue=_EPILOG,
 )
 COMMANDS.register_install_completion_command(help="Install completion for the current shell.")
-add(COMMANDS, demo)
+add(COMMANDS, demo, show.fitted)
 for name, purpose in (
     ("data", "List datasets, fetch them, prepare them for training, show what was prepared."),
     ("config", "Show configurations, with what each key means; list the shipped ones."),
@@ -59,17 +53,17 @@ for name, purpose in (
 add(COMMANDS, fit, show.fitted)
 add(COMMANDS, train, show.trained)
 add(COMMANDS, status, show_status)
-add(COMMANDS, evaluate)
-add(COMMANDS, select)
-add(COMMANDS, explain)
+add(COMMANDS, evaluate, show.evaluated)
+add(COMMANDS, select, show.selected)
+add(COMMANDS, explain, show.written)
 add(COMMANDS, serve)
 add(COMMANDS, predict)
-add(COMMANDS, export)
-add(COMMANDS, report)
+add(COMMANDS, export, show.written)
+add(COMMANDS, report, show.reported)
 add(COMMANDS, sweep, show.swept)
 add(COMMANDS, components)
 add(COMMANDS, submit)
-add(COMMANDS, doctor)
+add(COMMANDS, doctor, show.found)
 
 
 def app(arguments: Sequence[str] | None = None) -> None:

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from cyclopts import Parameter
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from rss_rl.api.terminal import SafeConsole, busy, plain_table, say, shell
+from rss_rl.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from rss_rl.api.operating import Finding
     from rss_rl.api.run import Run
     from rss_rl.api.sweeping import SweepResult
+    from rss_rl.inference.explanation import Explanation, MarkedSentence
 
 Json = Annotated[bool, Parameter(name="--json", help="Print JSON.")]
-Markdown = Annotated[bool, Parameter(help="Print Markdown.")]
 _WIDTH = 144
+_MOST_SHOWN = 10
+"""Classes shown; the most probable if there are more."""
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -40,16 +48,29 @@ def echo_json(tree: Any, indent: int | None = 2) -> None:
 
 def fitted(call: Callable[..., Run], *, json_: Json = False) -> None:
     """Train, print the report, and write it as a page."""
-    out = console(stderr=json_)
-    finished(run := call(console=out), out, json_)
+    from rss_rl.pages.report import write_report_page
+
+    run = trained(call, json_=json_)
     if not json_:
-        write_page(run, out)
+        with busy(console(), "writing the report"):
+            page = write_report_page([run.path], run.path / "report.html", trust=run.trust)
+        say(console(), f"\nOpen:    {page.absolute()}")
 
 
-def trained(call: Callable[..., Run], *, json_: Json = False) -> None:
-    """Train, and print the report."""
-    out = console(stderr=json_)
-    finished(call(console=out), out, json_)
+def trained(call: Callable[..., Run], *, json_: Json = False) -> Run:
+    """Train, and print the report.
+
+    Raises:
+        SystemExit: the run was stopped by a signal; 130 after Ctrl-C, 143 after SIGTERM.
+    """
+    run = call(console=console(stderr=json_))
+    if run.stopped_by is not None:
+        raise SystemExit(128 + run.stopped_by)
+    if json_:
+        echo_json(run.report)
+    else:
+        print_report(console(), run.path, run.report)
+    return run
 
 
 def swept(call: Callable[..., SweepResult]) -> None:
@@ -61,25 +82,39 @@ def swept(call: Callable[..., SweepResult]) -> None:
         raise SystemExit(1)
 
 
-def finished(run: Run, out: Console, as_json: bool) -> None:
-    """Show the report of a finished run.
+def written(call: Callable[..., Path]) -> None:
+    """Write a file or folder, and say where."""
+    say(console(), f"wrote {call()}")
 
-    Raises:
-        SystemExit: the run was stopped by a signal; 130 after Ctrl-C, 143 after SIGTERM.
-    """
-    if run.stopped_by is not None:
-        raise SystemExit(128 + run.stopped_by)
-    if as_json:
-        echo_json(run.report)
+
+def found(call: Callable[..., list[Finding]]) -> None:
+    """Print findings; a problem makes an exit code of 1."""
+    findings = call()
+    for name, what, remedy in findings:
+        say(console(), f"{'PROBLEM' if remedy else 'ok':8} {name:14} {what}")
+        if remedy:
+            say(console(), f"{'':8} {'':14} -> {remedy}")
+    if any(finding.remedy for finding in findings):
+        raise SystemExit(1)
+
+
+def evaluated(call: Callable[..., dict[str, dict[str, Any]]], *, json_: Json = False) -> None:
+    """Print a table of scores for each run."""
+    from rss_rl.results.score_cells import mode_cells, modes_frame
+
+    runs = call()
+    if json_:
+        echo_json(runs)
         return
-    print_report(out, run.path, run.report)
+    for name, scores in runs.items():
+        console().print(plain_table(*mode_cells(modes_frame(scores), name), left=1), "")
 
 
 def print_report(out: Console, run: Path, found: Mapping[str, Any]) -> None:
     """Print the final report of a run, and commands to continue with."""
     from rss_rl.results.linear import read_linear
     from rss_rl.results.score_cells import mode_cells, modes_frame, modes_note
-    from rss_rl.results.sentences import linear_sentence
+    from rss_rl.results.sentences import linear_sentence, marks_sentence, score_sentences
 
     for split, modes in found["splits"].items():
         out.print(plain_table(*mode_cells(modes_frame(modes), split), left=1), "")
@@ -88,28 +123,173 @@ def print_report(out: Console, run: Path, found: Mapping[str, Any]) -> None:
         out,
         f"{found['parameters']:,} parameters without embeddings; {found['steps']:,} updates, "
         f"best on dev at {found['best_step']:,}; {found['wall_seconds']:,.0f} s, "
-        f"{found['examples_per_second']:,.0f} examples/s; seed {found['seed']}",
+        f"{found['examples_per_second']:,.0f} examples/s; seed {found['seed']}\n",
     )
-    every = [scores for modes in found["splits"].values() for scores in modes.values()]
-    if any("rationale_f1" in scores for scores in every):
-        say(
-            out,
-            "precision, recall, F1: the kept tokens compared with those that decide the label; "
-            "random F1: the same for as many random tokens",
-            "dim",
-        )
-    for split in found["splits"]:
-        if (plain := linear_sentence(read_linear(run), split)) is not None:
-            say(out, f"\n{split}: {plain}")
+    split, modes = list(found["splits"].items())[-1]
+    marked, linear = marks_sentence(modes), linear_sentence(read_linear(run), split)
+    for line in filter(None, (*score_sentences(modes, "accuracy", split), marked, linear)):
+        say(out, line)
     say(out, f"\nRun:     {run}")
     say(out, f"Curves:  {shell('tensorboard', '--logdir', run)}")
     say(out, f'Try it:  {shell("rss-rl", "select", run)} "..."')
 
 
-def write_page(run: Run, out: Console) -> None:
-    """Write the report of a finished run as a page in its directory, and print its path."""
-    from rss_rl.pages.report import write_report_page
+class _Table(NamedTuple):
+    """The first `left` columns are aligned on the left on a terminal."""
 
-    with busy(out, "writing the report"):
-        page = write_report_page([run.path], run.path / "report.html", trust=run.trust)
-    say(out, f"\nOpen:    {page.absolute()}")
+    title: str
+    header: list[str]
+    body: list[list[str]]
+    left: int = 1
+
+
+def reported(
+    call: Callable[..., DataFrame],
+    *,
+    markdown: Annotated[bool, Parameter(help="Print Markdown.")] = False,
+    csv: Annotated[bool, Parameter(help="Print every score and setting of every run.")] = False,
+) -> None:
+    """Print the report of a run, or groups of runs side by side."""
+    if markdown and csv:
+        raise ConfigError("several output formats are given", remedy="Give one of them")
+    frame, split = call(), call.keywords.get("split", "test")  # type: ignore[attr-defined]
+    if csv:
+        echo(frame.to_csv(index=False).rstrip("\n"))
+    elif markdown:
+        _print_markdown(frame, split)
+    else:
+        _print_frame(console(), frame, split)
+
+
+def _print_frame(out: Console, frame: DataFrame, split: str) -> None:
+    from rss_rl.results.linear import read_linear
+    from rss_rl.results.score_cells import modes_note
+    from rss_rl.results.sentences import run_warnings
+    from rss_rl.runs.run_directory import RunDirectory
+
+    asked = frame[frame["finished"]].groupby("run", sort=False)["reward.target_share"].first()
+    reports = {Path(run): RunDirectory.open(Path(run)).read_report() for run in asked.index}
+    if frame["run"].nunique() == 1:
+        print_report(out, *next(iter(reports.items())))
+    else:
+        for heading, tables in _parts(frame, split):
+            say(out, f"\n{heading}", "bold")
+            for table in tables:
+                say(out, f"\n{table.title}")
+                out.print(plain_table(table.header, table.body, left=table.left))
+        say(out, f"\n{modes_note(frame['mode'])}", "dim")
+    for (run, found), share in zip(reports.items(), asked, strict=True):
+        for warning in run_warnings(found, share, read_linear(run)):
+            say(out, f"Warning: {run}: {warning}", "yellow")
+
+
+def _print_markdown(frame: DataFrame, split: str) -> None:
+    from rss_rl.results.output import markdown_table
+
+    for heading, tables in _parts(frame, split):
+        echo(f"## {heading}\n")
+        for table in tables:
+            echo(f"{table.title}:\n\n{markdown_table(table.header, table.body)}\n")
+
+
+def _parts(frame: DataFrame, split: str) -> Iterator[tuple[str, Iterator[_Table]]]:
+    """A heading, and tables, for each data that runs were trained on."""
+    from rss_rl.results.frame import grouped, with_groups
+
+    frame, means = with_groups(frame), grouped(frame)
+    for _, runs in frame.groupby("data_sha256", sort=False):
+        scores = means[means["group"].isin(runs["group"])]
+        yield f"Data: {', '.join(runs['data'].unique())}", _tables(runs, scores, split)
+
+
+def _tables(runs: DataFrame, means: DataFrame, split: str) -> Iterator[_Table]:
+    from rss_rl.results.score_cells import differing_settings, line_cells, mode_cells
+
+    members = []
+    for group, own in runs.groupby("group"):
+        finished, paths = own.loc[own["finished"], "run"].nunique(), own["run"].unique()
+        others = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        members.append([str(group), f"{finished} of {len(paths)}", f"{paths[0]}{others}"])
+    title = "Groups: runs that differ only in the seed"
+    yield _Table(title, ["group", "finished", "runs"], members, left=3)
+    settings = differing_settings(runs)
+    if len(settings):
+        body = [[key, *values] for key, *values in settings.itertuples()]
+        yield _Table("Settings that differ", ["setting", *map(str, settings)], body)
+    if len(members) == 1:
+        for name, own in means.groupby("split", sort=False):
+            yield _Table("Mean (standard deviation) over runs", *mode_cells(own, str(name)))
+    else:
+        title = f"On {split}, mean (standard deviation) over runs"
+        yield _Table(title, *line_cells(means[means["split"] == split]), left=2)
+
+
+def selected(call: Callable[..., Explanation], *, json_: Json = False) -> None:
+    """Print what a model selects in a text."""
+    explanation = call()
+    if json_:
+        echo_json(explanation.to_dict())
+    else:
+        print_explanation(console(), explanation)
+
+
+def print_explanation(out: Console, explanation: Explanation) -> None:
+    """Print the sentences with kept words marked, a table of tokens, and the prediction."""
+    for sentence in explanation.sentences:
+        out.print(_marked(sentence), soft_wrap=True)
+    for sentence in explanation.sentences:
+        out.print()
+        out.print(_token_table(sentence))
+    out.print()
+    if any(not sentence.known.all() for sentence in explanation.sentences):
+        say(out, "? not in the vocabulary", "dim")
+    if any(sentence.kept.any() for sentence in explanation.sentences):
+        say(out, f"kept {explanation.kept:.0%} of the tokens (in brackets above)")
+    else:
+        say(out, "no token was kept")
+    if explanation.prediction is None:
+        say(out, "no prediction: the run trained no classifier", "dim")
+        return
+    if explanation.class_probabilities is None:
+        say(out, f"prediction: {explanation.prediction:.3f}", "bold")
+        return
+    out.print(Text("prediction: ").append(str(explanation.prediction), "bold"))
+    shown = list(explanation.class_probabilities.items())
+    if len(shown) > _MOST_SHOWN:
+        shown = sorted(shown, key=lambda item: -item[1])[:_MOST_SHOWN]
+    for name, share in shown:
+        out.print(Text(f"  {name:16} {share:6.1%} ").append("█" * round(share * 30), "cyan"))
+
+
+def _marked(sentence: MarkedSentence) -> Text:
+    """The words on a line, kept ones in bold and in brackets."""
+    line = Text()
+    for index in range(len(sentence.words)):
+        kept = bool(sentence.kept[index])
+        shown = _shown(sentence, index)
+        line.append(f"[{shown}]" if kept else shown, "bold green" if kept else "dim").append(" ")
+    return line
+
+
+def _token_table(sentence: MarkedSentence) -> Table:
+    from rss_rl.types import DEPENDENT, HEAD
+
+    table = plain_table(["token", "head", "dependent"], left=1)
+    for index in range(len(sentence.words)):
+        kept = bool(sentence.kept[index])
+        cells = [_cell(sentence, role, index) for role in (HEAD, DEPENDENT)]
+        table.add_row(Text(_shown(sentence, index), "bold green" if kept else "dim"), *cells)
+    return table
+
+
+def _shown(sentence: MarkedSentence, index: int) -> str:
+    """A word, with a question mark if it is not in the vocabulary."""
+    return sentence.words[index] + ("" if sentence.known[index] else "?")
+
+
+def _cell(sentence: MarkedSentence, role: int, index: int) -> Text:
+    """Probability of one role, and whether it is selected."""
+    selected = bool(sentence.selection[role, index])
+    mark = "●" if selected else "·"
+    share = "" if sentence.probabilities is None else f"{sentence.probabilities[role, index]:.2f} "
+    return Text(f"{share}{mark}", "bold green" if selected else "dim")

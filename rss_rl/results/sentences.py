@@ -39,6 +39,19 @@ def score_sentences(modes: Mapping[str, Scores], metric: str, split: str) -> lis
     return lines
 
 
+def marks_sentence(modes: Mapping[str, Scores]) -> str | None:
+    """How the kept words agree with marked ones: those that decide, or that people chose."""
+    chosen = modes.get("thresholded", {})
+    if chosen.get("rationale_f1") is None:
+        return None
+    return (
+        "The data mark the words that decide the label, or that people chose; the policy was not"
+        f" given the marks. Of the words it keeps, {chosen['rationale_precision']:.0%} are marked,"
+        f" and it keeps {chosen['rationale_recall']:.0%} of all marked words (F1"
+        f" {chosen['rationale_f1']:.2f}; random words: {chosen['rationale_f1_random']:.2f})."
+    )
+
+
 def interval_sentence(modes: Mapping[str, Scores], rows: int, split: str) -> str | None:
     """How far the accuracies of a split may be from those on more of such texts.
 

@@ -66,6 +66,11 @@ class Course:
             record.dev = Scored(update=event.update, phase=event.phase, scores=scores)
             if event.best and event.phase != ALL_TOKENS:
                 record.best = record.dev
+        if self._update_s:
+            record.updates_per_s = 1 / self._update_s
+        if self._update_s and record.updates_left is not None:
+            limit = math.inf if self._budget is None else self._budget.left_s
+            record.eta_s = min(record.updates_left * self._update_s, limit)
 
     def _update(self, event: UpdateReport) -> None:
         now, record = time.monotonic(), self.record
@@ -79,12 +84,6 @@ class Course:
         record.scalars |= _finite(event.scalars)
         if record.updates_left is not None:
             record.updates_left = max(0, record.updates_left - 1)
-        if self._update_s:
-            record.updates_per_s = 1 / self._update_s
-            if record.updates_left is not None:
-                record.eta_s = record.updates_left * self._update_s
-        if record.eta_s is not None and self._budget is not None:
-            record.eta_s = min(record.eta_s, self._budget.left_s)
 
 
 class StatusWriter:

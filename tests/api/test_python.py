@@ -124,6 +124,23 @@ def test_fit_is_a_finished_run_with_all_that_one_asks_of_it(run: rss_rl.Run) -> 
     assert re.fullmatch("[0-9a-f]{64}", record["data"]["manifest_sha256"])
 
 
+def test_commands_are_functions(run: rss_rl.Run, tmp_path: Path) -> None:
+    scores = rss_rl.evaluate(run.path, split="dev", mode=["thresholded"])
+    assert scores == {str(run.path): run.evaluate("dev", ["thresholded"])}
+    assert rss_rl.status(run.path).state == "finished"
+    frame = rss_rl.report(run.path, html=tmp_path / "report.html")
+    assert set(frame["mode"]) == {"thresholded", "sampled", "random"}
+    folder = rss_rl.export(run.path, out=tmp_path / "model")
+    here, there = (rss_rl.select(place, ["a fine film"]) for place in (run.path, folder))
+    assert here.to_dict() == there.to_dict()
+    page = rss_rl.explain(folder, ["a fine film"], out=tmp_path / "explain.html")
+    assert "<html" in page.read_text()[:200]
+    source, target = tmp_path / "in.csv", tmp_path / "out.csv"
+    pd.DataFrame(rows(5)).to_csv(source)
+    rss_rl.predict(folder, source=str(source), target=str(target), text="review")
+    assert len(pd.read_csv(target)) == 5
+
+
 def test_fit_does_not_replace_a_run_unasked(run: rss_rl.Run) -> None:
     with pytest.raises(ConfigError, match="there is already a run"):
         rss_rl.fit(rows(), text="review", label="stars", out=run.path)

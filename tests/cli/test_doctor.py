@@ -9,7 +9,7 @@ import pytest
 from invoking import invoke
 from kernel_cache import share_kernels
 
-from rss_rl.cli import doctor
+from rss_rl.api import operating
 
 
 @pytest.fixture
@@ -19,13 +19,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     share_kernels(tmp_path / ".cache" / "rss-rl")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(doctor, "_STORE_MB", 0)  # what this machine has is no matter here
+    monkeypatch.setattr(operating, "_STORE_MB", 0)  # what this machine has is no matter here
     return tmp_path
 
 
-def problems(*arguments: str) -> dict[str, str]:
+def problems() -> dict[str, str]:
     """What is wrong and what to do, by name; the exit code agrees."""
-    result = invoke(["doctor", *arguments])
+    result = invoke(["doctor"])
     lines = result.stdout.splitlines()
     found = {
         line[9:23].strip(): remedy.split("-> ")[1]
@@ -58,13 +58,7 @@ def test_clusters_that_would_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(problems()) == {"token"}
 
 
-def test_a_run_directory_that_cannot_be_made(home: Path) -> None:
-    file = home / "file"
-    file.touch()
-    assert set(problems("--run-dir", str(file / "run"))) == {"run directory"}
-
-
 @pytest.mark.usefixtures("home")
 def test_a_library_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_LIBRARIES", ("no-library",))
-    assert problems() == {"no-library": "Install it: pip install no-library"}
+    monkeypatch.setattr(operating, "_LIBRARIES", ("torch", "no-library"))
+    assert problems() == {"versions": "Install with pip: no-library"}

@@ -45,6 +45,11 @@ def test_every_parameter_says_what_it_means() -> None:
     assert not [line for line in listed if not re.match(r"\* `[^`]+`: \w", line)]
 
 
+def test_a_command_is_the_function_of_its_name() -> None:
+    named = {path.split()[0] for path in commands(COMMANDS)}
+    assert named - {*rss_rl.__all__} == {"data", "config", "components", "doctor"}
+
+
 def test_the_version_is_printed() -> None:
     result = invoke(["--version"])
     assert result.output == f"rss-rl {rss_rl.__version__}\n"

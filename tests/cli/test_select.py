@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from rss_rl.cli.select import print_explanation
+from rss_rl.cli.show import print_explanation
 from rss_rl.inference.explanation import Explanation, MarkedSentence
 
 

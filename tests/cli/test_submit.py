@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from invoking import invoke
 
+from rss_rl.api.operating import entrypoint
 from rss_rl.cli.main import COMMANDS
-from rss_rl.cli.submit import entrypoint
 from rss_rl.cluster.submission import pack_code
 
 START = ["exec", "python", "-m", "rss_rl.cli.main", "train", "config.yaml", "--resume"]

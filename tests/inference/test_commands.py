@@ -18,9 +18,7 @@ def typed(*arguments: object, code: int = 0) -> str:
 
 
 def test_from_a_run_to_a_page(run: Path, tmp_path: Path) -> None:
-    said = json.loads(typed("export", run, "--out", tmp_path / "model", "--json"))
-    assert Path(said["path"]) == tmp_path / "model"
-    assert set(said["bytes"]) == {path.name for path in (tmp_path / "model").iterdir()}
+    assert f"wrote {tmp_path / 'model'}" in typed("export", run, "--out", tmp_path / "model")
     source = tmp_path / "in.jsonl"
     source.write_text("".join(json.dumps({"review": text}) + "\n" for text in REVIEWS))
     scored = tmp_path / "scored.csv"

@@ -12,8 +12,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from rss_rl.cli.select import print_explanation
-from rss_rl.cli.show import print_report
+from rss_rl.cli.show import print_explanation, print_report
 from rss_rl.components import EVERYTHING
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared

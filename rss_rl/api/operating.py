@@ -1,29 +1,57 @@
-"""`rss-rl submit`: train on a Ray cluster from a machine outside it."""
+"""Operating runs: what one is doing, a run as a job on a cluster, what this machine lacks."""
 
 from __future__ import annotations
 
 import json
+import os
+import platform
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from rss_rl.api.options import Insecure, Overrides, TakeOver
-from rss_rl.api.terminal import say, shell
-from rss_rl.cli.show import console
-from rss_rl.errors import ConfigError
+from rss_rl.api.options import Insecure, Overrides, TakeOver, Typed
+from rss_rl.api.terminal import SafeConsole, say, shell
+from rss_rl.errors import ConfigError, RssError
+from rss_rl.version import installed_version
 
 if TYPE_CHECKING:
     from rss_rl.config import RunConfig
+    from rss_rl.training.status import RunStatus
 
 _Count = Annotated[float, Parameter(validator=Number(gte=0))]
 _ONE_PROCESS = (
     "Note: with sampler.backend=local the whole run is one process on one node of the cluster;"
     " add sampler.backend=ray to sample on many"
 )
+_LIBRARIES = ("torch", "ray", "gymnasium", "numpy", "pyarrow")
+_SHARED_MEMORY = Path("/dev/shm")
+_STORE_MB = 512
+
+
+def status(run: Annotated[str | Path, Typed(str)]) -> RunStatus:
+    """Tell what a run is doing: its phase, progress, scores, samplers, storage and warnings.
+
+    Args:
+        run: Directory of a run, or the storage path of its copy.
+
+    Raises:
+        RssError: there is no run, or the storage cannot be read.
+
+    Examples:
+        `rss-rl status runs/demo`
+
+        `rss-rl status s3://bucket/run --follow` reads the copy on a storage path, repeatedly.
+
+        `rss-rl status runs/demo --json` for programs; `state` is running, finished, stopped,
+        failed, crashed (no process trains, and no error was logged) or not running.
+    """
+    from rss_rl.training.status import read_status
+
+    return read_status(str(run))
 
 
 def submit(
@@ -33,7 +61,6 @@ def submit(
     storage: Annotated[str, Parameter(metavar="URI")],
     address: Annotated[str | None, Parameter(metavar="URL")] = None,
     shared_filesystem: bool = False,
-    name: str | None = None,
     pip: Annotated[list[str] | None, Parameter(metavar="REQUIREMENT")] = None,
     cpus: _Count = 1,
     gpus: _Count = 0,
@@ -53,7 +80,6 @@ def submit(
         storage: Where the run is kept: s3://bucket/run, or a path with --shared-filesystem.
         address: Dashboard, such as http://HEAD:8265. Default: RAY_ADDRESS.
         shared_filesystem: Say that local paths are the same files on every node.
-        name: Name of the job. Default: the configuration's.
         pip: Package to install for the job; repeatable.
         cpus: CPUs for the learner's process.
         gpus: GPUs for the learner's process.
@@ -65,13 +91,12 @@ def submit(
 
         `rss-rl submit sick data=/nfs/d sampler.backend=ray --storage /nfs/r --shared-filesystem`
     """
-    from rss_rl.cli.config import documented_yaml
     from rss_rl.cluster.auth import switched_off
     from rss_rl.cluster.submission import STOP_WAIT_S, dashboard_address, pack_code, send_job
-    from rss_rl.config import plugins_named
+    from rss_rl.config import plugins_named, yaml_text
     from rss_rl.storage import is_uri
 
-    run, short = _resolve_config(config, overrides, shared_filesystem)
+    run, name = _resolve_config(config, overrides, shared_filesystem)
     storage = _on_every_node(storage, "--storage", shared_filesystem)
     if take_over and not is_uri(storage):
         raise ConfigError(
@@ -79,7 +104,7 @@ def submit(
             where=storage,
             remedy="Stop the other job with 'ray job stop', and submit without --take-over",
         )
-    name = f"{name or short}-{time.strftime('%Y%m%d-%H%M%S')}"
+    name = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     plugins = any(plugins_named(run))
     command = entrypoint(
         name, storage, take_over=take_over, insecure=insecure, trust_plugins=plugins
@@ -87,7 +112,7 @@ def submit(
     variables = {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)}
     if switched_off():
         variables["RAY_AUTH_MODE"] = "disabled"
-    out, text = console(), documented_yaml(run)
+    out, text = SafeConsole(), yaml_text(run.model_dump(mode="json"))
     if run.sampler.backend == "local":
         say(out, _ONE_PROCESS)
     with tempfile.TemporaryDirectory(prefix="rss-rl-") as folder:
@@ -177,3 +202,70 @@ def _on_every_node(
             remedy=f"Give {instead}, or --shared-filesystem if every node has the same files there",
         )
     return str(Path(path).expanduser().resolve())
+
+
+class Finding(NamedTuple):
+    """The result of one check; `remedy` is empty if nothing is wrong."""
+
+    name: str
+    found: str
+    remedy: str = ""
+
+
+def doctor() -> list[Finding]:
+    """Check whether a run can start on this machine; exit code 1 if not.
+
+    Returns:
+        Versions, devices, compiler, token of Ray, shared memory.
+
+    Examples:
+        `rss-rl doctor`
+    """
+    return [_versions(), _devices(), _compiler(), _token(), _shared_memory()]
+
+
+def _versions() -> Finding:
+    found = {name: installed_version(name) for name in _LIBRARIES}
+    shown = ", ".join(f"{name} {version or 'missing'}" for name, version in found.items())
+    missing = [name for name, version in found.items() if not version]
+    remedy = f"Install with pip: {' '.join(missing)}" if missing else ""
+    return Finding("versions", f"python {platform.python_version()}, {shown}", remedy)
+
+
+def _devices() -> Finding:
+    import torch
+
+    names = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
+    return Finding("devices", ", ".join(["cpu", *names]))
+
+
+def _compiler() -> Finding:
+    """Whether kernels can be compiled; never a problem, as attention has other implementations."""
+    from rss_rl.models.attention_choice import missing_for_kernels
+
+    missing = missing_for_kernels()
+    return Finding("compiler", missing or "found: attention and layers around it run in kernels")
+
+
+def _token() -> Finding:
+    from rss_rl.cluster.auth import MODE_VARIABLE, find_token, switched_off
+
+    if switched_off():
+        return Finding("token", f"{MODE_VARIABLE}=disabled", f"Unset {MODE_VARIABLE}")
+    try:
+        token = find_token()
+    except RssError as error:
+        return Finding("token", error.what, f"{error.where}: {error.remedy}")
+    if token is None:
+        return Finding("token", "none: made for each cluster that is started here")
+    remedy = "" if token.is_private else f"chmod 600 {token.path}"
+    return Finding("token", f"from {token.source}", remedy)
+
+
+def _shared_memory() -> Finding:
+    if not _SHARED_MEMORY.is_dir():
+        return Finding("shared memory", f"no {_SHARED_MEMORY} on this system")
+    space = os.statvfs(_SHARED_MEMORY)
+    free = space.f_bavail * space.f_frsize // 2**20
+    remedy = f"Ray needs {_STORE_MB} MB; docker: --shm-size=1g" if free < _STORE_MB else ""
+    return Finding("shared memory", f"{free} MB free", remedy)

@@ -1,0 +1,255 @@
+"""A trained model outside its run: exported, on files of texts, behind a page."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from contextlib import suppress
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+import rss_rl
+from rss_rl.api.interruption import Interruption
+from rss_rl.api.options import (
+    Address,
+    Device,
+    Directory,
+    Insecure,
+    ModelFolder,
+    TextColumn,
+    TrustPlugins,
+    Typed,
+    Which,
+)
+from rss_rl.api.terminal import SafeConsole, busy, say
+from rss_rl.errors import ConfigError
+
+_LOOPBACK = "127.0.0.1"
+
+
+def export(
+    run: Annotated[str | Path, Typed(Path)],
+    *,
+    out: Directory = None,
+    which: Which = "best",
+    encoder: bool = False,
+    overwrite: bool = False,
+    trust_plugins: TrustPlugins = False,
+) -> Path:
+    """Write weights, vocabulary, configuration and a model card into a self-contained directory.
+
+    Args:
+        run: Directory of a run.
+        out: Directory to write. Default: RUN-export.
+        encoder: Also write the trained transformer, its adapters merged, as encoder/: a folder for
+            policy.pretrained, `rss-rl data encode` or the transformers library.
+        overwrite: Replace an existing export.
+
+    Examples:
+        `rss-rl export runs/reviews` writes `runs/reviews-export`.
+
+        `rss-rl export runs/reviews --out models/reviews`
+
+        In Python, without Ray: `rss_rl.load("models/reviews").predict(["A dull film."])`
+    """
+    from rss_rl.components import EVERYTHING, NOTHING
+    from rss_rl.inference.artifact import export_run
+
+    run = Path(run).resolve()
+    return export_run(
+        run,
+        Path(out or run.with_name(f"{run.name}-export")),
+        which=which,
+        overwrite=overwrite,
+        encoder=encoder,
+        trust=EVERYTHING if trust_plugins else NOTHING,
+    )
+
+
+def predict(
+    run: ModelFolder,
+    *,
+    source: Annotated[str, Parameter(name="--input", metavar="FILE|FOLDER|URI")],
+    target: Annotated[str, Parameter(name="--output", metavar="FILE|FOLDER|URI")],
+    text: TextColumn = None,
+    text_b: TextColumn = None,
+    share: float | None = None,
+    skip_bad_rows: bool = False,
+    overwrite: bool = False,
+    address: Address = None,
+    insecure: Insecure = False,
+    device: Device = "cpu",
+    which: Which = "best",
+    trust_plugins: TrustPlugins = False,
+) -> None:
+    """Predict for every row of a file, or of a folder of files, in constant memory.
+
+    The output has a row for each row of the input: the prediction, the probability of each class,
+    the share of words kept, those words, and the columns of the input. For a folder, the output is
+    a folder with a file for each file. If the command is stopped or killed, complete Parquet files
+    are kept. Give the same command again to continue with the others.
+
+    Args:
+        run: Directory of a run or of an export.
+        source: CSV, TSV, JSON lines or Parquet, also .gz, or a folder of Parquet files; here or at
+            a URI (s3://, gs://, ...).
+        target: A file of the same formats, not .gz; it appears when complete. Of a folder: a folder
+            for the Parquet files.
+        text: Column of the text, or of a pair's first.
+        text_b: Column of a pair's second text.
+        share: Share of each text's words to keep instead: the most probable ones, at least one.
+        skip_bad_rows: Write what is wrong with a row into column `error`.
+        overwrite: Replace existing outputs, also those of another model; never the input.
+        address: Score the files of a folder on a Ray cluster: 'auto' for the one running on this
+            machine, 'local' to start one here. Needs rss-rl on the nodes. Default: one file at a
+            time, without Ray.
+
+    Examples:
+        `rss-rl predict runs/reviews --input reviews.csv --text review --output scored.parquet`
+
+        `rss-rl predict models/sick --input pairs.jsonl --text a --text-b b --output scored.csv`
+
+        `rss-rl predict models/reviews --input s3://bucket/reviews --text review
+        --output s3://bucket/scored --address HEAD:6379` gives each file of a folder to the next
+        free CPU of a Ray cluster. If it is stopped or killed, repeat the command to continue.
+
+        `rss-rl predict models/reviews --input reviews/ --text review --output scored/
+        --address local` uses all CPUs of this machine.
+    """
+    from rss_rl.components import EVERYTHING, NOTHING
+    from rss_rl.inference.artifact import pack_model
+    from rss_rl.inference.model import load_model
+    from rss_rl.inference.predict import Counts, Scorer, begin
+
+    if address is not None and device != "cpu":
+        raise ConfigError(
+            f"files scored on Ray are scored on CPUs, not on {device}",
+            where="--device",
+            remedy="Leave out --device, or --address",
+        )
+    trusted, out = EVERYTHING if trust_plugins else NOTHING, SafeConsole(stderr=True)
+    note = partial(say, out)
+    packed = pack_model(Path(run), which, trusted)
+    job = begin(
+        packed.sha256, source, target, tuple(filter(None, (text, text_b))),
+        share=share, skip_bad_rows=skip_bad_rows, overwrite=overwrite, note=note,
+    )  # fmt: skip
+    of, done, total, started = len(job.outputs), 0, Counts(0, 0), time.monotonic()
+    with (
+        suppress(KeyboardInterrupt),
+        Interruption(_stop) as interruption,
+        busy(out, "starting") as tell,
+    ):
+
+        def progress(counts: Counts) -> None:
+            """Show the counts of the file in work on top of the completed ones."""
+            rows = total.rows + counts.rows
+            rate = rows / max(time.monotonic() - started, 1e-9)
+            tell(f"{done:,} of {of:,} files, {rows:,} rows, {rate:,.0f} per second")
+
+        if address is not None and job.outputs:
+            from rss_rl.cluster.predict import score_on_ray
+
+            scored = score_on_ray(packed, job, trusted, note, address=address, insecure=insecure)
+        else:
+            scorer = Scorer(job, lambda: load_model(run, which, trusted, device))
+            scored = (scorer.score(name, progress) for name in job.outputs)
+        for counts in scored:
+            done, total = done + 1, total + counts
+            progress(Counts(0, 0))
+    if done < of:
+        say(out, f"{done:,} of {of:,} files were written to {target}; the same command continues")
+        raise SystemExit(interruption.exit_code)
+    there = f"; {job.complete:,} were complete already" if job.complete else ""
+    bad = f", {total.bad:,} of them with an error" if total.bad else ""
+    say(SafeConsole(), f"wrote {target}: {of:,} files, {total.rows:,} rows{bad}{there}")
+
+
+def _stop() -> None:
+    os.write(2, b"\nstopping: incomplete files are not written; Ctrl-C again quits at once\n")
+    raise KeyboardInterrupt
+
+
+def serve(
+    run: ModelFolder,
+    *,
+    port: Annotated[int, Parameter(validator=Number(gte=0, lte=65535))] = 8000,
+    host: Annotated[str | None, Parameter(metavar="ADDRESS")] = None,
+    token: Annotated[str | None, Parameter(env_var="RSS_RL_SERVE_TOKEN")] = None,
+    max_words: Annotated[int, Parameter(validator=Number(gte=1))] = 2000,
+    device: Device = "cpu",
+    which: Which = "best",
+    trust_plugins: TrustPlugins = False,
+) -> None:
+    """Serve a page on which you type a text, choose the share of words kept, click words in and
+    out, and see the prediction.
+
+    Programs use `POST /predict`, and `GET /health` says whether the server answers. Texts are not
+    written to any file. The connection is not encrypted: to open the server to other machines, put
+    a proxy that encrypts in front of it.
+
+    Args:
+        run: Directory of a run or of an export.
+        port: Port; 0 picks a free one.
+        host: Address to listen on, so that other machines can connect; requests then need a token.
+            Default: only this machine.
+        token: Token that requests need. Default with --host: a random one, which is printed.
+        max_words: Longest text that is read, in words.
+
+    Examples:
+        `rss-rl serve runs/reviews` prints an address to open; Ctrl-C ends it.
+
+        `rss-rl serve models/reviews --host 0.0.0.0 --port 9000` is for other machines,
+        with a token.
+
+        `curl localhost:8000/predict -H 'Content-Type: application/json'
+        -d '{"examples": [{"texts": ["A dull film."], "share": 0.3}]}'`
+    """
+    if token is not None and not (
+        token.isascii() and token.isprintable() and token.split() == [token]
+    ):
+        raise ConfigError(
+            "the token must be visible ASCII characters, without spaces", where="--token"
+        )
+    try:
+        from rss_rl.serving.app import LOOPBACK_HOSTS, listen, make_app, make_server
+        from rss_rl.serving.payloads import Limits
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in ("starlette", "uvicorn"):
+            raise
+        raise ConfigError(
+            f"serving needs the package {package}",
+            remedy="Install it with `pip install 'rss-rl[serve]'`",
+        ) from error
+
+    if host is not None and token is None:
+        token = secrets.token_urlsafe(24)
+    hosts = LOOPBACK_HOSTS if host is None else ("*",)
+    out, name = SafeConsole(stderr=True), Path(run).resolve().name
+    with busy(out, "opening"):
+        model = rss_rl.load(run, which, trust_plugins=trust_plugins, device=device)
+    app = make_app(model, name, token=token, hosts=hosts, limits=Limits(words=max_words))
+    with listen(host or _LOOPBACK, port) as listening:
+        say(SafeConsole(), f"serving {name} at {_address(listening.getsockname(), token)}")
+        say(out, "Press Ctrl-C to stop")
+        with Interruption(lambda: None) as interruption:
+            make_server(app).run(sockets=[listening])
+    raise SystemExit(interruption.exit_code)
+
+
+def _address(bound: tuple[str, int], token: str | None) -> str:
+    """The URL to open; has the machine's name if the server listens on all addresses."""
+    host = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+    if ip_address(bound[0]).is_unspecified:
+        host = socket.gethostname()
+    fragment = "" if token is None else f"#token={quote(token, safe='')}"
+    return f"http://{host}:{bound[1]}/{fragment}"

@@ -1,0 +1,163 @@
+"""Scores of runs: of one split again, and of finished runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from rss_rl.api.options import TrustPlugins, Typed, Which
+from rss_rl.api.terminal import SafeConsole, busy, say
+from rss_rl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from rss_rl.training.evaluation import Mode
+
+_Runs = Annotated[str | Path | Sequence[str | Path], Typed(list[Path]), Parameter(name="RUN")]
+_Modes = Literal["all", "thresholded", "sampled", "random"]
+
+
+def evaluate(
+    runs: _Runs,
+    *,
+    split: str = "test",
+    mode: Annotated[Sequence[Mode], Typed(list[_Modes])] = (),
+    marks: bool = False,
+    scores: Annotated[Sequence[str | Path], Typed(list[Path]), Parameter(metavar="FILE")] = (),
+    share: Annotated[float | None, Parameter(validator=Number(gte=0, lte=1))] = None,
+    which: Which = "best",
+    device: str | None = None,
+    trust_plugins: TrustPlugins = False,
+) -> dict[str, dict[str, Any]]:
+    """Score a split with a checkpoint of a run, or of several.
+
+    With --marks the data must say which words people marked, as eraser-movies and yelp-hat do;
+    `rss-rl data list` lists more. In a pair, a text without any mark does not count. The run must
+    be of the faithful form. `top-k`, `random` and scores from files keep the policy's mean share of
+    words, or that of --share.
+
+    A line of a scores file is `{"id": "a review", "scores": [0.1, 0.7, 0.2]}`: the example's id, as
+    `rss-rl data show` prints it, and a number for each word. For a pair of texts, give two lists.
+
+    Comprehensiveness and sufficiency are defined as in ERASER. They use the classifier that reads
+    all words, and say how much the probability of its class falls without the selected words, and
+    with only the selected words. Similarity is the area under the ROC curve against single
+    annotators; 0.5 is chance.
+
+    AUPRC and the rows `at budgets` and `at people's count` are defined as in Brinner and Zarriess
+    (EMNLP 2024). `at budgets` is the mean over the best 5, 10, ..., 95% of a text's words. `at
+    people's count` takes as many of the best words as people marked. IOU F1 at budgets uses the
+    best overlaps, without a threshold; compr. and suff. at budgets are for the right class.
+
+    Args:
+        runs: Directory of a run, or several.
+        split: Split to score: dev, test, train.
+        mode: How tokens are selected; repeatable. `all` is the comparison trained on all tokens.
+            Default: all modes of the run.
+        marks: Compare the selections with the words that people marked.
+        scores: With --marks: another method's scores of the words; repeatable.
+        share: With --marks: share of the words for all selections but the policy's. Default: the
+            policy's mean share.
+        device: cpu, cuda, ... Default: the device that the run trained on.
+
+    Returns:
+        Of each run, its scores by mode and metric.
+
+    Raises:
+        RssError: no such run, split, checkpoint or mode, or the data are not those of the training.
+
+    Examples:
+        `rss-rl evaluate runs/demo` scores the test split as the final report does.
+
+        `rss-rl evaluate runs/demo --split dev --mode thresholded --which latest --json`
+
+        `rss-rl evaluate runs/movies-* --marks` compares the selections with people's.
+
+        `rss-rl evaluate runs/movies --scores other.jsonl --share 0.2` adds another method's scores.
+    """
+    marks = marks or bool(scores)
+    if marks and mode:
+        raise ConfigError("--mode is not for --marks", remedy="Leave out one of them")
+    if share is not None and not marks:
+        raise ConfigError("--share is for --marks", remedy="Give --marks, too")
+    from rss_rl.api.run import Run
+    from rss_rl.results.agreement import score_run_agreement
+
+    found: dict[str, dict[str, Any]] = {}
+    how: dict[str, Any] = {"which": which, "device": device}
+    for path in _paths(runs):
+        run = Run(path, trust_plugins=trust_plugins)
+        if not marks:
+            found[str(path)] = run.evaluate(split, mode, **how)
+            continue
+        with busy(SafeConsole(stderr=True), f"scoring {path}") as tell:
+            found[str(path)] = score_run_agreement(
+                path,
+                split,
+                **how,
+                share=share,
+                files={str(file): Path(file) for file in scores},
+                progress=lambda done, end: tell(f"scoring: {done:,} of {end:,}"),
+                trust=run.trust,
+            )
+    return found
+
+
+def report(
+    runs: _Runs,
+    *,
+    split: str = "test",
+    html: Annotated[str | Path | None, Typed(Path | None), Parameter(metavar="FILE")] = None,
+    trust_plugins: TrustPlugins = False,
+) -> DataFrame:
+    """Show finished runs: scores, settings that differ, mean (sd) over runs with other seeds.
+
+    Runs that differ only in the seed form a group. Groups on different data are set apart.
+
+    Args:
+        runs: Directory of a run, or several.
+        split: Split that several groups, or the page, show.
+        html: Also write an HTML page: scores, curves, marked texts, words, agreement with people,
+            settings and data.
+
+    Returns:
+        A line for each run, split and selection: every score and setting.
+
+    Raises:
+        RssError: no run is finished, or `html` cannot be written.
+
+    Examples:
+        `rss-rl report runs/demo` prints the scores of a run again.
+
+        `rss-rl report runs/sick-seed* runs/mean-seed*` prints mean (standard deviation) over seeds.
+
+        `rss-rl report runs/sick-seed* --html report.html` writes a page to open, send or print.
+
+        `rss-rl report runs/sick-seed* --csv > runs.csv` has a line for each run, split and
+        selection.
+    """
+    from rss_rl.components import EVERYTHING, NOTHING
+    from rss_rl.results.frame import runs_frame
+    from rss_rl.runs.run_directory import RunDirectory
+
+    paths, trusted = _paths(runs), EVERYTHING if trust_plugins else NOTHING
+    frame = runs_frame(paths, trusted)
+    if not frame["finished"].any():
+        RunDirectory.open(paths[0]).read_report()  # raises
+    if html is not None:
+        from rss_rl.pages.report import write_report_page
+
+        out = SafeConsole(stderr=True)
+        with busy(out, "reading") as tell:
+            write_report_page(paths, Path(html), split, trust=trusted, progress=tell)
+        say(out, f"wrote {html}")
+    return frame
+
+
+def _paths(runs: str | Path | Sequence[str | Path]) -> list[Path]:
+    return [Path(run) for run in ([runs] if isinstance(runs, str | Path) else runs)]
