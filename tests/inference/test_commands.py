@@ -26,10 +26,6 @@ def test_from_a_run_to_a_page(run: Path, tmp_path: Path) -> None:
     assert f"wrote {scored}: 1 files, 3 rows" in said_too
     assert len(scored.read_text().splitlines()) == 4
     page = tmp_path / "page.html"
-    typed("explain", tmp_path / "model", "--file", source, "--limit", 2, "--out", page)
-    text = page.read_text()
-    assert '"unseen"' not in text  # the third row is beyond the limit
-    assert '"warm"' in text
     typed("explain", run, REVIEWS[2], "--out", page)
     assert '"unseen"' in page.read_text()
 
@@ -37,7 +33,6 @@ def test_from_a_run_to_a_page(run: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("explain",), "either texts or --file"),
         (("explain", "a", "pair"), "has 2 text(s) where the task has 1"),
         (("predict", "--input", __file__, "--output", "out.txt"), "ending in '.txt'"),
         (("export", "--which", "99"), "99"),
