@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
-import textwrap
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from rss_rl.api.terminal import plain_table, say
-from rss_rl.cli.show import Json, console, echo_json
+from rss_rl.api.terminal import plain_table
+from rss_rl.cli.show import Json, console, echo, echo_json
 
 if TYPE_CHECKING:
     from rss_rl.components import Kind
@@ -33,14 +29,23 @@ def components(kind: str | None = None, name: str | None = None, *, json_: Json 
         `rss-rl components encoders my_package.my_module:ENCODER` shows one that is not installed.
     """
     from rss_rl.components import KINDS, component_names, describe, find_component, kind_named
+    from rss_rl.config import yaml_text
 
     if kind is not None and name is not None:
         found = kind_named(kind)
         shown = describe(find_component(found, name), name)
         if json_:
             echo_json(shown)
-        else:
-            _print_one(shown)
+            return
+        options = shown.pop("options")
+        for key, value in shown.items():
+            if value:
+                text = f"\n{yaml_text(value).rstrip()}" if isinstance(value, dict) else str(value)
+                echo(f"{key}: " + text.replace("\n", "\n  "))
+        for option in options:
+            required, default = option.pop("required"), json.dumps(option["default"])
+            option["default"] = "required" if required else default
+        _print_rows(options)
         return
     rows = [
         {"kind": spec.plural, "installed": len(component_names(known)), "named in": spec.slot}
@@ -67,33 +72,9 @@ def _all(kind: Kind) -> list[dict[str, Any]]:
 
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        return
     table = plain_table(list(rows[0]), (list(map(str, row.values())) for row in rows))
     for column in table.columns:
         column.no_wrap = column.header in ("name", "kind")
     console().print(table)
-
-
-def _print_one(shown: dict[str, Any]) -> None:
-    out, example = console(), shown["example"]
-    say(out, f"{shown['name']}  {shown['help']}")
-    facts = {"Source": shown["source"], "Package": shown["package"], "Reads": shown.get("needs")}
-    for name, value in facts.items():
-        if value:
-            say(out, f"{name}: {value}")
-    for name, meaning in shown["capabilities"].items():
-        say(out, f"  {name}: {meaning}")
-    if shown["by_options"]:
-        say(out, "  (with its default options; others change its capabilities)")
-    if not isinstance(example, str):
-        example = yaml.safe_dump(
-            example, default_flow_style=None, sort_keys=False, width=sys.maxsize
-        )
-    say(out, f"\nUsage:\n{textwrap.indent(example.rstrip(), '  ')}\n")
-    if not shown["options"]:
-        say(out, "It has no options.")
-        return
-    for option in shown["options"]:
-        default = "required" if option["required"] else json.dumps(option["default"])
-        option |= {"default": default}
-        del option["required"]
-    _print_rows(shown["options"])

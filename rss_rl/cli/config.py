@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from pydantic_core import to_jsonable_python
 
 from rss_rl.api.options import Overrides
 from rss_rl.cli.commands import add, group
-from rss_rl.cli.show import Json, echo, echo_json
-from rss_rl.components import described_keys
+from rss_rl.cli.show import echo
 from rss_rl.config import Choice, PhaseConfig, RunConfig, flow_text, load_config, settings
 from rss_rl.packaged import configs_root, find_config, packaged_configs
 
@@ -24,12 +23,7 @@ app = group("config", "Show configurations, with what each key means; list the s
 _WIDTH = 96
 
 
-def show(
-    config: str | None = None,
-    overrides: Overrides = (),
-    *,
-    json_: Json = False,
-) -> None:
+def show(config: str | None = None, overrides: Overrides = ()) -> None:
     """Show a configuration as it would run: the file, the overrides and all defaults, as YAML.
 
     Args:
@@ -48,39 +42,22 @@ def show(
         shown = RunConfig(data="DIRECTORY", phases=(phase,))
     else:
         shown = load_config(find_config(config), settings(overrides))
-    if json_:
-        echo_json([*described_keys(RunConfig)] if config is None else shown.model_dump(mode="json"))
-    else:
-        echo(documented_yaml(shown).rstrip("\n"))
+    echo(documented_yaml(shown).rstrip("\n"))
 
 
-def list_(*, json_: Json = False) -> None:
+def list_() -> None:
     """List the configurations that come with the package.
 
     Examples:
-        `rss-rl config list --json`
+        `rss-rl config list`
     """
-    root = configs_root()
-    if json_:
-        echo_json(
-            [{"name": name, "path": str(root / f"{name}.yaml")} for name in packaged_configs()]
-        )
-        return
     for name in packaged_configs():
-        echo(f"{name:24} {_summary(name)}")
+        first = (configs_root() / f"{name}.yaml").read_text(encoding="utf-8").splitlines()[0]
+        echo(f"{name:24} {first.lstrip('# ')}")
 
 
 add(app, show)
 add(app, list_)
-
-
-def _summary(name: str) -> str:
-    """The first line of the file if it is a comment, else its data."""
-    text = (configs_root() / f"{name}.yaml").read_text(encoding="utf-8")
-    first = text.partition("\n")[0]
-    if first.startswith("#"):
-        return first.lstrip("# ")
-    return f"data: {yaml.safe_load(text).get('data', '?')}"
 
 
 def documented_yaml(config: RunConfig) -> str:
@@ -126,8 +103,9 @@ def _comment(field: FieldInfo, value: Any) -> str:
     parts = [field.description] if field.description else []
     if choices := _choices(field.annotation):
         parts.append(f"One of: {', '.join(choices)}.")
-    if not field.is_required() and value != field.default and not isinstance(value, BaseModel):
-        parts.append(f"Default: {flow_text(field.default)}.")
+    default = field.get_default(call_default_factory=True, validated_data={})
+    if not (field.is_required() or value == default or isinstance(value, BaseModel)):
+        parts.append(f"Default: {flow_text(to_jsonable_python(default))}.")
     return " ".join(parts)
 
 

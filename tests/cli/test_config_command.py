@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 import yaml
 from invoking import invoke
 
 from rss_rl.cli.config import documented_yaml
+from rss_rl.components import described_keys
 from rss_rl.config import RunConfig, load_config, parse_config
 from rss_rl.packaged import find_config, packaged_configs
 
@@ -43,13 +41,12 @@ def test_overrides_are_shown() -> None:
     text = show("show", "demo", "seed=7", "reward.sparsity_cost=0.25")
     assert yaml.safe_load(text)["seed"] == 7
     assert yaml.safe_load(text)["reward"]["sparsity_cost"] == 0.25
-    assert json.loads(show("show", "demo", "seed=7", "--json"))["seed"] == 7
 
 
 def test_without_a_name_every_key_is_documented() -> None:
     shown = yaml.safe_load(show("show"))
     assert isinstance(parse_config(shown, where="test"), RunConfig)
-    keys = {entry["key"]: entry for entry in json.loads(show("show", "--json"))}
+    keys = {entry["key"]: entry for entry in described_keys(RunConfig)}
     assert keys["data"]["required"]
     assert keys["learner.estimator.options.baseline"]["default"] == "leave-one-out"
     assert "self-critical" in keys["learner.estimator.options.baseline"]["type"]
@@ -59,11 +56,9 @@ def test_without_a_name_every_key_is_documented() -> None:
 
 
 def test_the_shipped_ones_are_listed() -> None:
-    listed = json.loads(show("list", "--json"))
-    assert [entry["name"] for entry in listed] == packaged_configs()
-    assert all(Path(entry["path"]).is_file() for entry in listed)
-    text = show("list")
-    assert all(name in text for name in packaged_configs())
+    lines = show("list").splitlines()
+    assert [line.split()[0] for line in lines] == packaged_configs()
+    assert all(len(line.split()) > 2 for line in lines)
 
 
 def test_an_unknown_key_is_an_error() -> None:
