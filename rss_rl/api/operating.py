@@ -94,16 +94,9 @@ def submit(
     from rss_rl.cluster.auth import switched_off
     from rss_rl.cluster.submission import STOP_WAIT_S, dashboard_address, pack_code, send_job
     from rss_rl.config import plugins_named, yaml_text
-    from rss_rl.storage import is_uri
 
     run, name = _resolve_config(config, overrides, shared_filesystem)
     storage = _on_every_node(storage, "--storage", shared_filesystem)
-    if take_over and not is_uri(storage):
-        raise ConfigError(
-            "--take-over is about the writer of a URI; a directory is locked and not taken over",
-            where=storage,
-            remedy="Stop the other job with 'ray job stop', and submit without --take-over",
-        )
     name = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     plugins = any(plugins_named(run))
     command = entrypoint(

@@ -62,21 +62,6 @@ def abort_update(plan: Plan, point: SafePoint) -> Callable[[], bool] | None:
     return leave
 
 
-def check_options(resume: bool, overwrite: bool, storage: str | None, take_over: bool) -> None:
-    """Refuse options that contradict each other or would do nothing.
-
-    Raises:
-        ConfigError: naming them.
-    """
-    if resume and overwrite:
-        raise ConfigError("--resume continues a run, --overwrite replaces it: give one of them")
-    if take_over and storage is None:
-        raise ConfigError(
-            "--take-over is about the writer of a --storage, and none is given",
-            remedy="Give --storage URI too; a run directory is free when its process has ended",
-        )
-
-
 def check_lasting(path: Path, storage: str | None) -> None:
     """Refuse, in a cluster job, a run directory that is deleted with the job.
 
@@ -196,14 +181,13 @@ def is_finished(plan: Plan) -> bool:
 
 @contextmanager
 def workers(
-    config: RunConfig, address: str | None, insecure: bool, dashboard: bool, out: Console
+    config: RunConfig, address: str | None, insecure: bool, out: Console
 ) -> Iterator[Roles]:
     """Samplers and learners of the run; a cluster started for it ends with it."""
     if config.sampler.backend == "local":
-        options = {"--address": address, "--insecure": insecure, "--dashboard": dashboard}
-        if given := ", ".join(name for name, value in options.items() if value):
-            note = f"{given}: no effect with sampler.backend=local, which uses no cluster"
-            say(out, note)
+        for name, value in {"--address": address, "--insecure": insecure}.items():
+            if value:
+                say(out, f"{name}: no effect with sampler.backend=local, which uses no cluster")
         yield LocalRoles()
         return
     from rss_rl.cluster.connection import connected
@@ -213,31 +197,9 @@ def workers(
     learners = config.learner.actors * config.learner.threads
     if config.model.attention != "eager":
         load_ahead()  # compile kernels while Ray starts
-    with connected(
-        partial(say, out),
-        address,
-        cores=samplers + learners,
-        dashboard=dashboard,
-        insecure=insecure,
-    ) as cluster:
-        say(out, _thread_note(config, cluster.how == "started"))
+    tell, cores = partial(say, out), samplers + learners
+    with connected(tell, address, cores=cores, insecure=insecure):
         yield RayRoles()
-
-
-def _thread_note(config: RunConfig, one_machine: bool) -> str:
-    """A note on the number of threads; more threads than cores slow down every step."""
-    learner, sampler = config.learner, config.sampler
-    learners = max(1, learner.actors)
-    wanted = learners * learner.threads + sampler.actors * sampler.threads
-    cores = os.cpu_count() or 1
-    note = (
-        f"Threads: {learners} x {learner.threads} learning, {sampler.actors} x {sampler.threads}"
-        f" sampling; this machine has {cores} cores"
-    )
-    # Without a policy lag, learners and samplers take turns.
-    if one_machine and wanted > cores and sampler.max_policy_lag != 0:
-        note += ". More threads than cores: fewer sampler.actors would be faster"
-    return note
 
 
 def say_stopping() -> None:

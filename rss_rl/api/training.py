@@ -40,7 +40,6 @@ def train(
     take_over: TakeOver = False,
     address: Address = None,
     insecure: Insecure = False,
-    dashboard: bool = False,
     time: Duration = None,
     trust_plugins: TrustPlugins = False,
     callbacks: PythonOnly[Sequence[Callable[[RunEvent], None]]] = (),
@@ -63,7 +62,6 @@ def train(
             --resume, a machine without the run fetches it from there.
         address: Ray cluster to use, or 'auto' for the one running on this machine. Default:
             RAY_ADDRESS, or a new cluster on this machine that ends with the run.
-        dashboard: Start Ray's dashboard too, on 127.0.0.1:8265.
         callbacks: called with each typed event (`rss_rl.training.run.RunEvent`).
         console: for progress; default: standard output.
 
@@ -88,6 +86,7 @@ def train(
     from rss_rl.api.run import Run
     from rss_rl.components import EVERYTHING, NOTHING, Trust
     from rss_rl.config import settings
+    from rss_rl.errors import ConfigError
     from rss_rl.models.build import check_defaults
     from rss_rl.results.sentences import run_warnings
     from rss_rl.training.run import train as train_events
@@ -97,7 +96,8 @@ def train(
     from rss_rl.training.trainer import Stopped
 
     check_defaults()
-    planning.check_options(resume, overwrite, storage, take_over)
+    if resume and overwrite:
+        raise ConfigError("--resume continues a run, --overwrite replaces it: give one of them")
     trusted = EVERYTHING if trust_plugins else NOTHING
     kept = storage if resume else None
     plan = planning.plan_training(config, settings(overrides), out, kept, resume, trusted)
@@ -115,7 +115,7 @@ def train(
     with (
         shown_progress(shown, Course(plan.config, budget)) as show,
         Interruption(planning.say_stopping, planning.abort_update(plan, point)) as interruption,
-        planning.workers(plan.config, address, insecure, dashboard, shown) as roles,
+        planning.workers(plan.config, address, insecure, shown) as roles,
         torch.inference_mode(False),
         torch.enable_grad(),
     ):

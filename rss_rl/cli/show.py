@@ -46,30 +46,27 @@ def echo_json(tree: Any, indent: int | None = 2) -> None:
     echo(json.dumps(tree, indent=indent, ensure_ascii=False, default=str))
 
 
-def fitted(call: Callable[..., Run], *, json_: Json = False) -> None:
+def fitted(call: Callable[..., Run]) -> None:
     """Train, print the report, and write it as a page."""
     from rss_rl.pages.report import write_report_page
 
-    run = trained(call, json_=json_)
-    if not json_:
-        with busy(console(), "writing the report"):
-            page = write_report_page([run.path], run.path / "report.html", trust=run.trust)
-        say(console(), f"\nOpen:    {page.absolute()}")
+    run, out = trained(call), console()
+    with busy(out, "writing the report"):
+        page = write_report_page([run.path], run.path / "report.html", trust=run.trust)
+    say(out, f"\nOpen:    {page.absolute()}")
 
 
-def trained(call: Callable[..., Run], *, json_: Json = False) -> Run:
+def trained(call: Callable[..., Run]) -> Run:
     """Train, and print the report.
 
     Raises:
         SystemExit: the run was stopped by a signal; 130 after Ctrl-C, 143 after SIGTERM.
     """
-    run = call(console=console(stderr=json_))
+    out = console()
+    run = call(console=out)
     if run.stopped_by is not None:
         raise SystemExit(128 + run.stopped_by)
-    if json_:
-        echo_json(run.report)
-    else:
-        print_report(console(), run.path, run.report)
+    print_report(out, run.path, run.report)
     return run
 
 

@@ -17,6 +17,26 @@ if TYPE_CHECKING:
     from rss_rl.training.status import RunStatus, Scored
 
 _EVERY_S = 2.0
+_METRICS = {
+    "kept": {
+        "selection/kept": "{:.1%}",
+        "selection/share_error": "thresholded {:+.1%} from the target",
+        "reward/lambda": "lambda {:.4g}",
+    },
+    "samplers": {
+        "sampler/alive": "{:.0f} alive",
+        "sampler/restarts": "restarts {:.0f}",
+        "policy/lag": "lag {:.1f}",
+        "policy/lag_max": "at most {:.0f}",
+        "sampler/idle_share": "idle {:.0%}",
+    },
+    "learner": {"learner/idle_share": "idle {:.0%}"},
+    "storage": {
+        "storage/lag_checkpoints": "{:.0f} checkpoints behind",
+        "storage/failures": "{:.0f} failures",
+    },
+}
+"""The newest metrics that are shown, by row and tag."""
 
 
 def show_status(
@@ -44,81 +64,58 @@ def _table(found: RunStatus) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
-    for name, value in _rows(found):
-        if value:
-            table.add_row(name, escape("".join(c for c in value if c.isprintable())))
+    for name, parts in _rows(found):
+        known = [form.format(value) for form, value in parts.items() if value is not None]
+        shown = "".join(c for c in ", ".join(known) if c.isprintable())
+        if known:
+            table.add_row(name, escape(shown))
     return table
 
 
-def _rows(found: RunStatus) -> Iterator[tuple[str, str]]:
-    """Names and values; nothing where nothing is known."""
+def _rows(found: RunStatus) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Names of rows, and their values by format; None is not known."""
     from rss_rl.training.status import span
 
-    record, tag = found.record, found.record.scalars.get
-    steps = "" if record.phase_steps is None else f" of {record.phase_steps}"
+    def age(then: datetime | None) -> str | None:
+        return then and span(max(0.0, (datetime.now(UTC) - then).total_seconds()))
+
+    record, values = found.record, found.record.scalars | found.record.copying
     done = None
     if record.updates and record.updates_left is not None:
         done = 1 - record.updates_left / record.updates
-    yield "run", found.place
-    yield "state", found.state + _known(" by {}", found.holder) + _known(": {}", record.error)
-    yield (
-        "phase",
-        _joined(
-            ("{}", record.phase),
-            (f"{{}} of {record.phases}", record.phase_number),
-            (f"{{}}{steps} updates", record.phase and record.phase_done),
-        ),
-    )
+    yield "run", {"{}": found.place}
+    yield "state", {"{}": found.state, "by {}": found.holder, "error: {}": record.error}
+    if record.phase is not None:
+        steps = "" if record.phase_steps is None else f" of {record.phase_steps}"
+        number = {f"{{}} of {record.phases}": record.phase_number}
+        yield "phase", {"{}": record.phase, **number, f"{{}}{steps} updates": record.phase_done}
     yield (
         "progress",
-        _joined(
-            ("update {}", record.update),
-            ("{:.0%} done", done),
-            ("{} left", None if record.eta_s is None else span(record.eta_s)),
-            ("{:.2f} updates/s", record.updates_per_s),
-            ("the last {} ago", _age(record.update_time)),
-        ),
+        {
+            "update {}": record.update,
+            "{:.0%} done": done,
+            "{} left": None if record.eta_s is None else span(record.eta_s),
+            "{:.2f} updates/s": record.updates_per_s,
+            "the last {} ago": age(record.update_time),
+        },
     )
-    checkpoint = ("step {}", record.checkpoint_step), ("{} ago", _age(record.checkpoint_time))
-    yield "checkpoint", _joined(*checkpoint)
-    yield "dev", _scored(record.dev)
-    yield "best", _scored(record.best)
-    yield (
-        "kept",
-        _joined(
-            ("{:.1%}", tag("selection/kept")),
-            ("thresholded {:+.1%} from the target", tag("selection/share_error")),
-            ("lambda {:.4g}", tag("reward/lambda")),
-        ),
-    )
-    yield (
-        "samplers",
-        _joined(
-            ("{:.0f} alive", tag("sampler/alive")),
-            ("restarts {:.0f}", tag("sampler/restarts")),
-            ("lag {:.1f}", tag("policy/lag")),
-            ("at most {:.0f}", tag("policy/lag_max")),
-            ("idle {:.0%}", tag("sampler/idle_share")),
-        ),
-    )
-    yield "learner", _known("idle {:.0%}", tag("learner/idle_share"))
-    yield (
-        "storage",
-        _joined(
-            ("{}", record.storage),
-            ("{:.0f} checkpoints behind", record.copying.get("storage/lag_checkpoints")),
-            ("{:.0f} failures", record.copying.get("storage/failures")),
-        ),
-    )
+
+    saved = age(record.checkpoint_time)
+    yield "checkpoint", {"step {}": record.checkpoint_step, "{} ago": saved}
+    yield "dev", {"{}": _scored(record.dev)}
+    yield "best", {"{}": _scored(record.best)}
+    yield "copy", {"{}": record.storage}
+    for name, forms in _METRICS.items():
+        yield name, {form: values.get(tag) for tag, form in forms.items()}
     for event in found.problems:
         said = event.get("cause") or event.get("error") or ""
         told = f"{event.get('time')} {event.get('level')} {event.get('event')} {said}"
-        yield "warning", told[:300]
+        yield "warning", {"{}": told[:300]}
 
 
-def _scored(scored: Scored | None) -> str:
+def _scored(scored: Scored | None) -> str | None:
     if scored is None:
-        return ""
+        return None
     from rss_rl.metrics.measures import brief_measures
     from rss_rl.results.output import describe_scores
 
@@ -127,19 +124,3 @@ def _scored(scored: Scored | None) -> str:
         for mode, metrics in scored.scores.items()
     )
     return f"{'; '.join(shown)} (update {scored.update}, {scored.phase})"
-
-
-def _known(form: str, value: Any) -> str:
-    return "" if value is None else form.format(value)
-
-
-def _joined(*parts: tuple[str, Any]) -> str:
-    """What is known, separated by commas."""
-    return ", ".join(filter(None, (_known(form, value) for form, value in parts)))
-
-
-def _age(then: datetime | None) -> str | None:
-    """How long ago a time was."""
-    from rss_rl.training.status import span
-
-    return None if then is None else span(max(0.0, (datetime.now(UTC) - then).total_seconds()))

@@ -56,7 +56,6 @@ def connect(
     address: str | None = None,
     *,
     cores: int = 1,
-    dashboard: bool = False,
     insecure: bool = False,
     timeout_s: float = 30.0,
 ) -> ClusterInfo:
@@ -66,7 +65,6 @@ def connect(
         address: host:port of a head, 'local' to start a cluster regardless of RAY_ADDRESS, or None.
         cores: minimum number of logical CPUs of a cluster started here, which otherwise has those
             of the machine, so that every actor can be placed.
-        dashboard: of a cluster started here, on 127.0.0.1 only.
         insecure: allow a cluster that checks no token.
         timeout_s: how long to wait for a cluster that does not respond.
 
@@ -79,7 +77,7 @@ def connect(
     joins = where != _LOCAL_ADDRESS
     for name, value in (_QUIET if joins else _QUIET | _LOCAL).items():
         os.environ.setdefault(name, value)
-    return _join(where, insecure, timeout_s) if joins else _start(cores, dashboard, insecure)
+    return _join(where, insecure, timeout_s) if joins else _start(cores, insecure)
 
 
 @contextmanager
@@ -110,7 +108,7 @@ def quiet() -> None:
         logging.getLogger(f"ray{name}").setLevel(logging.WARNING)
 
 
-def _start(cores: int, dashboard: bool, insecure: bool) -> ClusterInfo:
+def _start(cores: int, insecure: bool) -> ClusterInfo:
     if switched_off() and not insecure:
         raise ClusterError(
             "RAY_AUTH_MODE=disabled would leave the samplers' cluster open to anyone who can"
@@ -125,8 +123,7 @@ def _start(cores: int, dashboard: bool, insecure: bool) -> ClusterInfo:
         address=_LOCAL_ADDRESS,
         num_cpus=max(os.cpu_count() or 1, cores),
         object_store_memory=_OBJECT_STORE,
-        include_dashboard=dashboard,
-        dashboard_host="127.0.0.1",
+        include_dashboard=False,
     )
     if not switched_off() and ask_head(address).kind != "guarded":
         ray.shutdown()

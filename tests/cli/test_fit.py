@@ -63,11 +63,6 @@ def test_it_ends_with_a_page_to_open(table: Path, tmp_path: Path) -> None:
     assert "40%" in page.read_text(encoding="utf-8")  # asked for
 
 
-def test_as_json_it_prints_the_report_and_nothing_else(table: Path, tmp_path: Path) -> None:
-    assert json.loads(fitted(table, tmp_path / "run", "--json"))["steps"] > 0
-    assert not (tmp_path / "run" / "report.html").exists()
-
-
 def test_a_time_that_is_none_is_refused_before_anything_is_prepared(
     table: Path, tmp_path: Path
 ) -> None:

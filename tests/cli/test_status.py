@@ -83,14 +83,15 @@ def test_what_is_reported(run: Path) -> None:
     assert record.eta_s == pytest.approx(28)
     assert record.scalars["policy/loss"] is None
     for part in (
-        "running by process",
+        "running, by process",
         "frozen, 2 of 3, 4 of 30 updates",
         "update 14, 20% done, 28 s left, 2.00 updates/s, the last ",
         "thresholded: accuracy 90.0%, loss 0.200, kept 25.0% (update 10, frozen)",
         "30.0%",
         "2 alive, restarts 2, lag 1.0, at most 3",
         "idle 90%",
-        "s3://bucket/run, 2 checkpoints behind",
+        "s3://bucket/run",
+        "2 checkpoints behind",
         "warning sampler_died out of memory [x]",
     ):
         assert part in text, part
@@ -116,7 +117,7 @@ def test_how_a_run_ended(run: Path) -> None:
     assert read_status(str(run)).state == "stopped"
     written(run).end("failed", "the disk is full")
     assert read_status(str(run)).state == "failed"
-    assert "failed: the disk is full" in show(run)
+    assert "failed, error: the disk is full" in show(run)
     (run / "report.json").write_text("{}")
     assert read_status(str(run)).state == "finished"
     (run / STATUS_FILE).unlink()
@@ -177,7 +178,7 @@ def test_a_storage_path_tells_the_same(run: Path) -> None:
     assert (found.state, found.record) == ("crashed", local.record)
     lease = {"host": "far", "pid": 9, "time": time.time(), "token": "x"}
     memory.pipe("/there/writer.json", json.dumps(lease).encode())
-    assert "running by process 9 on far" in show("memory://there")
+    assert "running, by process 9 on far" in show("memory://there")
     memory.rm("/there", recursive=True)
     with pytest.raises(CheckpointError, match="there is no run"):
         read_status("memory://there")

@@ -92,11 +92,3 @@ def test_a_run_in_one_process_is_said_to_be_one() -> None:
     many = invoke([*arguments, "sampler.backend=ray"])
     assert many.exit_code == 0, many.output
     assert "one process" not in many.output
-
-
-def test_nothing_is_taken_over_without_a_writer() -> None:
-    shared = ["--storage", "/nfs/r", "--shared-filesystem", "--take-over", "--dry-run"]
-    for arguments in (["submit", "demo", *shared], ["train", "demo", "--take-over"]):
-        result = invoke(arguments)
-        assert result.exit_code == 2
-        assert "--take-over is about the writer of a" in result.stderr

@@ -60,8 +60,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cwd=place,
     )
     assert json.loads(made)["sentences"] == 2
-    trained = finish("train", "pairs.yaml", "seed=3", "--json", cwd=place)
-    assert json.loads(trained) == json.loads((run_of(place) / "report.json").read_text())
+    finish("train", "pairs.yaml", "seed=3", cwd=place)
     return place
 
 
@@ -96,10 +95,10 @@ def test_evaluate_gives_the_numbers_of_the_report(workplace: Path) -> None:
     report = json.loads((run_of(workplace) / "report.json").read_text())
     for split in ("dev", "test"):
         record = json.loads(said("evaluate", run_of(workplace), "--split", split, "--json"))
-        assert record["runs"][str(run_of(workplace))] == report["splits"][split]
+        assert record[str(run_of(workplace))] == report["splits"][split]
     some = ("--mode", "sampled", "--mode", "all", "--which", "latest", "--json")
     record = json.loads(said("evaluate", run_of(workplace), *some))
-    assert list(record["runs"][str(run_of(workplace))]) == ["sampled", "all"]
+    assert list(record[str(run_of(workplace))]) == ["sampled", "all"]
     assert "thresholded" in said(
         "evaluate", run_of(workplace), "--which", "5", "--mode", "all", "--mode", "thresholded"
     )

@@ -136,10 +136,10 @@ def test_the_command_line_gets_a_run_this_machine_does_not_have(
     brief = tiny(phases=[{"name": "all", "supervised": True, "selection": "all", "steps": 2}])
     list(train(brief, tmp_path / "run", stop=lambda: True, storage=there))
     shutil.rmtree(tmp_path / "run")
-    arguments = ["train", "--resume", str(tmp_path / "run"), "--storage", there, "--json"]
+    arguments = ["train", "--resume", str(tmp_path / "run"), "--storage", there]
     result = invoke(arguments)
     assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["steps"] == 2
+    assert json.loads((tmp_path / "run" / "report.json").read_text())["steps"] == 2
     assert checkpoint_steps(tmp_path / "there") == checkpoint_steps(tmp_path / "run")
     assert (tmp_path / "there" / "report.json").is_file()
     assert os.listdir(tmp_path / "there" / "tensorboard")
