@@ -88,8 +88,7 @@ class Wish(NamedTuple):
         Raises:
             ConfigError: in terms of the user's options.
         """
-        number = isinstance(self.keep, int | float) and not isinstance(self.keep, bool)
-        if self.keep is not None and not (number and 0 < self.keep < 1):
+        if self.keep is not None and not (isinstance(self.keep, int | float) and 0 < self.keep < 1):
             raise ConfigError(
                 f"{self.keep!r:.40} is not a share of the words between 0 and 1",
                 where="keep (--keep)",
@@ -190,7 +189,7 @@ def _prepared(
             task = Choice("task", guess_task(files["rows"], label), why)
         how["task"] = task.value
         out = folder / f"{run_name(data)}-data-{key}"
-        there = _is_of(out, files)
+        there = (out / MANIFEST_FILE).is_file()
         if not there:
             with busy(console, "preparing the data") as tell:
                 prepare(
@@ -403,17 +402,6 @@ def _key(
     others |= {"text": text, "label": label}
     content = json.dumps([SCHEMA_VERSION, sums, names, others], sort_keys=True, default=str)
     return hashlib.sha256(content.encode()).hexdigest()[:8]
-
-
-def _is_of(folder: Path, files: Mapping[str, Sequence[Path]]) -> bool:
-    """Whether a folder holds data that were prepared from these files as they are now.
-
-    The files may have changed between the hash that names the folder and their reading.
-    """
-    if not (folder / MANIFEST_FILE).is_file():
-        return False
-    now = {source_file(path) for paths in files.values() for path in paths}
-    return set(Manifest.load(folder).sources) == now
 
 
 def _vectors(

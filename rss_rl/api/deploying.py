@@ -108,9 +108,9 @@ def predict(
         share: Share of each text's words to keep instead: the most probable ones, at least one.
         skip_bad_rows: Write what is wrong with a row into column `error`.
         overwrite: Replace existing outputs, also those of another model; never the input.
-        address: Score the files of a folder on a Ray cluster: 'auto' for the one running on this
-            machine, 'local' to start one here. Needs rss-rl on the nodes. Default: one file at a
-            time, without Ray.
+        address: Score the files of a folder on the CPUs of a Ray cluster: 'auto' for the one
+            running on this machine, 'local' to start one here. Needs rss-rl on the nodes. Default:
+            one file at a time, without Ray.
 
     Examples:
         `rss-rl predict runs/reviews --input reviews.csv --text review --output scored.parquet`
@@ -129,12 +129,6 @@ def predict(
     from rss_rl.inference.model import load_model
     from rss_rl.inference.predict import Counts, Scorer, begin
 
-    if address is not None and device != "cpu":
-        raise ConfigError(
-            f"files scored on Ray are scored on CPUs, not on {device}",
-            where="--device",
-            remedy="Leave out --device, or --address",
-        )
     trusted, out = EVERYTHING if trust_plugins else NOTHING, SafeConsole(stderr=True)
     note = partial(say, out)
     packed = pack_model(Path(run), which, trusted)

@@ -82,13 +82,11 @@ def _source_name(data: Rows) -> str | None:
     if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
         return None
     known = known_sources()
-    of_sources = [n for n in names if n in known or (":" in n and not Path(n).exists())]
-    if not of_sources:
-        # A name that is not a file and has no suffix is taken for a source.
-        of_sources = [n for n in names if not Path(n).suffix and not Path(n).exists()]
+    # A name that is not a file and has no suffix is taken for a source.
+    named = [n for n in names if not Path(n).exists() and (":" in n or not Path(n).suffix)]
+    of_sources = [n for n in names if n in known] or named
     if of_sources and len(names) > 1:
-        other = next((n for n in names if n != of_sources[0]), names[1])
-        raise DataError(f"'{other}' is one name too many", remedy="Prepare one dataset at a time")
+        raise DataError(f"'{names[1]}' is one too many", remedy="Prepare one dataset at a time")
     return of_sources[0] if of_sources else None
 
 

@@ -142,22 +142,15 @@ class Run:
     def __repr__(self) -> str:
         scores = self._scores()
         shown = "" if scores.empty else f"\n{scores.to_string(index=False)}"
-        return f"rss_rl.Run({str(self.path)!r}, {self._state()}){shown}"
+        return f"rss_rl.Run({str(self.path)!r}){shown}"
 
     def _repr_html_(self) -> str:
         scores = self._scores()
         shown = "" if scores.empty else scores.to_html(index=False, border=0)
-        return f"<p><b>rss_rl.Run</b> {escape(str(self.path))}, {escape(self._state())}</p>{shown}"
-
-    def _state(self) -> str:
-        """Whether the run is finished, or why its report cannot be read."""
-        try:
-            return "finished" if self.finished and self.report else "not finished"
-        except RssError as error:
-            return f"its report cannot be read: {error.what}"
+        return f"<p><b>rss_rl.Run</b> {escape(str(self.path))}</p>{shown}"
 
     def _scores(self) -> pd.DataFrame:
-        """The main scores of the report as text, by split and selection; none of a damaged one."""
+        """The main scores of the report as text, by split and selection; none if it has none."""
         import pandas as pd
 
         lines = []

@@ -152,41 +152,34 @@ def reported(
     frame, split = call(), call.keywords.get("split", "test")  # type: ignore[attr-defined]
     if csv:
         echo(frame.to_csv(index=False).rstrip("\n"))
-    elif markdown:
-        _print_markdown(frame, split)
     else:
-        _print_frame(console(), frame, split)
+        _print_frame(console(), frame, split, markdown)
 
 
-def _print_frame(out: Console, frame: DataFrame, split: str) -> None:
+def _print_frame(out: Console, frame: DataFrame, split: str, markdown: bool) -> None:
     from rss_rl.results.linear import read_linear
+    from rss_rl.results.output import markdown_table
     from rss_rl.results.score_cells import modes_note
     from rss_rl.results.sentences import run_warnings
     from rss_rl.runs.run_directory import RunDirectory
 
     asked = frame[frame["finished"]].groupby("run", sort=False)["reward.target_share"].first()
     reports = {Path(run): RunDirectory.open(Path(run)).read_report() for run in asked.index}
-    if frame["run"].nunique() == 1:
+    if frame["run"].nunique() == 1 and not markdown:
         print_report(out, *next(iter(reports.items())))
     else:
         for heading, tables in _parts(frame, split):
-            say(out, f"\n{heading}", "bold")
-            for table in tables:
-                say(out, f"\n{table.title}")
-                out.print(plain_table(table.header, table.body, left=table.left))
+            say(out, f"\n{'## ' * markdown}{heading}", "bold")
+            for title, header, body, left in tables:
+                say(out, f"\n{title}:\n")
+                if markdown:
+                    echo(markdown_table(header, body))
+                else:
+                    out.print(plain_table(header, body, left=left))
         say(out, f"\n{modes_note(frame['mode'])}", "dim")
     for (run, found), share in zip(reports.items(), asked, strict=True):
         for warning in run_warnings(found, share, read_linear(run)):
             say(out, f"Warning: {run}: {warning}", "yellow")
-
-
-def _print_markdown(frame: DataFrame, split: str) -> None:
-    from rss_rl.results.output import markdown_table
-
-    for heading, tables in _parts(frame, split):
-        echo(f"## {heading}\n")
-        for table in tables:
-            echo(f"{table.title}:\n\n{markdown_table(table.header, table.body)}\n")
 
 
 def _parts(frame: DataFrame, split: str) -> Iterator[tuple[str, Iterator[_Table]]]:

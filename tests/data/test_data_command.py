@@ -73,7 +73,7 @@ def test_prepare_own_file(tmp_path: Path, reviews_csv: Path) -> None:
     ("arguments", "message"),
     [
         (["sick-relatednes"], "did you mean 'sick-relatedness'"),
-        (["planted", "planted"], "one name too many"),
+        (["planted", "planted"], "one too many"),
         (["snli"], "--from"),
         (["FILE"], "--text COLUMN --label COLUMN"),
         (["FILE", "--text", "reviw", "--label", "stars"], "did you mean 'review'"),
