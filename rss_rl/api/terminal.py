@@ -130,7 +130,7 @@ def busy(out: Console, what: str) -> Iterator[Callable[[str], None]]:
     """
     if out.is_terminal:
         with out.status(escape(what)) as status:
-            yield lambda text: status.update(escape(text))
+            yield lambda text: status.update(escape(text[: out.width - 3]))
         return
     said = time.monotonic()
 

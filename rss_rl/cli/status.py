@@ -77,7 +77,7 @@ def _rows(found: RunStatus) -> Iterator[tuple[str, dict[str, Any]]]:
     from rss_rl.training.status import span
 
     def age(then: datetime | None) -> str | None:
-        return then and span(max(0.0, (datetime.now(UTC) - then).total_seconds()))
+        return None if then is None else span(max(0, (datetime.now(UTC) - then).total_seconds()))
 
     record, values = found.record, found.record.scalars | found.record.copying
     done = None
