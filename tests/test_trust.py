@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from invoking import invoke
-from tiny_runs import TinySource, tiny_tree
+from tiny_runs import tiny_source, tiny_tree
 
 import rss_rl
 from rss_rl.api.operating import entrypoint
@@ -57,7 +57,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        prepare(TinySource(), Path("data"), dim=6)
+        prepare(tiny_source(), Path("data"), dim=6)
         tree = tiny_tree(Path("data"))
         tree["evaluation"]["all_tokens"] = False
         asked = iter([False] * 12 + [True])

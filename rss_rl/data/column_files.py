@@ -19,7 +19,7 @@ from typing import Any
 from rss_rl.data.checks import LARGEST_SCORE
 from rss_rl.data.corpora.cuts import drawn_split
 from rss_rl.data.records import Record, column_names, read_records, require_columns
-from rss_rl.data.sources import BadRow, ReaderSource, Row, Text
+from rss_rl.data.sources import BadRow, Row, Source, Text
 from rss_rl.durable import as_text
 from rss_rl.errors import DataError
 from rss_rl.seeding import stream_key
@@ -143,7 +143,7 @@ def column_files(
     test: Path | None = None,
     shares: Sequence[float] = (0.8, 0.1, 0.1),
     seed: int = 0,
-) -> ReaderSource:
+) -> Source:
     """A source of the rows of files.
 
     Args:
@@ -177,4 +177,4 @@ def column_files(
         low, high = _score_range(train, columns.label)
         spec = LabelSpec("score", low=low, high=high) if low < high else spec
     reader = partial(_read, columns=columns, shares=cut, seed=seed, classes=classes)
-    return ReaderSource(as_text(train[0].stem), len(columns.texts), spec, files, reader)
+    return Source(as_text(train[0].stem), len(columns.texts), spec, files, reader)

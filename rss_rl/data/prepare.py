@@ -108,7 +108,7 @@ def prepare(
     """
     _check_settings(dim, shard_mb)
     limit = Limit(max_words, too_long)
-    labels = source.label_spec()
+    labels = source.labels
     limit.check(labels)
     if label_weights and labels is not None and labels.kind not in ("classes", "score"):
         raise DataError(
@@ -118,7 +118,7 @@ def prepare(
         )
     for path in vectors:
         check_vectors(path, skip_bad_rows=skip_bad_rows)
-    read = [path for paths in source.splits().values() for path in paths]
+    read = [path for paths in source.splits.values() for path in paths]
     _check_apart(out, [*read, *map(file_on_disk, vectors)])
     sources = tuple(source_file(path) for path in dict.fromkeys(read))
     with _built_aside(out, force) as folder:
@@ -126,7 +126,7 @@ def prepare(
             source,
             folder,
             Tokenizer(lower),
-            LabelChecker(source.label_spec()),
+            LabelChecker(source.labels),
             Rejects(folder / "rejects.jsonl", skip_bad_rows),
             progress,
             batch_rows,
@@ -228,7 +228,7 @@ def _umask() -> int:
 
 
 def _stage(stage: Stage) -> dict[str, StagedSplit]:
-    splits, name = stage.source.splits(), stage.source.name
+    splits, name = stage.source.splits, stage.source.name
     if "train" not in splits:
         raise DataError("there is no 'train' split", where=name)
     staged: dict[str, StagedSplit] = {}

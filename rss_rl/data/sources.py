@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rss_rl.components import EVERYTHING, Component, Kind, Trust, component_names, find_component
 from rss_rl.config import parse_value
@@ -112,57 +112,28 @@ Row = RawExample | BadRow
 """What a source streams."""
 
 
-class Source(Protocol):
-    """Where the examples of one dataset come from."""
-
-    @property
-    def name(self) -> str:
-        """Short name for the manifest."""
-
-    @property
-    def sentences(self) -> int:
-        """Sentence slots an example has, 1 or 2."""
-
-    def label_spec(self) -> LabelSpec | None:
-        """What is predicted; None: classes, named by the training labels.
-
-        A score with low = -inf and high = inf takes its range from the training split.
-        """
-
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        """Files of each split (none for generated examples); 'train' must be among the splits."""
-
-    def read(self, split: str) -> Iterator[Row]:
-        """Stream one split: the same rows in the same order at every call."""
-
-
 @dataclass(frozen=True)
-class ReaderSource:
-    """A `Source` that is a function: `reader(split, *files)` streams a split.
+class Source:
+    """Where the examples of one dataset come from.
 
-    name, sentences  see `Source`
-    labels           what is predicted; None: classes, named by the training labels
-    files            those of each split
-    reader           a function that other processes can import
+    name       short name for the manifest
+    sentences  sentence slots an example has, 1 or 2
+    labels     what is predicted; None: classes, named by the training labels. A score with low =
+               -inf and high = inf takes its range from the training split
+    splits     files of each split (none for generated examples); 'train' must be among the splits
+    reader     `reader(split, *files)` streams a split, the same rows in the same order at every
+               call
     """
 
     name: str
     sentences: int
     labels: LabelSpec | None
-    files: Mapping[str, tuple[Path, ...]]
+    splits: Mapping[str, tuple[Path, ...]]
     reader: Callable[..., Iterator[Row]]
 
-    def label_spec(self) -> LabelSpec | None:
-        """See `Source`."""
-        return self.labels
-
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        """See `Source`."""
-        return self.files
-
     def read(self, split: str) -> Iterator[Row]:
-        """See `Source`."""
-        return self.reader(split, *self.files[split])
+        """Stream one split."""
+        return self.reader(split, *self.splits[split])
 
 
 @dataclass(frozen=True)
@@ -177,6 +148,51 @@ class SourceRequest:
     path: Path | None = None
     seed: int = 0
     options: Mapping[str, str] = field(default_factory=dict)
+
+    def folder(self, name: str, example: str) -> Path:
+        """The folder that the source `name` is read from; `example` is a file that is in it.
+
+        Raises:
+            DataError: none is given.
+        """
+        if self.path is None or not self.path.is_dir():
+            raise DataError(
+                f"{name} is read from a folder",
+                where=str(self.path or ""),
+                remedy=f"Give the folder with {example} as --from",
+            )
+        return self.path
+
+    def without_folder(self, why: str) -> None:
+        """Refuse a folder, which the source does not read.
+
+        Raises:
+            DataError: one is given; `why` says that it is not needed.
+        """
+        if self.path is not None:
+            raise DataError(why, where=str(self.path), remedy="Leave out --from")
+
+
+def files_in(
+    folder: Path, names: Mapping[str, str | tuple[str, ...]]
+) -> dict[str, tuple[Path, ...]]:
+    """The files of each split, which must be in `folder`.
+
+    Raises:
+        DataError: one is missing.
+    """
+    found = {
+        split: tuple(folder / name for name in ((given,) if isinstance(given, str) else given))
+        for split, given in names.items()
+    }
+    for path in (path for paths in found.values() for path in paths):
+        if not path.is_file():
+            raise DataError(
+                f"there is no {path.name}",
+                where=str(folder),
+                remedy="Unpack the files there as their authors name them, or name another --from",
+            )
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

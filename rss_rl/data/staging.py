@@ -154,7 +154,7 @@ class Stage:
         rows = self._usable(split, staged)
         first = next(rows, None)
         if first is None:
-            files = ", ".join(str(file) for file in self.source.splits()[split])
+            files = ", ".join(str(file) for file in self.source.splits[split])
             long = f", and {staged.too_long} are too long" if staged.too_long else ""
             raise DataError(
                 f"the {split} split has no usable row{long}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 __all__ = ["CONFIGS", "Work", "shipped_works"]
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from suite.training_step import HIDDEN, SIZES, Size, words_of
 from rss_rl.config import load_config
 from rss_rl.data.batch_order import BatchOrder
 from rss_rl.data.prepare import prepare
-from rss_rl.data.sources import RawExample
+from rss_rl.data.sources import RawExample, Source
 from rss_rl.data.store import open_prepared
 from rss_rl.learners.phases import Turn
 from rss_rl.packaged import find_config
@@ -40,28 +40,19 @@ class Work:
     batches: int = 4
 
 
-class _Pairs:
+def _pairs(size: Size, labels: LabelSpec) -> Source:
     """Random pairs as long as a dataset's."""
 
-    name, sentences = "pairs", 2
-
-    def __init__(self, size: Size, labels: LabelSpec) -> None:
-        self._size, self._labels = size, labels
-
-    def label_spec(self) -> LabelSpec:
-        return self._labels
-
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        return {"train": (), "dev": ()}
-
-    def read(self, split: str) -> Iterator[RawExample]:
+    def read(split: str) -> Iterator[RawExample]:
         draw = np.random.default_rng(1)
-        lengths = self._size.lengths()[: None if split == "train" else 256]
+        lengths = size.lengths()[: None if split == "train" else 256]
         for row, pair in enumerate(lengths):
-            words = (words_of(self._size, (int(count),), draw) for count in pair)
+            words = (words_of(size, (int(count),), draw) for count in pair)
             sentences = tuple(tuple(f"w{word}" for word in each) for each in words)
-            label = row % 5 + 1.0 if self._labels.kind == "score" else self._labels.names[row % 3]
+            label = row % 5 + 1.0 if labels.kind == "score" else labels.names[row % 3]
             yield RawExample(f"{split}-{row}", sentences, label)
+
+    return Source("pairs", 2, labels, {"train": (), "dev": ()}, read)
 
 
 def shipped_works(name: str, folder: Path) -> dict[str, Work]:
@@ -72,7 +63,7 @@ def shipped_works(name: str, folder: Path) -> dict[str, Work]:
     """
     score = LabelSpec("score", low=1.0, high=5.0)
     labels = score if name == "sick" else LabelSpec("classes", ("a", "b", "c"))
-    prepare(_Pairs(SIZES[CONFIGS[name]], labels), folder, dim=HIDDEN)
+    prepare(_pairs(SIZES[CONFIGS[name]], labels), folder, dim=HIDDEN)
     prepared = open_prepared(folder)
     config = load_config(find_config(name), [f"data={folder}"])
     learner = LocalLearner(config, prepared)

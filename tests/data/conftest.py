@@ -11,19 +11,19 @@ import pytest
 from damaged import ROWS, copy_files
 
 from rss_rl.data.prepare import prepare
-from rss_rl.data.sources import RawExample, ReaderSource, Row
+from rss_rl.data.sources import RawExample, Row, Source
 from rss_rl.types import LabelSpec
 
 
 @pytest.fixture(scope="session")
-def list_source() -> Callable[..., ReaderSource]:
+def list_source() -> Callable[..., Source]:
     """Makes a source of examples given as lists."""
 
     def made(
         examples: Mapping[str, Sequence[Row]], spec: LabelSpec | None = None, sentences: int = 1
-    ) -> ReaderSource:
+    ) -> Source:
         files: dict[str, tuple[Path, ...]] = dict.fromkeys(examples, ())
-        return ReaderSource("list", sentences, spec, files, lambda split: iter(examples[split]))
+        return Source("list", sentences, spec, files, lambda split: iter(examples[split]))
 
     return made
 
@@ -82,7 +82,7 @@ def write_word2vec() -> Callable[[Path, Mapping[str, Sequence[float]]], Path]:
 
 @pytest.fixture(scope="session")
 def small_prepared(
-    tmp_path_factory: pytest.TempPathFactory, list_source: Callable[..., ReaderSource]
+    tmp_path_factory: pytest.TempPathFactory, list_source: Callable[..., Source]
 ) -> Path:
     rows = []
     for i in range(ROWS):

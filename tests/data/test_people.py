@@ -1,9 +1,9 @@
-"""ERASER's movies and Yelp-HAT: spans and maps beside the tokens, and what is wrong with a row."""
+"""ERASER's movies, HateXplain and Yelp-HAT: spans and maps beside the tokens, and faulty rows."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,73 @@ class TestMovies:
         assert [i for i, bit in enumerate(row.rationale[0]) if bit] == [1, 2, 3, 9, 10]
         assert (row.id, row.row) == ("one", 1)
 
+    @pytest.mark.parametrize(
+        ("spans", "reason"),
+        [
+            ([span(0, 1, docid="cat")], "cannot be read"),
+            ([span(0, 1, docid="../one")], "which is not the name of one file"),
+            ([span(0, 1), span(0, 1, docid="cat")], "its spans lie in cat, one"),
+            ([span(9, 12)], "outside the 11 tokens of 'one'"),
+            ([span(1, 2, "cat")], "are not its text"),
+        ],
+    )
+    def test_a_row_that_cannot_be_used(self, tmp_path: Path, spans: Any, reason: str) -> None:
+        (row,) = rows_of("eraser-movies", movies(tmp_path, *spans))
+        assert isinstance(row, BadRow)
+        assert reason in row.reason
+        assert row.error().where == f"{tmp_path / 'train.jsonl'}, row 1"
+        assert row.remedy
+
+
+def post(labels: str, maps: Sequence[str] = (), words: str = "so a b c") -> dict[str, Any]:
+    """`labels` by their first letter, `maps` as texts of 0 and 1."""
+    full = {"h": "hatespeech", "o": "offensive", "n": "normal"}
+    people = [
+        {"label": full.get(letter, letter), "annotator_id": k, "target": ["None"]}
+        for k, letter in enumerate(labels)
+    ]
+    bits = [[int(bit) for bit in one] for one in maps]
+    return {"annotators": people, "rationales": bits, "post_tokens": words.split()}
+
+
+def hatexplain(folder: Path, posts: Mapping[str, Any], ids: Sequence[str]) -> Path:
+    (folder / "dataset.json").write_text(json.dumps(posts), encoding="utf-8")
+    divisions = {"train": ids, "val": ids, "test": ids}
+    (folder / "post_id_divisions.json").write_text(json.dumps(divisions), encoding="utf-8")
+    return folder
+
+
+class TestHateXplain:
+    def test_labels_of_the_majority_and_marks_of_anyone(self, tmp_path: Path) -> None:
+        posts = {
+            "x": post("nnn"),
+            "y": post("oho", ["0100", "0110"]),
+            "z": post("hon", ["1000", "1000"]),
+        }
+        normal, second, undecided = rows_of("hatexplain", hatexplain(tmp_path, posts, list("xyz")))
+        assert (normal.id, normal.label, normal.annotations) == ("x", "normal", (0, 0, 0, 0))
+        assert (second.label, second.rationale) == ("offensive", ((False, True, True, False),))
+        assert second.annotations == (0, 3, 2, 0)
+        assert second.row == 2
+        assert undecided.by_convention
+
+    @pytest.mark.parametrize(
+        ("wrong", "reason"),
+        [
+            (post("hho", ["010"]), "a map does not have a 0 or 1 for each word"),
+            (post("hho", ["0102"]), "rationales.0.3"),
+            (post("hxo"), "annotators.1.label"),
+            (post("", ["0100"]), "annotators"),
+            ([], "post 'y': "),
+        ],
+    )
+    def test_a_post_that_cannot_be_used(self, tmp_path: Path, wrong: Any, reason: str) -> None:
+        posts = {"x": post("nnn"), "y": wrong}
+        _, row = rows_of("hatexplain", hatexplain(tmp_path, posts, ["x", "y"]), "test")
+        assert isinstance(row, BadRow)
+        assert reason in row.reason
+        assert (Path(row.file).name, row.row) == ("dataset.json", 2)
+
 
 def hat_row(text: str, marked: Sequence[int], label: int = 0) -> dict[str, Any]:
     words = text.split()
@@ -73,8 +140,6 @@ class TestYelpHat:
         assert row.texts == (("Very", "slow", ",", "not", "good."),)
         assert row.annotations == (1, 7, 0, 2, 0)
         assert row.rationale == ((True, True, False, True, False),)
-        (row,) = everything(folder, map="consensus")
-        assert row.rationale == ((False, True, False, False, False),)
 
     def test_the_authors_files(self, tmp_path: Path) -> None:
         (tmp_path / "raw_data").mkdir()

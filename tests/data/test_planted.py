@@ -1,4 +1,4 @@
-"""Planted data: the label follows from the marked words, needs each, and from no bag of words."""
+"""Source data: the label follows from the marked words, needs each, and from no bag of words."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rss_rl.data.corpora.planted import (
     ANIMALS,
     KIND_WORDS,
     NEGATIONS,
-    Planted,
     PlantedSettings,
+    planted,
 )
-from rss_rl.data.sources import RawExample, SourceRequest, named_source
+from rss_rl.data.sources import RawExample, Source, SourceRequest, named_source
 from rss_rl.errors import DataError
 
 KEY_WORDS = {
@@ -25,8 +25,8 @@ SMALL = PlantedSettings(train=1500, dev=600, test=600)
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["single", "pairs"])
-def source(request: pytest.FixtureRequest) -> Planted:
-    return Planted(request.param, seed=7, settings=SMALL)
+def source(request: pytest.FixtureRequest) -> Source:
+    return planted(pairs=request.param, seed=7, settings=SMALL)
 
 
 def _marked(example: RawExample) -> list[list[str]]:
@@ -60,7 +60,7 @@ def _oracle(meanings: list[list[str]]) -> str:
     return "entailment" if (animals[1] == [winner, loser]) != negated else "contradiction"
 
 
-def test_the_label_follows_from_the_marked_words(source: Planted) -> None:
+def test_the_label_follows_from_the_marked_words(source: Source) -> None:
     for example in source.read("train"):
         assert _oracle(_marked(example)) == example.label
 
@@ -73,7 +73,8 @@ def test_each_marked_word_is_needed(pairs: bool) -> None:
     """
     labels: dict[str, Counter[str]] = defaultdict(Counter)
     reduced = set()
-    for example in Planted(pairs, 7, PlantedSettings(train=6000, usual=0.5)).read("train"):
+    settings = PlantedSettings(train=6000, usual=0.5)
+    for example in planted(pairs=pairs, seed=7, settings=settings).read("train"):
         seen = _seen(example)
         labels[str([[meaning for meaning, _ in words] for words in seen])][str(example.label)] += 1
         for s, words in enumerate(seen):
@@ -88,13 +89,14 @@ def test_each_marked_word_is_needed(pairs: bool) -> None:
     assert [left for left in often if len(labels[left]) == 1] == []
 
 
-def test_rows_depend_on_seed_split_and_number_only(source: Planted) -> None:
-    def first(source: Planted, split: str = "train") -> list[RawExample]:
+def test_rows_depend_on_seed_split_and_number_only(source: Source) -> None:
+    def first(source: Source, split: str = "train") -> list[RawExample]:
         return list(islice(source.read(split), 50))
 
-    longer = Planted(source.pairs, 7, PlantedSettings(train=2000, dev=5, test=5))
+    pairs = source.sentences == 2
+    longer = planted(pairs=pairs, seed=7, settings=PlantedSettings(train=2000, dev=5, test=5))
     assert first(source) == first(source) == first(longer)
-    other = Planted(source.pairs, 8, SMALL)
+    other = planted(pairs=pairs, seed=8, settings=SMALL)
     assert all(a.texts != b.texts for a, b in zip(first(source), first(other), strict=True))
     dev = first(source, "dev")
     assert all(a.texts != b.texts for a, b in zip(first(source), dev, strict=True))

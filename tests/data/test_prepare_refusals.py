@@ -5,43 +5,31 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from invoking import invoke
 
 from rss_rl.data.prepare import prepare
-from rss_rl.data.sources import BadRow, RawExample
+from rss_rl.data.sources import RawExample, Source
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import DataError, StorageError
 from rss_rl.types import LabelSpec
 
 
-@dataclass
-class Counted:
-    """A source that says how many rows were read of it."""
+def counted(
+    read_rows: list[int], *files: Path, happens: Callable[[], object] = lambda: None
+) -> Source:
+    """A source that notes the rows that were read; then something happens."""
+    words = [f"w{n}" for n in range(300)]
 
-    files: tuple[Path, ...] = ()
-    rows: int = 40
-    read_rows: int = 0
-    fails: bool = False
-    name: str = "counted"
-    sentences: int = 1
-    words: list[str] = field(default_factory=lambda: [f"w{n}" for n in range(300)])
+    def read(split: str, *files: Path) -> Iterator[RawExample]:
+        for row in range(40):
+            read_rows.append(row)
+            yield RawExample(str(row), (tuple(words[row : row + 100]),), "ab"[row % 2])
+        happens()
 
-    def label_spec(self) -> LabelSpec:
-        return LabelSpec("classes", names=("a", "b"))
-
-    def splits(self) -> dict[str, tuple[Path, ...]]:
-        return {"train": self.files}
-
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
-        for row in range(self.rows):
-            self.read_rows += 1
-            yield RawExample(str(row), (tuple(self.words[row : row + 100]),), "ab"[row % 2])
-        if self.fails:
-            raise PermissionError(13, "Permission denied", "part-7")
+    return Source("counted", 1, LabelSpec("classes", names=("a", "b")), {"train": files}, read)
 
 
 @pytest.fixture
@@ -66,43 +54,33 @@ def vectors_of(folder: Path) -> dict[str, Path]:
     "which", ["none.txt", "empty.txt", "text.bin", "bad.zip", "table", "folder"]
 )
 def test_vectors_are_looked_at_before_the_first_row(tmp_path: Path, which: str) -> None:
-    source, path = Counted(), vectors_of(tmp_path)[which]
+    read: list[int] = []
+    path = vectors_of(tmp_path)[which]
     with pytest.raises(DataError) as error:
-        prepare(source, tmp_path / "out", vectors=[path])
+        prepare(counted(read), tmp_path / "out", vectors=[path])
     assert str(path) in error.value.where
     assert error.value.remedy
-    assert source.read_rows == 0
+    assert not read
     assert not (tmp_path / "out").exists()
 
 
 def test_what_is_read_is_never_in_the_directory_that_is_replaced(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    prepare(Counted(), out, dim=2)
+    prepare(counted([]), out, dim=2)
     for name in ("rows.csv", "vectors.txt"):
         (out / name).write_text("w1 1 2\n")
     (tmp_path / "link").symlink_to(out)
-    for given in ({"source": Counted((tmp_path / "link" / "rows.csv",))}, {"source": Counted()}):
-        vectors = [] if given["source"].files else [out / "vectors.txt"]
+    linked = counted([], tmp_path / "link" / "rows.csv")
+    for source, vectors in ((linked, []), (counted([]), [out / "vectors.txt"])):
         with pytest.raises(DataError, match="lies in the directory that would be replaced"):
-            prepare(given["source"], out, dim=2, vectors=vectors, force=True)
+            prepare(source, out, dim=2, vectors=vectors, force=True)
     assert (out / "rows.csv").exists()
-
-
-@dataclass
-class Disturbed(Counted):
-    """Something happens while it is read."""
-
-    happens: Callable[[], object] = lambda: None
-
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
-        yield from super().read(split)
-        self.happens()
 
 
 def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
     table = tmp_path / "rows.csv"
     table.write_text("a")
-    source = Disturbed((table,), happens=lambda: table.write_text("b"))
+    source = counted([], table, happens=lambda: table.write_text("b"))
     with pytest.raises(DataError, match=r"rows\.csv: changed while it was read"):
         prepare(source, tmp_path / "out", dim=2)
     assert not (tmp_path / "out").exists()
@@ -146,7 +124,7 @@ def largest_file(size: int) -> Iterator[None]:
 
 
 def test_a_full_disk_is_an_error_at_every_file(tmp_path: Path) -> None:
-    source, out = Counted(), tmp_path / "out"
+    source, out = counted([]), tmp_path / "out"
     manifest = prepare(source, out, dim=40)
     sizes = sorted(path.stat().st_size for path in out.iterdir())
     failed = 0

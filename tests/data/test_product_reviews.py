@@ -37,7 +37,7 @@ def test_marks_are_of_words_everywhere_the_same() -> None:
 
 
 def test_the_licence_lies_beside_the_file() -> None:
-    (file,) = named_source("product-reviews", SourceRequest()).splits()["train"]
+    (file,) = named_source("product-reviews", SourceRequest()).splits["train"]
     text = file.with_name("product_reviews.LICENSE.txt").read_text(encoding="utf-8")
     for owed in ("Bing Liu", "CC BY 4.0", "C.J. Hutto", "MIT License", "Changed"):
         assert owed in text

@@ -44,7 +44,7 @@ def test_rows_of_the_official_files(
     source = real(real_data, name, folder)
     assert [counts(source, split) for split in NAMES] == rows
     labels = {row.label for row in source.read("test") if isinstance(row, RawExample)}
-    spec = source.label_spec()
+    spec = source.labels
     assert spec is not None
     assert spec.chooses or labels == set(spec.names)
 

@@ -11,13 +11,13 @@ import pytest
 
 from rss_rl.data.prepare import prepare
 from rss_rl.data.score_file import read_scores
-from rss_rl.data.sources import RawExample, ReaderSource
+from rss_rl.data.sources import RawExample, Source
 from rss_rl.data.store import Split, open_prepared
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
 
-def texts(sentences: int) -> ReaderSource:
+def texts(sentences: int) -> Source:
     """Two examples a split, of one text or of two."""
 
     def read(split: str) -> Iterator[RawExample]:
@@ -25,7 +25,7 @@ def texts(sentences: int) -> ReaderSource:
             yield RawExample(f"{split}-{row}", texts[:sentences], ("no", "yes")[row])
 
     files: dict[str, tuple[Path, ...]] = {"train": (), "test": ()}
-    return ReaderSource("texts", sentences, LabelSpec("classes", ("no", "yes")), files, read)
+    return Source("texts", sentences, LabelSpec("classes", ("no", "yes")), files, read)
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["texts", "pairs"])

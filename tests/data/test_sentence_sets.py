@@ -42,7 +42,7 @@ def trec(tmp_path: Path) -> Path:
 
 def test_trec(trec: Path) -> None:
     made = source("trec", trec)
-    parts = {split: examples(made, split) for split in made.splits()}
+    parts = {split: examples(made, split) for split in made.splits}
     assert {split: len(rows) for split, rows in parts.items()} == {
         "train": 90,
         "dev": 10,
@@ -54,10 +54,7 @@ def test_trec(trec: Path) -> None:
     # 0x85 is white space to Unicode, and no end of a word or line to this file.
     assert second.texts == (Words(("Who", "is", "Se\xf1or", "P\x85", "?")),)
     assert (second.file, second.row % 3) == (str(trec / "train_5500.label"), 2)
-    assert made.label_spec().names == ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
-    fine = source("trec", trec, labels="fine")
-    assert len(fine.label_spec().names) == 50
-    assert [e.label for e in examples(fine, "test")] == ["ABBR:exp"]
+    assert made.labels.names == ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 
 
 @settings(max_examples=40)
@@ -84,7 +81,7 @@ def test_folds_of_a_file(tmp_path: Path) -> None:
     tested: list[str] = []
     for fold in range(10):
         made = source("cr", folder, fold=str(fold))
-        parts = {split: {e.id for e in examples(made, split)} for split in made.splits()}
+        parts = {split: {e.id for e in examples(made, split)} for split in made.splits}
         assert len(parts["train"] | parts["dev"] | parts["test"]) == 49
         assert sum(map(len, parts.values())) == 49
         tested += sorted(parts["test"])
@@ -108,7 +105,7 @@ def test_classes_of_the_folded_sets(tmp_path: Path) -> None:
         made = source(name, write(tmp_path / name, {file: b"0 a b\n1 c\n2 d\n" * 20}))
         labels = {e.label for e in examples(made, "train")}
         first, second = ("subjective", "objective") if name == "subj" else ("negative", "positive")
-        assert made.label_spec().names == (first, second)
+        assert made.labels.names == (first, second)
         assert labels == {first, second, "2"}  # the last is refused where labels are checked
         with pytest.raises(DataError, match=rf"{file}, row \d+: unknown label '2'"):
             prepare(made, tmp_path / "out", dim=2)

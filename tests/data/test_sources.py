@@ -43,7 +43,7 @@ def test_sick_of_the_task(sick_folder: Path) -> None:
     assert [e.label for e in train] == ["4.7", "5", "1.25"]
     assert train[0].texts == ("A dog isn't barking", 'The "big" dog barks, loudly')
     assert (train[0].id, train[0].row) == ("7", 2)
-    assert source.label_spec() == LabelSpec("score", low=1, high=5)
+    assert source.labels == LabelSpec("score", low=1, high=5)
     source = named_source("sick-entailment", SourceRequest(sick_folder))
     assert [e.label for e in examples(source, "train")] == [
         "neutral",
@@ -63,7 +63,7 @@ def test_sick_of_the_full_release(tmp_path: Path) -> None:
     ]
     (tmp_path / "SICK.txt").write_text("\n".join([header, *rows]) + "\n")
     source = named_source("sick-entailment", SourceRequest(tmp_path))
-    got = {split: [(e.id, e.label) for e in examples(source, split)] for split in source.splits()}
+    got = {split: [(e.id, e.label) for e in examples(source, split)] for split in source.splits}
     assert got == {
         "train": [("1", "neutral")],
         "dev": [("3", "neutral")],
@@ -127,7 +127,7 @@ def test_all_formats_of_a_table_give_the_same_rows(
 ) -> None:
     reviews[3]["review"] = 'He said: "no,\nnever".\tThen left'
     source = column_files([write_table(tmp_path / f"r.{ending}", reviews)], REVIEW)
-    got = {e.id: e for split in source.splits() for e in examples(source, split)}
+    got = {e.id: e for split in source.splits for e in examples(source, split)}
     assert set(got) == {f"r{i}" for i in range(60)}
     for row in reviews:
         example = got[str(row["key"])]
@@ -249,7 +249,7 @@ def test_a_rare_class_is_in_the_training_split(tmp_path: Path) -> None:
     path = write_table(tmp_path / "t.csv", rows)
     for seed in range(5):
         source = column_files([path], Columns(("review",), "stars"), seed=seed)
-        labels = {split: {e.label for e in examples(source, split)} for split in source.splits()}
+        labels = {split: {e.label for e in examples(source, split)} for split in source.splits}
         assert labels["train"] == {"a", "b", "rare"}
         assert labels["dev"] == labels["test"] == {"a", "b"}
 
@@ -279,7 +279,7 @@ def test_scores_of_all_splits_are_within_the_range(tmp_path: Path) -> None:
     for seed in range(5):
         spec = LabelSpec("score", low=-math.inf, high=math.inf)
         source = column_files([path], Columns(("review",), "stars"), spec, seed=seed)
-        checker = LabelChecker(source.label_spec())
+        checker = LabelChecker(source.labels)
         for split in ("train", "dev", "test"):
             assert all(checker.value(e.label)[0] is not None for e in examples(source, split))
             if split == "train":

@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 from static_vectors import MATRIX, PIECES, save
 
 from rss_rl.data.prepare import prepare
-from rss_rl.data.sources import RawExample, ReaderSource
+from rss_rl.data.sources import RawExample, Source
 from rss_rl.data.static_vectors import find_static, static_vectors
 from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from rss_rl.errors import DataError
@@ -38,7 +38,7 @@ def _read(split: str) -> Iterator[RawExample]:
     return (RawExample(str(i), (row,), label) for i, (row, label) in enumerate(rows))
 
 
-_SOURCE = ReaderSource("made", 1, LabelSpec("classes", ("no", "yes")), {"train": ()}, _read)
+_SOURCE = Source("made", 1, LabelSpec("classes", ("no", "yes")), {"train": ()}, _read)
 
 
 def test_a_package_is_found_and_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rss_rl.data.prepare import prepare
-from rss_rl.data.sources import RawExample, ReaderSource
+from rss_rl.data.sources import RawExample, Source
 from rss_rl.data.store import OPEN_SHARDS, Prepared, Split, open_prepared
 from rss_rl.errors import DataError
 from rss_rl.types import Array, ExampleSource, LabelSpec
@@ -44,7 +44,7 @@ def _read(split: str) -> Any:
     return iter(raw_examples())
 
 
-_SOURCE = ReaderSource("made", 2, LabelSpec("score", low=0, high=3), {"train": ()}, _read)
+_SOURCE = Source("made", 2, LabelSpec("score", low=0, high=3), {"train": ()}, _read)
 
 
 def prepare_into(out: Path) -> Path:

@@ -11,7 +11,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from rss_rl import envs
-from rss_rl.data.corpora.planted import Planted, PlantedSettings
+from rss_rl.data.corpora.planted import PlantedSettings, planted
 from rss_rl.data.prepare import prepare
 from rss_rl.errors import DataError
 
@@ -20,7 +20,7 @@ from rss_rl.errors import DataError
 def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("planted") / "prepared"
     settings = PlantedSettings(train=30, dev=9, test=9)
-    prepare(Planted(request.param, seed=1, settings=settings), out, dim=4)
+    prepare(planted(pairs=request.param, seed=1, settings=settings), out, dim=4)
     return out
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tiny_runs import TinySource, tiny_tree
+from tiny_runs import tiny_source, tiny_tree
 
 from rss_rl.config import RunConfig
 from rss_rl.data.prepare import prepare
@@ -16,7 +16,7 @@ from rss_rl.training.run import train
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a finished run without the comparison."""
     root = tmp_path_factory.mktemp("exported")
-    prepare(TinySource(), root / "data", dim=6)
+    prepare(tiny_source(), root / "data", dim=6)
     tree = tiny_tree(root / "data")
     tree["phases"] = [
         {"name": "warm-up", "supervised": True, "selection": "all", "steps": 4},

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ray_nodes import start_ray
-from tiny_runs import Outcome, TinySource, tiny_tree
+from tiny_runs import Outcome, tiny_source, tiny_tree
 from wheels import install_wheel
 
 from rss_rl.components import EVERYTHING
@@ -21,7 +21,7 @@ from rss_rl.training.run import train
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny") / "prepared"
-    prepare(TinySource(), folder, dim=6, batch_rows=40)
+    prepare(tiny_source(), folder, dim=6, batch_rows=40)
     return folder
 
 

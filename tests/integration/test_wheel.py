@@ -62,7 +62,7 @@ def test_the_reviews_travel_with_their_licence(installed: Path, tmp_path: Path) 
     code = (
         "from rss_rl.data.sources import SourceRequest, named_source\n"
         "reviews = named_source('product-reviews', SourceRequest())\n"
-        "(file,) = reviews.splits()['test']\n"
+        "(file,) = reviews.splits['test']\n"
         "print(len(list(reviews.read('test'))))\n"
         "print(file.with_name('product_reviews.LICENSE.txt').read_text())"
     )

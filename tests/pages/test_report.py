@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from chromium import Browser, find_chromium
-from tiny_runs import TinySource, tiny_tree
+from tiny_runs import FILLERS, tiny_source, tiny_tree
 
 from rss_rl.config import RunConfig
 from rss_rl.data.prepare import prepare
@@ -45,8 +45,8 @@ def make_run(path: Path, data: Path, seed: int = 0, rate: float = 1e-3) -> Path:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two seeds without the comparison, and a run of another policy rate."""
     root = tmp_path_factory.mktemp("report")
-    fillers = (*TinySource().fillers[1:], HOSTILE)
-    prepare(TinySource(fillers=fillers), root / "data", dim=6)
+    fillers = (*FILLERS[1:], HOSTILE)
+    prepare(tiny_source(fillers=fillers), root / "data", dim=6)
     given = (("a-0", 0, 1e-3), ("a-1", 1, 1e-3), ("b-0", 0, 1e-2))
     return [make_run(root / name, root / "data", seed, rate) for name, seed, rate in given]
 

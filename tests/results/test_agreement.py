@@ -23,7 +23,7 @@ from rationale_twins import (
 
 from rss_rl.config import EncoderChoice, RunConfig
 from rss_rl.data.prepare import prepare
-from rss_rl.data.sources import BadRow, RawExample, ReaderSource
+from rss_rl.data.sources import BadRow, RawExample, Source
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.inputs import tensor_batch
@@ -54,7 +54,7 @@ def read_marked(split: str) -> Iterator[RawExample | BadRow]:
         )
 
 
-MARKED = ReaderSource(
+MARKED = Source(
     "marked",
     1,
     LabelSpec("classes", ("bad", "good")),

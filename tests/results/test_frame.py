@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_runs import TinySource, tiny_tree
+from tiny_runs import tiny_source, tiny_tree
 
 from rss_rl.config import RunConfig
 from rss_rl.data.prepare import prepare
@@ -22,7 +22,7 @@ from rss_rl.runs.run_directory import RunDirectory
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data") / "tiny"
-    prepare(TinySource(), folder, dim=6)
+    prepare(tiny_source(), folder, dim=6)
     return folder
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rss_rl.data.sources import BadRow, RawExample, ReaderSource
+from rss_rl.data.sources import BadRow, RawExample, Source
 from rss_rl.types import LabelSpec
 
 ROWS = {"train": 192, "dev": 48, "test": 48}
@@ -37,7 +37,7 @@ def read_planted_sentences(split: str) -> Iterator[RawExample | BadRow]:
         )
 
 
-PLANTED_SENTENCES = ReaderSource(
+PLANTED_SENTENCES = Source(
     "planted-sentences", 2, LabelSpec("sentence"), dict.fromkeys(ROWS, ()), read_planted_sentences
 )
 
@@ -60,7 +60,7 @@ def read_planted_names(split: str) -> Iterator[RawExample | BadRow]:
         )
 
 
-PLANTED_NAMES = ReaderSource(
+PLANTED_NAMES = Source(
     "planted-names", 2, LabelSpec("candidate"), dict.fromkeys(ROWS, ()), read_planted_names
 )
 

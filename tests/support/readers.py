@@ -31,7 +31,7 @@ TASKS: dict[str, tuple[LabelSpec, int, tuple[str, ...]]] = {
 
 
 REVIEWS = ("the warm film with a scene", "dull", "one of the cold , unseen films .")
-"""Texts for a run on `tiny_runs.TinySource`; some words are none of its vocabulary."""
+"""Texts for a run on `tiny_runs.tiny_source`; some words are none of its vocabulary."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.prepare import prepare
-from rss_rl.data.sources import BadRow, RawExample, ReaderSource
+from rss_rl.data.sources import BadRow, RawExample, Source
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.seeding import generator
 from rss_rl.types import LabelSpec
@@ -32,7 +32,7 @@ def read_tiny_pairs(split: str) -> Iterator[RawExample | BadRow]:
         yield RawExample(f"{split}-{row}", tuple(texts), label, tuple(marks))
 
 
-TINY_PAIRS = ReaderSource(
+TINY_PAIRS = Source(
     "tiny",
     2,
     LabelSpec("classes", ("apart", "together")),

@@ -6,15 +6,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rss_rl.config import RunConfig
-from rss_rl.data.sources import BadRow, RawExample
+from rss_rl.data.sources import RawExample, Source
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.run import ALL_TOKENS, train
@@ -37,30 +37,20 @@ TIMES = (
 """Tags that say how long a run took and what it had to move, which a restart does anew."""
 
 
-@dataclass(frozen=True)
-class TinySource:
+def tiny_source(rows: Mapping[str, int] = ROWS, fillers: Sequence[str] = FILLERS) -> Source:
     """Sentences of 4 to 12 words of which one decides the class."""
 
-    rows: Mapping[str, int] = field(default_factory=ROWS.copy)
-    fillers: tuple[str, ...] = FILLERS
-    name = "tiny"
-    sentences = 1
-
-    def label_spec(self) -> LabelSpec:
-        return LabelSpec("classes", ("no", "yes"))
-
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        return dict.fromkeys(self.rows, ())
-
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
-        draw = np.random.default_rng([list(self.rows).index(split), 7])
-        for row in range(self.rows[split]):
+    def read(split: str) -> Iterator[RawExample]:
+        draw = np.random.default_rng([list(rows).index(split), 7])
+        for row in range(rows[split]):
             label = ("no", "yes")[int(draw.integers(2))]
-            words = [str(word) for word in draw.choice(self.fillers, int(draw.integers(4, 13)))]
+            words = [str(word) for word in draw.choice(fillers, int(draw.integers(4, 13)))]
             place = int(draw.integers(len(words)))
             words[place] = str(draw.choice(WORDS[label]))
             bits = tuple(n == place for n in range(len(words)))
             yield RawExample(f"{split}-{row}", (tuple(words),), label, (bits,))
+
+    return Source("tiny", 1, LabelSpec("classes", ("no", "yes")), dict.fromkeys(rows, ()), read)
 
 
 def tiny_tree(data: Path) -> dict[str, Any]:

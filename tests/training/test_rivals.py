@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ import pytest
 
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.prepare import prepare
-from rss_rl.data.sources import BadRow, RawExample
+from rss_rl.data.sources import RawExample, Source
 from rss_rl.errors import ConfigError
 from rss_rl.training.run import Finished, train
 from rss_rl.training.trainer import Evaluated
@@ -19,25 +19,13 @@ from rss_rl.types import LabelSpec
 QUESTIONS = {"train": 24, "dev": 8, "test": 8}
 
 
-class Rivals:
+def rivals(*, keyed: bool = True) -> Source:
     """Four answers to each question, of which the one with 'gold' is right; one question has none.
 
     keyed  whether rows say which question they answer.
     """
 
-    name = "rivals"
-    sentences = 2
-
-    def __init__(self, keyed: bool = True) -> None:
-        self.keyed = keyed
-
-    def label_spec(self) -> LabelSpec:
-        return LabelSpec("classes", ("wrong", "right"))
-
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        return dict.fromkeys(QUESTIONS, ())
-
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
+    def read(split: str) -> Iterator[RawExample]:
         draw = np.random.default_rng([list(QUESTIONS).index(split), 3])
         for number in range(QUESTIONS[split]):
             right = int(draw.integers(4)) if number else -1
@@ -47,8 +35,11 @@ class Rivals:
                     f"{split}-{number}-{answer}",
                     (("where", "is", "it"), (*words, "gold" if answer == right else "lead")),
                     "right" if answer == right else "wrong",
-                    question=f"question {number}" if self.keyed else None,
+                    question=f"question {number}" if keyed else None,
                 )
+
+    labels = LabelSpec("classes", ("wrong", "right"))
+    return Source("rivals", 2, labels, dict.fromkeys(QUESTIONS, ()), read)
 
 
 def config(data: Path) -> RunConfig:
@@ -67,7 +58,7 @@ def config(data: Path) -> RunConfig:
 
 
 def test_the_best_checkpoint_is_that_of_the_best_map(tmp_path: Path) -> None:
-    prepare(Rivals(), tmp_path / "data", dim=4)
+    prepare(rivals(), tmp_path / "data", dim=4)
     events = list(train(config(tmp_path / "data"), tmp_path / "run"))
     scored = [e.metrics["all"] for e in events if isinstance(e, Evaluated)]
     assert scored[0]["map"] < scored[-1]["map"] == 1.0
@@ -79,6 +70,6 @@ def test_the_best_checkpoint_is_that_of_the_best_map(tmp_path: Path) -> None:
 
 
 def test_a_map_without_rival_answers_is_refused(tmp_path: Path) -> None:
-    prepare(Rivals(keyed=False), tmp_path / "data", dim=4)
+    prepare(rivals(keyed=False), tmp_path / "data", dim=4)
     with pytest.raises(ConfigError, match="dev has no 'map'"):
         next(train(config(tmp_path / "data"), tmp_path / "run"))

@@ -6,9 +6,8 @@ in the passage. Examples whose answer is not in the passage are left out and cou
 
 LAMBADA: a line is a tokenised passage. Its last sentence, with the placeholder instead of the last
 word, is the question; the sentences before it are the passage. Candidates are the different words
-of the passage, ignoring case: those with a letter, or with candidates=all every token. The
-development file is split into train and dev (80% and 20%), as the authors give no training examples
-of this form.
+of the passage with a letter, ignoring case. The development file is split into train and dev (80%
+and 20%), as the authors give no training examples of this form.
 
 CNN and Daily Mail (Hermann et al. 2015): a news story, and a summary of it with a blank. Files are
 as the authors' script writes them, one question each: the address of the story, the story, the
@@ -26,20 +25,19 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
-from rss_rl.components import NoOptions, Options
+from rss_rl.components import NoOptions
 from rss_rl.data.corpora.cuts import development_rows
-from rss_rl.data.corpora.folders import source_files, source_folder
-from rss_rl.data.corpora.labelled_lines import bad_line, count_lines
+from rss_rl.data.corpora.sentence_sets import bad_line, count_lines
 from rss_rl.data.sources import (
     BadRow,
     RawExample,
-    ReaderSource,
     Row,
+    Source,
     SourceComponent,
     SourceRequest,
     Words,
+    files_in,
 )
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
@@ -68,18 +66,10 @@ class _Numbers(dict[str, int]):
         return number
 
 
-def numbered_words(
-    words: Iterable[str], *, all_tokens: bool = False
-) -> tuple[tuple[int, ...], dict[str, int]]:
-    """The number (or -1) of each word, ignoring case, and the words by number.
-
-    Args:
-        all_tokens: number tokens without a letter, too.
-    """
+def numbered_words(words: Iterable[str]) -> tuple[tuple[int, ...], dict[str, int]]:
+    """The number of each word, ignoring case (-1: it has no letter), and the words by number."""
     numbers = _Numbers()
-    marks = tuple(
-        numbers[word.lower()] if all_tokens or any(map(str.isalpha, word)) else -1 for word in words
-    )
+    marks = tuple(numbers[word.lower()] if any(map(str.isalpha, word)) else -1 for word in words)
     return marks, numbers
 
 
@@ -121,7 +111,7 @@ def last_sentence(words: Sequence[str]) -> int:
     return 0
 
 
-def _read_lambada(split: str, path: Path, *, seed: int, all_tokens: bool) -> Iterator[Row]:
+def _read_lambada(split: str, path: Path, *, seed: int) -> Iterator[Row]:
     wanted = split == "dev"
     dev = development_rows(count_lines(path), seed, "lambada", _DEV_SHARE)
     with path.open("rb") as stream:
@@ -133,12 +123,12 @@ def _read_lambada(split: str, path: Path, *, seed: int, all_tokens: bool) -> Ite
             except UnicodeDecodeError:
                 yield bad_line(path, row, raw, "bytes that are not UTF-8")
                 continue
-            yield _passage(path, row, words, all_tokens)
+            yield _passage(path, row, words)
 
 
-def _passage(path: Path, row: int, words: list[str], all_tokens: bool) -> Row:
+def _passage(path: Path, row: int, words: list[str]) -> Row:
     begin = last_sentence(words)
-    marks, numbers = numbered_words(words[:begin], all_tokens=all_tokens)
+    marks, numbers = numbered_words(words[:begin])
     answer = numbers.get(words[-1].lower())
     if answer is None:
         return _no_answer(str(path), row, " ".join(words))
@@ -152,24 +142,16 @@ def _passage(path: Path, row: int, words: list[str], all_tokens: bool) -> Row:
     )
 
 
-class LambadaOptions(Options):
-    """The candidates for the last word."""
-
-    candidates: Literal["words", "all"] = "words"
-    """words: tokens with a letter; all: every token."""
-
-
-def _lambada(request: SourceRequest, options: LambadaOptions) -> ReaderSource:
-    files = source_files(source_folder("lambada", request, _DEVELOPMENT), _FILES)
-    reader = partial(_read_lambada, seed=request.seed, all_tokens=options.candidates == "all")
-    return ReaderSource("lambada", 2, _CANDIDATE, files, reader)
+def _lambada(request: SourceRequest, options: NoOptions) -> Source:
+    files = files_in(request.folder("lambada", _DEVELOPMENT), _FILES)
+    reader = partial(_read_lambada, seed=request.seed)
+    return Source("lambada", 2, _CANDIDATE, files, reader)
 
 
 LAMBADA = SourceComponent(
     name="lambada",
     help="LAMBADA: the last word of a passage, where earlier sentences contain it",
     build=_lambada,
-    options=LambadaOptions,
     capabilities=frozenset({"passages"}),
     needs="--from FOLDER with lambada_{development,test}_plain_text.txt",
     source="Paperno et al., ACL 2016",
@@ -213,8 +195,8 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     return [(word, word if _ENTITY.fullmatch(word) else "") for word in text.split()]
 
 
-def _cnn(request: SourceRequest, options: NoOptions) -> ReaderSource:
-    folder = source_folder("cnn-dailymail", request, "training, validation and test")
+def _cnn(request: SourceRequest, options: NoOptions) -> Source:
+    folder = request.folder("cnn-dailymail", "training, validation and test")
     if (folder / "questions").is_dir():
         folder = folder / "questions"
     for name in _FOLDERS.values():
@@ -225,7 +207,7 @@ def _cnn(request: SourceRequest, options: NoOptions) -> ReaderSource:
                 remedy="Give the folder with training, validation and test as --from",
             )
     files = {split: (folder / name,) for split, name in _FOLDERS.items()}
-    return ReaderSource("cnn-dailymail", 2, _CANDIDATE, files, _read_cnn)
+    return Source("cnn-dailymail", 2, _CANDIDATE, files, _read_cnn)
 
 
 CNN_DAILY_MAIL = SourceComponent(

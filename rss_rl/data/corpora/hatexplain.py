@@ -21,16 +21,16 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from rss_rl.components import NoOptions
-from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.records import AS_GIVEN, RowModel
 from rss_rl.data.sources import (
     BadRow,
     RawExample,
-    ReaderSource,
     Row,
+    Source,
     SourceComponent,
     SourceRequest,
     Words,
+    files_in,
 )
 from rss_rl.errors import DataError
 from rss_rl.json_files import first_fault
@@ -110,11 +110,11 @@ def _example(file: str, row: int, name: str, values: Any) -> Row:
     )
 
 
-def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
-    folder = source_folder("hatexplain", request, _POSTS)
-    files = source_files(folder, dict.fromkeys(_SPLITS, (_POSTS, _DIVISIONS)))
+def _build(request: SourceRequest, options: NoOptions) -> Source:
+    folder = request.folder("hatexplain", _POSTS)
+    files = files_in(folder, dict.fromkeys(_SPLITS, (_POSTS, _DIVISIONS)))
     labels = LabelSpec("classes", names=tuple(_CLASSES.values()))
-    return ReaderSource("hatexplain", 1, labels, files, _read)
+    return Source("hatexplain", 1, labels, files, _read)
 
 
 HATEXPLAIN = SourceComponent(

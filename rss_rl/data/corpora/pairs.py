@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 
 from rss_rl.components import NoOptions
-from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.records import (
     Record,
     RowModel,
@@ -30,11 +29,12 @@ from rss_rl.data.records import (
 from rss_rl.data.sources import (
     BadRow,
     RawExample,
-    ReaderSource,
     Row,
+    Source,
     SourceComponent,
     SourceRequest,
     Words,
+    files_in,
 )
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
@@ -68,13 +68,13 @@ def _read_sick(split: str, path: Path, *, score: bool) -> Iterator[Row]:
             yield record.example(values["pair_ID"], texts, gold if score else gold.lower())
 
 
-def _build_sick(request: SourceRequest, options: NoOptions, *, score: bool) -> ReaderSource:
+def _build_sick(request: SourceRequest, options: NoOptions, *, score: bool) -> Source:
     """SICK with relatedness from 1 to 5, or with the entailment label."""
-    folder = source_folder("SICK", request, "SICK_train.txt")
+    folder = request.folder("SICK", "SICK_train.txt")
     full = dict.fromkeys(_FULL_SETS, _FULL_FILE)
-    files = source_files(folder, full if (folder / _FULL_FILE).is_file() else _SICK_FILES)
+    files = files_in(folder, full if (folder / _FULL_FILE).is_file() else _SICK_FILES)
     name, labels = ("sick-relatedness", _SCORES) if score else ("sick-entailment", _ENTAILMENT)
-    return ReaderSource(name, 2, labels, files, partial(_read_sick, score=score))
+    return Source(name, 2, labels, files, partial(_read_sick, score=score))
 
 
 def _sick(name: str, help: str, *, score: bool) -> SourceComponent:
@@ -123,10 +123,10 @@ def _snli_example(record: Record) -> Row:
     return record.example(id_, (pair.sentence1, pair.sentence2), pair.gold_label)
 
 
-def _build_snli(request: SourceRequest, options: NoOptions) -> ReaderSource:
-    folder = source_folder("SNLI", request, "snli_1.0_train.jsonl")
+def _build_snli(request: SourceRequest, options: NoOptions) -> Source:
+    folder = request.folder("SNLI", "snli_1.0_train.jsonl")
     files = {split: (_find(folder, patterns),) for split, patterns in _SNLI_FILES.items()}
-    return ReaderSource("snli", 2, _ENTAILMENT, files, _read_snli)
+    return Source("snli", 2, _ENTAILMENT, files, _read_snli)
 
 
 def _find(folder: Path, patterns: tuple[str, ...]) -> Path:
@@ -177,11 +177,11 @@ def _trecqa_example(record: Record) -> RawExample:
     )
 
 
-def _build_trecqa(request: SourceRequest, options: NoOptions) -> ReaderSource:
+def _build_trecqa(request: SourceRequest, options: NoOptions) -> Source:
     names = {split: f"{split}.csv" for split in ("train", "dev", "test")}
-    files = source_files(source_folder("trecqa", request, "train.csv"), names)
+    files = files_in(request.folder("trecqa", "train.csv"), names)
     labels = LabelSpec("classes", names=tuple(_ANSWERS.values()))  # the right one last
-    return ReaderSource("trecqa", 2, labels, files, _read_trecqa)
+    return Source("trecqa", 2, labels, files, _read_trecqa)
 
 
 TRECQA = SourceComponent(

@@ -18,10 +18,9 @@ which depends only on their order and on the clause that a negation belongs to.
 
 from __future__ import annotations
 
-__all__ = ["PLANTED", "PLANTED_PAIRS", "Planted", "PlantedSettings"]
+__all__ = ["PLANTED", "PLANTED_PAIRS", "PlantedSettings", "planted"]
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -30,8 +29,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from rss_rl.components import Options
-from rss_rl.data.corpora.folders import leave_out_folder
-from rss_rl.data.sources import RawExample, SourceComponent, SourceRequest
+from rss_rl.data.sources import RawExample, Source, SourceComponent, SourceRequest
 from rss_rl.seeding import generator
 from rss_rl.types import LabelSpec
 
@@ -241,47 +239,35 @@ class PlantedSettings(Options):
 _USUAL = PlantedSettings()
 
 
-@dataclass(frozen=True)
-class Planted:
+def planted(*, pairs: bool, seed: int = 0, settings: PlantedSettings = _USUAL) -> Source:
     """The source of either task; a row depends only on the seed, its split and its number."""
+    name = "planted-pairs" if pairs else "planted"
+    names = (ENTAILMENT, NEUTRAL, CONTRADICTION) if pairs else KINDS[:2]
+    splits: dict[str, tuple[Path, ...]] = {"train": (), "dev": (), "test": ()}
+    make = _pair if pairs else _single
+    reader = partial(_read, name=name, names=names, make=make, seed=seed, settings=settings)
+    return Source(name, 1 + pairs, LabelSpec("classes", names=names), splits, reader)
 
-    pairs: bool
-    seed: int = 0
-    settings: PlantedSettings = _USUAL
 
-    @property
-    def name(self) -> str:
-        """Name in the registry."""
-        return "planted-pairs" if self.pairs else "planted"
-
-    @property
-    def sentences(self) -> int:
-        """Sentence slots per example."""
-        return 2 if self.pairs else 1
-
-    def label_spec(self) -> LabelSpec:
-        """Three classes for pairs, two for sentences."""
-        names = (ENTAILMENT, NEUTRAL, CONTRADICTION) if self.pairs else KINDS[:2]
-        return LabelSpec("classes", names=names)
-
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        """Three splits, without files."""
-        return {"train": (), "dev": (), "test": ()}
-
-    def read(self, split: str) -> Iterator[RawExample]:
-        """Generate the rows of one split."""
-        make = _pair if self.pairs else _single
-        labels = self.label_spec().names
-        for row in range(getattr(self.settings, split)):
-            draw = generator(self.seed, self.name, split, row)
-            label = labels[row % len(labels)]  # classes are equally frequent
-            sentences = make(draw, self.settings, label)
-            yield RawExample(
-                id=f"{split}-{row}",
-                texts=tuple(sentence.words for sentence in sentences),
-                label=label,
-                rationale=tuple(sentence.rationale for sentence in sentences),
-            )
+def _read(
+    split: str,
+    *,
+    name: str,
+    names: tuple[str, ...],
+    make: Callable[[np.random.Generator, PlantedSettings, str], tuple[Sentence, ...]],
+    seed: int,
+    settings: PlantedSettings,
+) -> Iterator[RawExample]:
+    """Generate the rows of one split, in which classes are equally frequent."""
+    for row in range(getattr(settings, split)):
+        label = names[row % len(names)]
+        sentences = make(generator(seed, name, split, row), settings, label)
+        yield RawExample(
+            id=f"{split}-{row}",
+            texts=tuple(sentence.words for sentence in sentences),
+            label=label,
+            rationale=tuple(sentence.rationale for sentence in sentences),
+        )
 
 
 def _relation(
@@ -352,9 +338,9 @@ def _size(draw: np.random.Generator, settings: PlantedSettings) -> int:
     return int(draw.integers(settings.min_distractors, settings.max_distractors + 1))
 
 
-def _build(request: SourceRequest, options: PlantedSettings, *, pairs: bool) -> Planted:
-    leave_out_folder(request, "planted sentences are generated, not read")
-    return Planted(pairs=pairs, seed=request.seed, settings=options)
+def _build(request: SourceRequest, options: PlantedSettings, *, pairs: bool) -> Source:
+    request.without_folder("planted sentences are generated, not read")
+    return planted(pairs=pairs, seed=request.seed, settings=options)
 
 
 PLANTED = SourceComponent(

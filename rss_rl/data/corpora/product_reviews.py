@@ -18,9 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rss_rl.components import Options
-from rss_rl.data.corpora.folders import leave_out_folder
 from rss_rl.data.records import Record, read_records
-from rss_rl.data.sources import BadRow, ReaderSource, Row, SourceComponent, SourceRequest, Words
+from rss_rl.data.sources import BadRow, Row, Source, SourceComponent, SourceRequest, Words
 from rss_rl.types import LabelSpec
 
 _FILE = Path(__file__).with_name("product_reviews.tsv")
@@ -44,11 +43,11 @@ def _example(record: Record) -> Row:
     return record.example(values["id"], (words,), label, rationale=(bits,))
 
 
-def _build(request: SourceRequest, options: Options) -> ReaderSource:
-    leave_out_folder(request, "the reviews are shipped with the package")
+def _build(request: SourceRequest, options: Options) -> Source:
+    request.without_folder("the reviews are shipped with the package")
     files = dict.fromkeys(("train", "dev", "test"), (_FILE,))
     labels = LabelSpec("classes", names=_LABELS)
-    return ReaderSource("product-reviews", 1, labels, files, _read)
+    return Source("product-reviews", 1, labels, files, _read)
 
 
 PRODUCT_REVIEWS = SourceComponent(

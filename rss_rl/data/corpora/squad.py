@@ -23,18 +23,18 @@ from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeInt, ValidationError
 
-from rss_rl.components import Options
+from rss_rl.components import NoOptions
 from rss_rl.data.corpora.cuts import DEV_SHARE, cut_groups
-from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.corpora.passages import Passage, cut_passage
 from rss_rl.data.records import RowModel
 from rss_rl.data.sources import (
     BadRow,
     RawExample,
-    ReaderSource,
     Row,
+    Source,
     SourceComponent,
     SourceRequest,
+    files_in,
 )
 from rss_rl.errors import DataError
 from rss_rl.json_files import first_fault
@@ -44,14 +44,11 @@ _TRAIN, _DEV = "train-v1.1.json", "dev-v1.1.json"
 _REMEDY = "Use the file of SQuAD 1.1 as its authors give it"
 
 
-def _read(
-    split: str, path: Path, *, shares: Mapping[str, float], max_tokens: int, seed: int
-) -> Iterator[Row]:
+def _read(split: str, path: Path, *, shares: Mapping[str, float], seed: int) -> Iterator[Row]:
     """Stream one split; rows are the questions of the file, counted from 1.
 
     Args:
         shares: of the articles, for each split that is cut from a common file.
-        max_tokens: passages with more words are left out; 0: no limit.
     """
     articles = _articles(path)
     owner = {}
@@ -68,19 +65,13 @@ def _read(
                     yield BadRow(str(path), row, "a paragraph lacks its text", _REMEDY)
                 continue
             if wanted:
-                yield from _examples(path, row, paragraph["context"], questions, max_tokens)
+                yield from _examples(path, row, paragraph["context"], questions)
             row += len(questions)
 
 
-def _examples(
-    path: Path, row: int, text: str, questions: list[Any], max_tokens: int
-) -> Iterator[Row]:
+def _examples(path: Path, row: int, text: str, questions: list[Any]) -> Iterator[Row]:
     passage = cut_passage(text)
     for number, question in enumerate(questions, start=row + 1):
-        if max_tokens and len(passage.words) > max_tokens:
-            reason = f"a passage of {len(passage.words)} words"
-            yield BadRow(str(path), number, reason, by_convention=True)
-            continue
         try:
             asked = _Question.model_validate(question)
             sentence = _sentence(passage, text, asked)
@@ -140,29 +131,21 @@ def _articles(path: Path) -> list[tuple[str, list[Any]]]:
         ) from error
 
 
-class SquadOptions(Options):
-    """Which passages are read."""
-
-    max_tokens: int = Field(default=0, ge=0)
-    """Leave out longer passages; 0: no limit."""
-
-
-def _build(request: SourceRequest, options: SquadOptions) -> ReaderSource:
-    folder = source_folder("squad", request, _DEV)
+def _build(request: SourceRequest, options: NoOptions) -> Source:
+    folder = request.folder("squad", _DEV)
     files = {"train": _TRAIN, "dev": _TRAIN, "test": _DEV}
     shares = {"train": 1 - DEV_SHARE, "dev": DEV_SHARE}
     if not (folder / _TRAIN).is_file():
         files = dict.fromkeys(files, _DEV)
         shares = {"train": 1 - 2 * DEV_SHARE, "dev": DEV_SHARE, "test": DEV_SHARE}
-    reader = partial(_read, shares=shares, max_tokens=options.max_tokens, seed=request.seed)
-    return ReaderSource("squad", 2, LabelSpec("sentence"), source_files(folder, files), reader)
+    reader = partial(_read, shares=shares, seed=request.seed)
+    return Source("squad", 2, LabelSpec("sentence"), files_in(folder, files), reader)
 
 
 SQUAD = SourceComponent(
     name="squad",
     help="SQuAD 1.1: which sentence of a passage answers a question",
     build=_build,
-    options=SquadOptions,
     capabilities=frozenset({"passages"}),
     needs="--from FOLDER with dev-v1.1.json and, optionally, train-v1.1.json",
     source="Rajpurkar et al., EMNLP 2016",

@@ -15,17 +15,10 @@ from functools import partial
 from pathlib import Path
 
 from rss_rl.components import Options
-from rss_rl.data.corpora.folders import source_files, source_folder
-from rss_rl.data.corpora.labelled_lines import (
-    all_lines,
-    bad_line,
-    class_of,
-    labelled_lines,
-    labelled_source,
-    sentence,
-)
-from rss_rl.data.sources import ReaderSource, Row, SourceComponent, SourceRequest, Words
+from rss_rl.data.corpora.sentence_sets import bad_line, labelled_lines, sentence
+from rss_rl.data.sources import Row, Source, SourceComponent, SourceRequest, Words, files_in
 from rss_rl.errors import DataError
+from rss_rl.types import LabelSpec
 
 _FIVE = ("very negative", "negative", "neutral", "positive", "very positive")
 _TWO = ("negative", "positive")
@@ -48,10 +41,10 @@ class SstOptions(Options):
 
 def _build(
     request: SourceRequest, options: SstOptions, *, name: str, names: tuple[str, ...]
-) -> ReaderSource:
+) -> Source:
     """SST; with two classes, the treebank's neutral sentences are left out."""
     kind = "fine" if names is _FIVE else "binary"
-    folder = source_folder(name, request, f"stsa.{kind}.train or train.txt")
+    folder = request.folder(name, f"stsa.{kind}.train or train.txt")
     lines = {split: f"stsa.{kind}.{split}" for split in _TREE_FILES}
     of_trees = (folder / _TREE_FILES["train"]).is_file() and not (folder / lines["train"]).is_file()
     if options.phrases and not of_trees:
@@ -60,13 +53,13 @@ def _build(
             where=str(folder),
             remedy="Give the folder with the treebank's train.txt as --from",
         )
+    labels = LabelSpec("classes", names=names)
     if of_trees:
-        classes, phrases = _TREE_CLASSES[names], options.phrases
-        files, reader = _TREE_FILES, partial(_trees, classes=classes, phrases=phrases)
-    else:
-        numbers = partial(class_of, {str(i): name for i, name in enumerate(names)})
-        files, reader = lines, partial(labelled_lines, encoding="utf-8", class_of=numbers)
-    return labelled_source(name, source_files(folder, files), names, reader, all_lines)
+        reader = partial(_trees, classes=_TREE_CLASSES[names], phrases=options.phrases)
+        return Source(name, 1, labels, files_in(folder, _TREE_FILES), reader)
+    classes = {str(i): each for i, each in enumerate(names)}
+    reader = partial(labelled_lines, encoding="utf-8", classes=classes)
+    return Source(name, 1, labels, files_in(folder, lines), reader)
 
 
 def _trees(split: str, path: Path, *, classes: Mapping[str, str], phrases: bool) -> Iterator[Row]:
@@ -85,7 +78,7 @@ def _trees(split: str, path: Path, *, classes: Mapping[str, str], phrases: bool)
                     yield bad_line(path, row, raw, "neutral", by_convention=True)
                 else:
                     part = f".{number}" if len(wanted) > 1 else ""
-                    yield sentence(path, row, class_of(classes, label), words, part)
+                    yield sentence(path, row, classes.get(label, label), words, part)
 
 
 def tree_phrases(tree: str) -> list[tuple[str, Words]]:

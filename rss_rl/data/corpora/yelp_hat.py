@@ -5,10 +5,9 @@ Reads the .csv files of the authors' raw_data (`Input.label`, `Input.text` and
 `text`, `tokens`, `mask`). A row is one annotator's map; adjacent rows of a review become one
 example. White space separates the words, as annotators saw them.
 
-The maps themselves (`annotations`) are kept, and a rationale: with map=super (the default) the
-words that anyone marked (the paper's super attention map), with map=consensus those that everyone
-marked (its consensus attention map). The authors give no splits: 70%, 10% and 20% of the reviews
-are train, dev and test, by a hash of the seed and the text.
+The maps themselves (`annotations`) are kept and, as the rationale, the words that anyone marked
+(the paper's super attention map). The authors give no splits: 70%, 10% and 20% of the reviews are
+train, dev and test, by a hash of the seed and the text.
 """
 
 from __future__ import annotations
@@ -19,17 +18,16 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from rss_rl.components import Options
+from rss_rl.components import NoOptions
 from rss_rl.data.corpora.cuts import drawn_split
-from rss_rl.data.corpora.folders import source_folder
 from rss_rl.data.records import Record, column_names, read_records, require_columns
 from rss_rl.data.sources import (
     MOST_ANNOTATORS,
     BadRow,
-    ReaderSource,
     Row,
+    Source,
     SourceComponent,
     SourceRequest,
     Words,
@@ -58,7 +56,7 @@ class _Map(NamedTuple):
     record: Record
 
 
-def _read(split: str, *files: Path, everyone: bool, seed: int) -> Iterator[Row]:
+def _read(split: str, *files: Path, seed: int) -> Iterator[Row]:
     """Stream one split; rows that cannot be read are reported with the training split."""
     for path in files:
         require_columns(path, column_names(path), _columns(path))
@@ -70,11 +68,10 @@ def _read(split: str, *files: Path, everyone: bool, seed: int) -> Iterator[Row]:
                 continue
             key = stream_key(seed, "yelp-hat", " ".join(review[0].text.split()))
             if drawn_split(key, _SHARES) == split:
-                yield _example(review, everyone)
+                yield _example(review)
 
 
-def _example(maps: Sequence[_Map], everyone: bool) -> Row:
-    """A review; `everyone`: its rationale is the words that all annotators marked."""
+def _example(maps: Sequence[_Map]) -> Row:
     first = maps[0]
     for other in maps:
         if (other.label, other.words) != (first.label, first.words):
@@ -89,7 +86,7 @@ def _example(maps: Sequence[_Map], everyone: bool) -> Row:
         f"{Path(first.record.file).stem}-{first.record.row}",
         (Words(first.words),),
         _CLASSES.get(first.label, first.label),
-        rationale=(tuple(all(who) if everyone else any(who) for who in bits),),
+        rationale=(tuple(any(who) for who in bits),),
         annotations=tuple(sum(bit << k for k, bit in enumerate(who)) for who in bits),
     )
 
@@ -153,15 +150,8 @@ def _checked(row: _Map) -> _Map | BadRow:
     return row
 
 
-class YelpHatOptions(Options):
-    """Whose marks count."""
-
-    map: Literal["super", "consensus"] = "super"
-    """Words that any annotator marked, or that all of them did."""
-
-
-def _build(request: SourceRequest, options: YelpHatOptions) -> ReaderSource:
-    folder = source_folder("yelp-hat", request, f"raw_data or {_JSON}")
+def _build(request: SourceRequest, options: NoOptions) -> Source:
+    folder = request.folder("yelp-hat", f"raw_data or {_JSON}")
     files: tuple[Path, ...] = (folder / _JSON,)
     if not files[0].is_file():
         files = tuple(sorted((folder / _RAW if (folder / _RAW).is_dir() else folder).glob("*.csv")))
@@ -172,16 +162,15 @@ def _build(request: SourceRequest, options: YelpHatOptions) -> ReaderSource:
             remedy="Give the authors' folder raw_data as --from",
         )
     labels = LabelSpec("classes", names=tuple(_CLASSES.values()))
-    reader = partial(_read, everyone=options.map == "consensus", seed=request.seed)
+    reader = partial(_read, seed=request.seed)
     # Every split is cut from all files.
-    return ReaderSource("yelp-hat", 1, labels, dict.fromkeys(_SHARES, files), reader)
+    return Source("yelp-hat", 1, labels, dict.fromkeys(_SHARES, files), reader)
 
 
 YELP_HAT = SourceComponent(
     name="yelp-hat",
     help="Yelp-HAT reviews, negative / positive, with the words that several people marked",
     build=_build,
-    options=YelpHatOptions,
     capabilities=frozenset({"rationales"}),
     needs="--from FOLDER with the .csv files of raw_data, or yelp_hat.jsonl",
     source="Sen et al., ACL 2020",
