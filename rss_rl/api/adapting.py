@@ -24,8 +24,8 @@ from rss_rl.api.rows import split_files
 from rss_rl.api.terminal import busy, say
 from rss_rl.config import PolicyConfig, load_config, settings
 from rss_rl.data.checks import is_missing
-from rss_rl.data.encoder_vectors import PREFIX as ENCODER
 from rss_rl.data.manifest import MANIFEST_FILE, SCHEMA_VERSION, Manifest
+from rss_rl.data.pretrained_vectors import ENCODER, PACKAGES, find_static
 from rss_rl.data.records import (
     Record,
     column_names,
@@ -34,11 +34,9 @@ from rss_rl.data.records import (
     read_records,
     require_columns,
 )
-from rss_rl.data.staging import Progress
-from rss_rl.data.static_vectors import PACKAGES, find_static
+from rss_rl.data.sources import Progress
 from rss_rl.data.store import open_prepared
-from rss_rl.data.vector_files import check_vectors
-from rss_rl.data.vectors import source_file
+from rss_rl.data.vectors import check_vectors, source_file
 from rss_rl.durable import as_text
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.packaged import find_config

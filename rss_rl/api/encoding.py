@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -14,7 +13,7 @@ from rss_rl.api.options import Device, PythonOnly, Typed
 if TYPE_CHECKING:
     import torch
 
-    from rss_rl.data.staging import Progress
+    from rss_rl.data.sources import Progress
     from rss_rl.data.states import StatesInfo
     from rss_rl.data.store import Split
     from rss_rl.pretrained.context import ContextReader
@@ -31,8 +30,6 @@ def encode(
     *,
     layers: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     window: Literal["text", "sentence"] = "text",
-    dtype: Literal["float16", "float32"] = "float16",
-    precision: Literal["float32", "bfloat16"] = "float32",
     device: Device = "cpu",
     force: bool = False,
     progress: PythonOnly[Progress] = lambda *_: None,
@@ -47,9 +44,7 @@ def encode(
         pretrained: Folder of a transformer with its tokenizer, or its name on the hub.
         layers: Compute the first N layers alone: policy.layers=N.
         window: What it reads at once, a text up to its maximum length or a sentence: policy.window.
-        dtype: Type of the numbers that are written.
-        precision: Of matrix products; bfloat16 is faster on processors that support it.
-        force: Replace this encoder's states of other data, or of other numbers.
+        force: Replace this encoder's states of other data.
         progress: called with the current step, the number of rows done, and of how many.
 
     Returns:
@@ -57,8 +52,7 @@ def encode(
 
     Raises:
         DataError: no prepared directory, it holds other states of it, or a write fails.
-        ConfigError: the transformer or the device cannot be used, or there is no such dtype or
-            precision.
+        ConfigError: the transformer or the device cannot be used.
 
     Examples:
         `rss-rl data encode prepared/reviews --pretrained MiniLM_FOLDER`
@@ -68,66 +62,39 @@ def encode(
     """
     import numpy as np
 
-    from rss_rl.data.locations import LocalFiles, open_files
-    from rss_rl.data.states import (
-        DType,
-        StatePrecision,
-        StatesInfo,
-        StatesWriter,
-        alone,
-        manifest_digest,
-    )
+    from rss_rl.data.locations import open_files
+    from rss_rl.data.states import Encoding, StatesInfo, StatesWriter, alone, manifest_digest
     from rss_rl.data.store import Prepared
-    from rss_rl.errors import ConfigError, DataError
+    from rss_rl.errors import DataError
     from rss_rl.pretrained.context import ContextReader
     from rss_rl.rollouts.device import find_device
-    from rss_rl.rollouts.snapshot import autocast
+    from rss_rl.storage import is_uri
 
-    for key, value, known in (("dtype", dtype, DType), ("precision", precision, StatePrecision)):
-        if value not in (accepted := get_args(known)):
-            raise ConfigError(f"is {value!r}, not {' or '.join(accepted)}", where=key)
-    files, found = open_files(data), find_device(device, "device")
-    if not isinstance(files, LocalFiles):
+    if is_uri(str(data)):
         raise DataError(
             "states can be written only to a directory, not to a URI",
             where=str(data),
             remedy="Encode a copy in a directory",
         )
+    files, found = open_files(data), find_device(device, "device")
     prepared = Prepared(files)
     splits = prepared.manifest.splits
     reader = ContextReader(pretrained, prepared.vocabulary.words, layers, window)
-    info = StatesInfo.model_validate({
-        "encoder": pretrained,
-        "digest": reader.pretrained.digest,
-        "layers": layers,
-        "window": None if window == "text" else window,
-        "manifest": manifest_digest(files),
-        "size": reader.size,
-        "dtype": dtype,
-        "precision": None if precision == "float32" else precision,
-    })  # fmt: skip
+    encoding = Encoding(
+        encoder=pretrained, digest=reader.pretrained.digest, layers=layers, window=window
+    )
+    info = StatesInfo(encoding=encoding, manifest=manifest_digest(files), size=reader.size)
     with alone(files.folder):
         writer = StatesWriter(files, info, prepared.sentences, force=force)
-        left = writer.bytes_left({n: (s.rows, sum(s.tokens)) for n, s in splits.items()})
-        if left > (free := shutil.disk_usage(files.folder).free):
-            raise DataError(
-                f"the states take {left / 1e9:,.1f} GB, but only {free / 1e9:,.1f} GB are free",
-                where=str(files.folder),
-                remedy="Free space, or prepare the data on a larger disk",
-            )
+        numbers = sum(sum(split.tokens) for split in splits.values()) * reader.size
+        what = f"{2 * numbers / 1e9:,.2f} GB in all"
         for name, split_info in splits.items():
             split = prepared.split(name)
             for start in range(writer.next_row(name), split_info.rows, _AHEAD):
                 rows = np.arange(start, min(start + _AHEAD, split_info.rows))
-                with autocast(found, precision):
-                    states = _states(split, rows, reader, found)
-                for row in states:
+                for row in _states(split, rows, reader, found):
                     writer.write(name, row)
-                progress(
-                    f"encoding {name}, {left / 1e9:,.2f} GB in all",
-                    int(rows[-1]) + 1,
-                    split_info.rows,
-                )
+                progress(f"encoding {name}, {what}", int(rows[-1]) + 1, split_info.rows)
             writer.flush(name)
     return writer.info
 

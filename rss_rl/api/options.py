@@ -97,7 +97,7 @@ class TableOptions(TypedDict, total=False):
         test: Test split. Default: split off from the training rows.
         split: Shares of train, dev and test in a random split. Default: 0.8/0.1/0.1.
         split_seed: Seed of the random split. Default: 0.
-        vectors: GloVe text (plain, .gz, .zip or ARCHIVE.zip:FILE), word2vec binary (.bin), or
+        vectors: GloVe text (plain or .gz), word2vec binary (.bin), or
             static:FOLDER_OR_PACKAGE for subword vectors such as those of model2vec and wordllama,
             or encoder:FOLDER_OR_HUB_NAME for a pretrained encoder that reads each word alone.
             Repeat it to concatenate several. Default: random vectors; of `fit`, those of
@@ -106,9 +106,7 @@ class TableOptions(TypedDict, total=False):
         label_weights: Add to each word's vector what it says about the labels: its weight in a
             linear classifier of the training texts. Default: `fit` does on single texts, unless
             --no-label-weights is given; `data prepare` does not.
-        max_words: Longest text, in words. Preparing reports what long texts cost.
-        too_long: Whether texts over --max-words are cut (the default) or their rows left out. Both
-            are counted.
+        max_words: Longest text, in words; longer ones are cut, and counted.
         skip_bad_rows: Leave bad rows out, and list them in rejects.jsonl. Default: the first bad
             row is an error.
     """
@@ -132,6 +130,5 @@ class TableOptions(TypedDict, total=False):
     ]
     dim: Annotated[int, _WORDS]
     label_weights: Annotated[bool, Parameter(negative="--no-label-weights"), _WORDS]
-    max_words: Annotated[int | None, _BAD_ROWS]
-    too_long: Annotated[Literal["cut", "leave-out"] | None, _BAD_ROWS]
+    max_words: Annotated[int | None, _WORDS]
     skip_bad_rows: Annotated[bool, _BAD_ROWS]

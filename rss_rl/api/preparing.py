@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from rss_rl.api.options import Column, PythonOnly, Rows, TableOptions, Typed
 
 if TYPE_CHECKING:
-    from rss_rl.data.staging import Progress
+    from rss_rl.data.sources import Progress
     from rss_rl.data.store import Prepared
 
 
@@ -32,10 +32,8 @@ def prepare(
     ] = (),
     lower: Annotated[bool, Parameter(negative="--no-lower")] = True,
     seed: int = 0,
-    shard_mb: float = 64,
     force: bool = False,
     progress: PythonOnly[Progress] = lambda *_: None,
-    seen: PythonOnly[Callable[[Prepared], None]] = lambda prepared: None,
     **table: Unpack[TableOptions],
 ) -> Prepared:
     """Turn a dataset into the files that training reads: tokens, vocabulary, vectors, counts.
@@ -56,10 +54,8 @@ def prepare(
         options: A setting of a known dataset; repeatable.
         lower: Convert text to lower case. Lists of words are always kept as they are.
         seed: Seed of random vectors, generated datasets and random splits of known ones.
-        shard_mb: Largest size of a file of the prepared data, in megabytes.
         force: Replace existing prepared data.
         progress: called with the current step, the amount done, and the total if known.
-        seen: called with the local data, before those for a URI are removed.
         table: how rows are read.
 
     Raises:
@@ -68,7 +64,7 @@ def prepare(
     Examples:
         `rss-rl data prepare sick-relatedness --from SICK --vectors glove.6B.100d.txt --out sick`
 
-        `rss-rl data prepare snli --from snli_1.0 --vectors glove.6B.zip:glove.6B.300d.txt
+        `rss-rl data prepare snli --from snli_1.0 --vectors glove.6B.300d.txt
         --out data/snli`
 
         `rss-rl data prepare reviews.csv --text review --label stars --out data/reviews`
@@ -78,41 +74,34 @@ def prepare(
         `rss-rl data prepare reviews.csv --text review --label stars --out s3://bucket/reviews`
     """
     from rss_rl.api.rows import make_source, named_values
+    from rss_rl.data.locations import check_free, upload
     from rss_rl.data.prepare import prepare as prepare_source
     from rss_rl.data.sources import SourceRequest
     from rss_rl.data.store import open_prepared
-    from rss_rl.data.upload import local_target, upload
     from rss_rl.errors import DataError
     from rss_rl.storage import is_uri
 
     out = str(out)
-    if table.get("too_long") is not None and table.get("max_words") is None:
-        raise DataError("--too-long needs --max-words", remedy="Give --max-words N too")
+    if not out:
+        raise DataError("--out is empty", remedy="Name the directory to make: --out data/reviews")
     named = table.pop("vectors", None) or ()
     written: dict[str, Any] = {
         "vectors": [Path(v) for v in ([named] if isinstance(named, str | Path) else named)],
         "dim": table.pop("dim", 100),
         "label_weights": table.pop("label_weights", False),
         "max_words": table.pop("max_words", None),
-        "too_long": table.pop("too_long", None) or "cut",
         "skip_bad_rows": table.pop("skip_bad_rows", False),
     }
     request = SourceRequest(Path(folder) if folder else None, seed, named_values(options))
     with tempfile.TemporaryDirectory(prefix="rss-rl-rows-") as scratch:
         source = make_source(data, text, label, table, request, Path(scratch))
-        with local_target(out, force) as target:
-            prepare_source(
-                source,
-                target,
-                lower=lower,
-                seed=seed,
-                shard_mb=shard_mb,
-                force=force,
-                progress=progress,
-                **written,
-            )
-            if is_uri(out):
-                upload(target, out, progress)
-            prepared = open_prepared(target)
-            seen(prepared)
-            return open_prepared(out) if is_uri(out) else prepared
+        target = Path(out)
+        if is_uri(out):
+            check_free(out, force)
+            target = Path(scratch, "prepared")
+        prepare_source(
+            source, target, lower=lower, seed=seed, force=force, progress=progress, **written
+        )
+        if is_uri(out):
+            upload(target, out, progress)
+    return open_prepared(out)

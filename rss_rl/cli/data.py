@@ -6,7 +6,7 @@ __all__ = ["app", "example_line"]
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,16 +26,13 @@ from rss_rl.cli.show import Json, echo, echo_json
 from rss_rl.config import yaml_text
 from rss_rl.data.catalogue import catalogue, entry
 from rss_rl.data.manifest import Manifest
+from rss_rl.data.sources import Progress as Report
 from rss_rl.data.sources import known_sources
-from rss_rl.data.staging import Progress as Report
 from rss_rl.data.states import StatesInfo, stored_states
 from rss_rl.data.store import Prepared, Split, open_prepared
 from rss_rl.errors import DataError, nearest
 
 app = group("data", "List datasets, fetch them, prepare them for training, show what was prepared.")
-_REPORT_BATCH = 64
-_MANY_WORDS, _TIMES_THE_MEAN = 500, 10
-"""A text is reported as long if it reaches both this many words and this multiple of the mean."""
 _WITHOUT_FILES = {"made": "made sentences", "included": "real sentences"}
 """Task of sources that need no files, by capability."""
 
@@ -60,14 +57,10 @@ def _progress_lines(*, quiet: bool, bytes_: bool = False) -> Iterator[Report]:
 
 def _prepared(call: Callable[..., Prepared], *, json_: Json = False) -> None:
     start = time.monotonic()
-    with ExitStack() as progress:
-        report = progress.enter_context(_progress_lines(quiet=json_))
-
-        def summarise(found: Prepared) -> None:
-            progress.close()  # the live lines end before the summary is printed
-            _print_summary(found, call.keywords["out"], json_, seconds=time.monotonic() - start)  # type: ignore[attr-defined]
-
-        call(progress=report, seen=summarise)
+    with _progress_lines(quiet=json_) as report:
+        found = call(progress=report)
+    seconds = time.monotonic() - start
+    _print_summary(found, call.keywords["out"], json_, seconds=seconds)  # type: ignore[attr-defined]
 
 
 def _encoded(call: Callable[..., StatesInfo], *, json_: Json = False) -> None:
@@ -244,10 +237,10 @@ def _print_summary(
         return
     console = SafeConsole()
     _print_counts(console, prepared.manifest)
-    for line in (*_about_long_texts(prepared.manifest), *_about_vectors(prepared)):
+    for line in (*_about_cuts(prepared.manifest), *_about_vectors(prepared)):
         echo(line)
     for states in stored_states(prepared.folder):
-        echo(f"states of {states.encoding}: {states.size} numbers per token, {states.dtype}")
+        echo(f"states of {states.encoding}: {states.size} numbers per token")
     for row in range(min(examples, len(prepared.split("train")))):
         echo(example_line(prepared.split("train"), row))
     if seconds is not None:
@@ -266,23 +259,12 @@ def _print_counts(console: Console, manifest: Manifest) -> None:
     console.print(shown)
 
 
-def _about_long_texts(manifest: Manifest) -> Iterator[str]:
-    """Lines on texts that were cut or left out, and on texts that make batches much larger."""
+def _about_cuts(manifest: Manifest) -> Iterator[str]:
+    """Lines on texts that were cut."""
     for split, info in manifest.splits.items():
-        for count, what in ((info.cut_rows, "cut"), (info.long_rows, "left out")):
-            if count:
-                have = "1 row has" if count == 1 else f"{count:,} rows have"
-                yield f"{split}: {have} a text of more than {manifest.max_words:,} words: {what}"
-        mean = sum(info.tokens) / info.rows
-        most = max(info.longest)
-        if most < _MANY_WORDS or most < _TIMES_THE_MEAN * mean:
-            continue
-        texts = ", ".join(f"{text.words:,} words ({text.id[:80]})" for text in info.longest_texts)
-        yield (
-            f"{split}: the longest texts have {texts}. A batch of {_REPORT_BATCH} with one of them"
-            f" is padded to {_REPORT_BATCH * most:,} tokens, {most / mean:,.0f} times those of mean"
-            " texts: --max-words N cuts such texts or leaves them out"
-        )
+        if info.cut_rows:
+            have = "1 row has" if info.cut_rows == 1 else f"{info.cut_rows:,} rows have"
+            yield f"{split}: {have} a text of more than {manifest.max_words:,} words: cut"
 
 
 def _about_vectors(prepared: Prepared) -> Iterator[str]:

@@ -16,7 +16,7 @@ import pooch
 import requests
 
 from rss_rl.data.catalogue import Entry, RemoteFile
-from rss_rl.data.staging import Progress
+from rss_rl.data.sources import Progress
 from rss_rl.data.unpack import disk_refuses, unpack
 from rss_rl.durable import file_sha256
 from rss_rl.errors import DataError

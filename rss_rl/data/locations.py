@@ -1,187 +1,88 @@
-"""The files of a prepared dataset: a local directory, or a URI with a local cache.
+"""The files of a prepared dataset: a local directory, or a URI with a local copy.
 
-A directory is read in place. From a URI the manifest, the vocabulary and the vectors are copied
-when it is opened, and a shard at its first use, into
+A directory is read in place. From a URI the dataset is copied once a machine, into
 
     $RSS_RL_CACHE (default ~/.cache/rss-rl)/data/SHA-256 of the manifest/
 
-so that the processes of a machine share them, and different data are kept apart.
+so that its processes share it, and different data are kept apart.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+import shutil
+import tempfile
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 
 from rss_rl.cache import cache_root
-from rss_rl.data.manifest import (
-    MANIFEST_BYTES,
-    MANIFEST_FILE,
-    VECTORS_FILE,
-    VOCABULARY_FILE,
-    Manifest,
-)
-from rss_rl.durable import disk_errors, file_lock, file_sha256, replacing
+from rss_rl.data.manifest import MANIFEST_BYTES, MANIFEST_FILE, FileInfo, Manifest
+from rss_rl.data.sources import Progress
+from rss_rl.durable import disk_errors, file_lock, file_sha256
 from rss_rl.errors import DataError, StorageError
-from rss_rl.storage import Storage, is_uri, open_storage
+from rss_rl.storage import is_uri, open_storage
 
 _sound: set[tuple[int, int, int, int, str]] = set()
 """Files that this process has verified: device, inode, time of change, size, SHA-256."""
 
 
-class LocalFiles:
-    """A prepared directory, read in place."""
+@dataclass(frozen=True)
+class Files:
+    """The files of a prepared dataset.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    location  argument for `open_files` in any process: an absolute path, or a URI
+    folder    where they lie on this machine
+    digest    SHA-256 of the manifest, for a URI
+    """
 
-    @property
-    def location(self) -> str:
-        """Address for reopening it in any process: the absolute path."""
-        return str(self.folder.resolve())
+    location: str
+    folder: Path
+    digest: str = ""
 
-    def manifest(self) -> Manifest:
-        """The dataset's manifest."""
-        return Manifest.load(self.folder)
+    def __reduce__(self) -> tuple[object, ...]:
+        return (open_files, (self.location, self.digest))  # with the cache of that machine
 
-    def fetch(self, name: str, size: int, sha256: str) -> Path:
-        """The local path of a file of `size` bytes, whose SHA-256 was verified in this process.
+    def check(self, name: str, info: FileInfo) -> Path:
+        """The path of a file, which exists and has the size that the manifest says.
+
+        Raises:
+            DataError: it does not, or cannot be read.
+        """
+        path = self.folder / name
+        try:
+            found = path.stat().st_size
+        except OSError as error:
+            raise self.damaged(name, f"cannot be read ({error.strerror or error})") from error
+        if found != info.bytes:
+            raise self.damaged(name, f"has {found} bytes, the manifest says {info.bytes}")
+        return path
+
+    def verified(self, name: str, info: FileInfo) -> Path:
+        """The path of a file whose SHA-256 was verified in this process.
 
         Raises:
             DataError: it is missing, damaged, or cannot be read.
         """
-        self.check({name: size})
-        return self._verified(name, sha256)
-
-    def _verified(self, name: str, sha256: str) -> Path:
-        path = self.folder / name
+        path, digest = self.check(name, info), info.sha256
         try:
             status = os.stat(path)
-            identity = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size, sha256)
-            found = sha256 if identity in _sound else file_sha256(path)
+            identity = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size, digest)
+            found = digest if identity in _sound else file_sha256(path)
         except OSError as error:
-            raise _refused(path, error) from error
-        if found != sha256:
-            what = f"is damaged: its SHA-256 is {found}, the manifest says {sha256}"
-            raise self.damaged(name, what)
+            raise self.damaged(name, f"cannot be read ({error.strerror or error})") from error
+        if found != digest:
+            raise self.damaged(name, f"its SHA-256 is {found}, the manifest says {digest}")
         _sound.add(identity)
         return path
 
-    def check(self, sizes: Mapping[str, int]) -> None:
-        """Check that files exist with these sizes.
-
-        Raises:
-            DataError: one does not.
-        """
-        for name, size in sizes.items():
-            path = self.folder / name
-            try:
-                found = path.stat().st_size
-            except FileNotFoundError as error:
-                raise _missing(str(path)) from error
-            except OSError as error:
-                raise _refused(path, error) from error
-            if found != size:
-                raise self.damaged(name, f"has {found} bytes, the manifest says {size}")
-
     def damaged(self, name: str, what: str) -> DataError:
-        """The error to raise for a file with bad content."""
-        remedy = "The file is cut short or damaged: prepare the data again"
+        """The error to raise for a file that is missing or has bad content."""
+        copy = f"Delete {self.folder}, a copy of {self.location}. If that does not help, prepare"
+        remedy = f"{copy if self.digest else 'Check the disk, or prepare'} the data again"
         return DataError(what, where=str(self.folder / name), remedy=remedy)
-
-
-class CachedFiles(LocalFiles):
-    """A prepared dataset at a URI; pickles by URI, and is reopened with the cache of that machine.
-
-    Args:
-        location: the URI.
-        digest: SHA-256 of the manifest, in hexadecimal.
-    """
-
-    def __init__(self, location: str, digest: str) -> None:
-        super().__init__(cache_root() / "data" / digest)
-        self._location, self._digest = location, digest
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (CachedFiles, (self._location, self._digest))
-
-    @property
-    def location(self) -> str:
-        """The URI."""
-        return self._location
-
-    @cached_property
-    def _storage(self) -> Storage:
-        return open_storage(self.location)
-
-    def fetch(self, name: str, size: int, sha256: str) -> Path:
-        """See `LocalFiles`; a file that is not in the cache is downloaded.
-
-        Raises:
-            DataError, StorageError: it is missing, of another size, damaged, or does not come.
-        """
-        path = self.folder / name
-        if not _is_whole(path, size):
-            with cache_errors(path):
-                self.folder.mkdir(parents=True, exist_ok=True)
-                with file_lock(self.folder / f".lock-{name}", lambda: None):
-                    if not _is_whole(path, size):  # another process may have been faster
-                        self._download(name, path, size)
-        return self._verified(name, sha256)
-
-    def _download(self, name: str, path: Path, size: int) -> None:
-        try:
-            self._storage.download(name, path, size)
-        except StorageError as error:
-            remedy = f"{error.remedy}; or upload the data again, with --force"
-            raise StorageError(error.what, where=error.where, remedy=remedy) from error
-
-    def check(self, sizes: Mapping[str, int]) -> None:
-        """See `LocalFiles`; nothing is fetched.
-
-        Raises:
-            DataError, StorageError: one does not, or there is no answer.
-        """
-        found = self._storage.files()
-        for name, size in sizes.items():
-            where = f"{self.location.rstrip('/')}/{name}"
-            if name not in found:
-                raise _missing(where)
-            if found[name] != size:
-                what = f"has {found[name]} bytes, the manifest says {size}"
-                raise DataError(what, where=where, remedy="Upload the data again, with --force")
-
-    def damaged(self, name: str, what: str) -> DataError:
-        """See `LocalFiles`; the bad copy is deleted, so that it is not read again."""
-        (self.folder / name).unlink(missing_ok=True)
-        return DataError(
-            what,
-            where=f"{self.location.rstrip('/')}/{name}",
-            remedy="The copy was deleted: try once more, then upload the data again, with --force",
-        )
-
-
-def _is_whole(path: Path, size: int) -> bool:
-    try:
-        return path.stat().st_size == size
-    except OSError:
-        return False
-
-
-def _refused(path: Path, error: OSError) -> DataError:
-    return DataError(
-        f"cannot be read ({error.strerror or error})",
-        where=str(path),
-        remedy="Check the disk and the file's permissions",
-    )
-
-
-def _missing(where: str) -> DataError:
-    return DataError("is missing", where=where, remedy="Copy it back, or prepare the data again")
 
 
 def cache_errors(where: Path) -> AbstractContextManager[None]:
@@ -190,27 +91,88 @@ def cache_errors(where: Path) -> AbstractContextManager[None]:
     return disk_errors(where, "cannot be written", remedy, StorageError)
 
 
-def open_files(location: Path | str) -> LocalFiles:
-    """The files of a prepared dataset at a path or URI.
+def open_files(location: Path | str, digest: str = "") -> Files:
+    """The files of a prepared dataset at a path or URI, which is copied if this machine lacks it.
+
+    Args:
+        digest: of the manifest, if it was read before.
 
     Raises:
-        DataError: there is no manifest, or it cannot be used. StorageError: no answer.
+        DataError: there is no manifest, or it cannot be used. StorageError: no answer, or the cache
+            has no room.
     """
     if not (isinstance(location, str) and is_uri(location)):
-        return LocalFiles(Path(location))
-    content = open_storage(location).read(MANIFEST_FILE, MANIFEST_BYTES + 1)
+        return Files(str(Path(location).resolve()), Path(location))
+    if digest and _place(digest).is_dir():
+        return Files(location, _place(digest), digest)
+    storage = open_storage(location)
+    content = storage.read(MANIFEST_FILE, MANIFEST_BYTES)
     if content is None:
         raise DataError(
             f"there is no {MANIFEST_FILE}, or no answer",
             where=location,
             remedy="Check the address; `rss-rl data prepare ... --out URI` puts a dataset there",
         )
+    found = hashlib.sha256(content).hexdigest()
+    if digest not in ("", found):
+        raise DataError("was replaced meanwhile", where=location, remedy="Start again")
     manifest = Manifest.parse(content, f"{location.rstrip('/')}/{MANIFEST_FILE}")
-    files = CachedFiles(location, hashlib.sha256(content).hexdigest())
-    with cache_errors(files.folder):
-        files.folder.mkdir(parents=True, exist_ok=True)
-        with replacing(files.folder / MANIFEST_FILE) as temporary:
-            temporary.write_bytes(content)
-    files.fetch(VOCABULARY_FILE, manifest.vocabulary.bytes, manifest.vocabulary.sha256)
-    files.fetch(VECTORS_FILE, manifest.vectors.bytes, manifest.vectors.sha256)
-    return files
+
+    def fill(folder: Path) -> None:
+        for name, info in manifest.files().items():
+            storage.download(name, folder / name, info.bytes)
+        (folder / MANIFEST_FILE).write_bytes(content)
+
+    _keep(found, fill)
+    return Files(location, _place(found), found)
+
+
+def _place(digest: str) -> Path:
+    """Where the copy of a dataset is."""
+    return cache_root() / "data" / digest
+
+
+def _keep(digest: str, fill: Callable[[Path], object]) -> None:
+    """Let `fill` write a dataset into a folder, which appears when complete; or another process."""
+    place = _place(digest)
+    with cache_errors(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            file_lock(place.parent / f".lock-{digest}", lambda: None),
+            tempfile.TemporaryDirectory(prefix=".copying-", dir=place.parent) as temporary,
+        ):
+            if not place.is_dir():
+                target = Path(temporary, "data")
+                target.mkdir()
+                fill(target)
+                os.replace(target, place)
+
+
+def check_free(uri: str, force: bool) -> None:
+    """Check that a dataset may be put to a URI, and that it answers.
+
+    Raises:
+        DataError: there is one, and `force` is not set. StorageError: no answer.
+    """
+    if open_storage(uri).read(MANIFEST_FILE, 1) is not None and not force:
+        raise DataError("exists already", where=uri, remedy="Replace it with --force")
+
+
+def upload(folder: Path, uri: str, progress: Progress) -> None:
+    """Copy the prepared directory `folder` to `uri`, and into the cache of this machine.
+
+    From when the old manifest there is deleted until the new one is written, nothing can be opened
+    there.
+
+    Raises:
+        StorageError: a file cannot be written or deleted, there or in the cache.
+    """
+    storage = open_storage(uri)
+    storage.delete(MANIFEST_FILE)
+    names = sorted(path.name for path in folder.iterdir() if path.name != MANIFEST_FILE)
+    for done, name in enumerate([*names, MANIFEST_FILE]):
+        progress("uploading files", done, len(names) + 1)
+        storage.upload(folder / name, name)
+    progress("uploading files", len(names) + 1, len(names) + 1)
+    digest = file_sha256(folder / MANIFEST_FILE)
+    _keep(digest, lambda target: shutil.copytree(folder, target, dirs_exist_ok=True))

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rss_rl.durable import as_text, check_file
+from rss_rl.durable import as_text, file_sha256, plain_bytes
 from rss_rl.errors import DataError
 from rss_rl.json_files import first_fault
 from rss_rl.types import LabelSpec
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 MANIFEST_FILE = "manifest.json"
 VOCABULARY_FILE = "vocabulary.json"
 VECTORS_FILE = "vectors.safetensors"
-KNOWN = ("rationale", "marks", "questions", "annotations")
-"""Optional columns, which either all rows of a split have or none, see `SplitInfo`."""
 MANIFEST_BYTES = 16 * 2**20
 VOCABULARY_BYTES = 256 * 2**20
 """Larger JSON files are refused unread: parsing takes many times their size in memory."""
@@ -29,71 +27,50 @@ _Positive = Annotated[int, Field(ge=1, lt=2**53)]
 _Spread = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Sum = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _SplitName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,31}$")]
-
-
-def shard_file(split: str, number: int) -> str:
-    """Name of an Arrow file of a split; shards are numbered from 0."""
-    return f"{split}-{number:05d}.arrow"
+Known = Literal["rationale", "marks", "question", "annotations"]
+"""A part of `rss_rl.data.sources.RawExample` that either all rows of a split have or none."""
 
 
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ShardInfo(_Record):
-    """One Arrow file of a split: its name, examples, size and SHA-256."""
+class FileInfo(_Record):
+    """Size and SHA-256 of a file."""
 
-    name: str
-    rows: _Positive
     bytes: _Positive
     sha256: _Sum
 
 
-class LongText(_Record):
-    """A long text: the id of its example, and its number of words before it was cut."""
+class ShardInfo(FileInfo):
+    """One Arrow file of a split, and its examples."""
 
-    id: str
-    words: _Positive
+    rows: _Positive
 
 
 class SplitInfo(_Record):
     """Counts of one split.
 
     rows          examples
-    rationale     whether the tokens that the label follows from are known
-    marks         whether the tokens of the first slot are marked with what the label chooses from
-    questions     whether examples are rival answers to numbered questions
-    annotations   whether it is known which annotator marked which tokens of the first slot
+    known         what is known of all of them
     tokens        real tokens of each sentence slot
     longest       tokens of the longest sentence of each slot
+    length_sd     standard deviation of the sentence length in each slot
     bad_rows      rows left out with --skip-bad-rows, listed in rejects.jsonl
     dropped_rows  rows the format itself says to leave out
     cut_rows      rows with a text that was cut to --max-words
-    long_rows     rows left out because a text is longer than --max-words
-    longest_texts the longest texts, longest first
-    shards        the Arrow files, in the order of row numbers
-    length_sd     standard deviation of the sentence length in each slot
+    shards        the Arrow files, in the order of row numbers, see `shard_file`
     """
 
     rows: _Positive
-    rationale: bool
-    marks: bool
-    questions: bool
-    annotations: bool
+    known: tuple[Known, ...]
     tokens: tuple[_Positive, ...]
     longest: tuple[_Positive, ...]
+    length_sd: tuple[_Spread, ...]
     bad_rows: _Count
     dropped_rows: _Count
     cut_rows: _Count
-    long_rows: _Count
-    longest_texts: tuple[LongText, ...]
     shards: tuple[ShardInfo, ...]
-    length_sd: tuple[_Spread, ...]
-
-    @property
-    def known(self) -> list[str]:
-        """The items of KNOWN that its rows have."""
-        return [name for name in KNOWN if getattr(self, name)]
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
@@ -120,18 +97,16 @@ class TokenizerInfo(_Record):
     lower: bool
 
 
-class VocabularyInfo(_Record):
-    """Number of words, and of those (the first ids) with fine-tuned vectors; file size, SHA-256."""
+class VocabularyInfo(FileInfo):
+    """Number of words, and of those (the first ids) with fine-tuned vectors; its file."""
 
     size: _Positive
     trainable: _Positive
-    bytes: Annotated[int, Field(ge=1, le=VOCABULARY_BYTES)]
-    sha256: _Sum
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.trainable > self.size:
-            raise ValueError(f"{self.trainable} of {self.size} words are trainable")
+        if self.trainable > self.size or self.bytes > VOCABULARY_BYTES:
+            raise ValueError(f"{self.trainable} of {self.size} words, {self.bytes} bytes")
         return self
 
 
@@ -142,32 +117,24 @@ class Coverage(_Record):
     tokens: float
 
 
-class VectorInfo(_Record):
-    """Where the vectors come from.
+class VectorInfo(FileInfo):
+    """Where the vectors come from, and their file.
 
     dim       width, all files together
     files     files in the order of concatenation; none: all vectors are random
     widths    width of each file's part
-    scales    factor of each file's vectors, which gives them the spread of the first file's
     coverage  of each file
     any       coverage by at least one file
     missing   the most frequent words that no file has
-    bad_lines lines of vector files left out with --skip-bad-rows
-    label_weights columns at the end that are weights of labels, see `rss_rl.data.label_weights`
-    bytes     size of the file they are in
-    sha256    of that file
+    label_weights columns at the end that are weights of labels, see `rss_rl.data.vectors`
     """
 
     dim: _Positive
-    bytes: _Positive
-    sha256: _Sum
     files: tuple[SourceFile, ...] = ()
     widths: tuple[int, ...] = ()
-    scales: tuple[float, ...] = ()
     coverage: tuple[Coverage, ...] = ()
     any: Coverage = Coverage(words=0.0, tokens=0.0)
     missing: tuple[str, ...] = ()
-    bad_lines: _Count = 0
     label_weights: _Count = 0
 
 
@@ -177,7 +144,7 @@ class Manifest(_Record):
     max_words: most words of a text; None: no limit.
     """
 
-    schema_version: int
+    schema_version: int = SCHEMA_VERSION
     name: str
     labels: LabelSpec
     sentences: Annotated[int, Field(ge=1, le=2)]
@@ -197,15 +164,18 @@ class Manifest(_Record):
         if not math.isfinite(labels.low) or not labels.low <= labels.high < math.inf:
             raise ValueError(f"not a range of scores: {labels.low} to {labels.high}")
         for split, info in self.splits.items():
-            names = [shard_file(split, number) for number in range(len(info.shards))]
-            if [shard.name for shard in info.shards] != names:
-                raise ValueError(f"the shards of '{split}' must be named {names[0]} and so on")
-            sizes = (info.tokens, info.longest, info.length_sd)
-            if any(len(each) != self.sentences for each in sizes):
+            if any(len(x) != self.sentences for x in (info.tokens, info.longest, info.length_sd)):
                 raise ValueError(f"'{split}' does not have {self.sentences} sentence slot(s)")
-            if info.marks != labels.chooses:
+            if ("marks" in info.known) != labels.chooses:
                 raise ValueError(f"'{split}' has marks, or lacks them, contrary to its labels")
         return self
+
+    def files(self) -> dict[str, FileInfo]:
+        """Every file beside the manifest, by name."""
+        found: dict[str, FileInfo] = {VOCABULARY_FILE: self.vocabulary, VECTORS_FILE: self.vectors}
+        for split, info in self.splits.items():
+            found |= {shard_file(split, n): shard for n, shard in enumerate(info.shards)}
+        return found
 
     def save(self, folder: Path) -> None:
         """Write manifest.json into `folder`."""
@@ -220,16 +190,10 @@ class Manifest(_Record):
         """
         path = folder / MANIFEST_FILE
         try:
-            check_file(path)
-            with path.open("rb") as stream:
-                content = stream.read(MANIFEST_BYTES + 1)
-        except OSError as error:
-            if isinstance(error, FileNotFoundError) and (folder / VOCABULARY_FILE).exists():
-                raise DataError(
-                    "is missing", where=str(path), remedy=f"Copy it back. {_AGAIN} if it is lost"
-                ) from error
+            content = plain_bytes(path, MANIFEST_BYTES)
+        except (OSError, ValueError) as error:
             raise DataError(
-                "is no prepared directory",
+                f"is no prepared directory: {MANIFEST_FILE} cannot be read ({error})",
                 where=str(folder),
                 remedy="Make one with `rss-rl data prepare ... --out DIR`",
             ) from error
@@ -240,28 +204,29 @@ class Manifest(_Record):
         """The manifest in `content`, read at `where`.
 
         Raises:
-            DataError: it is damaged, too large or of another schema version.
+            DataError: it is damaged or of another schema version.
         """
-        if len(content) > MANIFEST_BYTES:
-            raise DataError(f"has more than {MANIFEST_BYTES} bytes", where=where, remedy=_AGAIN)
         try:
             version = _Version.model_validate_json(content).schema_version
-            if version != SCHEMA_VERSION:
-                raise DataError(
-                    f"has schema version {version}, this program reads {SCHEMA_VERSION}",
-                    where=where,
-                    remedy=_AGAIN,
-                )
-            return cls.model_validate_json(content)
+            if version == SCHEMA_VERSION:
+                return cls.model_validate_json(content)
+            fault = f"has schema version {version}, this program reads {SCHEMA_VERSION}"
         except ValidationError as error:
-            raise DataError(
-                f"is damaged or of another version ({first_fault(error)})",
-                where=where,
-                remedy=_AGAIN,
-            ) from error
+            fault = f"is damaged or of another version ({first_fault(error)})"
+        raise DataError(fault, where=where, remedy=_AGAIN)
 
 
 class _Version(BaseModel):
     """The only key that all versions have."""
 
     schema_version: int
+
+
+def shard_file(split: str, number: int) -> str:
+    """Name of an Arrow file of a split; shards are numbered from 0."""
+    return f"{split}-{number:05d}.arrow"
+
+
+def file_info(path: Path) -> dict[str, Any]:
+    """Fields of a `FileInfo`."""
+    return {"bytes": path.stat().st_size, "sha256": file_sha256(path)}

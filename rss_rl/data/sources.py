@@ -17,6 +17,8 @@ from rss_rl.config import parse_value
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.types import LabelSpec
 
+Progress = Callable[[str, int, int | None], None]
+"""Called with the activity, how far it is, and its end (None: unknown)."""
 _log = logging.getLogger("rss_rl.data")
 
 MOST_ANNOTATORS = 31

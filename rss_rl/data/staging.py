@@ -6,68 +6,45 @@ Only one record batch is held in memory at a time, and the word counts.
 from __future__ import annotations
 
 import hashlib
-import heapq
 import math
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 import pyarrow as pa
 
 from rss_rl.data.checks import LabelChecker, Rejects, example_fault
-from rss_rl.data.shard import known_fields
-from rss_rl.data.sources import BadRow, RawExample, Source
+from rss_rl.data.manifest import Known
+from rss_rl.data.shard import split_schema
+from rss_rl.data.sources import BadRow, Progress, RawExample, Source
 from rss_rl.data.tokens import Tokenizer, Tokens
 from rss_rl.errors import DataError
-from rss_rl.types import LabelSpec
-
-Progress = Callable[[str, int, int | None], None]
-"""Called with the activity, how far it is, and its end (None: unknown)."""
 
 BLOCK_ROWS = 1024
-_LONGEST_TEXTS = 3
 _BLOCK_TOKENS = 1 << 18
 """A record batch also ends after this many tokens, so that long documents do not make it large."""
-_KNOWN = {
-    "rationale": ("rationale", "a rationale"),
-    "marks": ("marks", "marks"),
-    "questions": ("question", "a question"),
-    "annotations": ("annotations", "a map of each annotator"),
-}
-"""For each of `rss_rl.data.manifest.KNOWN`, the attribute of a row, and its name in messages."""
 
 
 @dataclass
 class StagedSplit:
     """Results of the first pass over a split; `path` is the temporary Arrow file.
 
-    tokens, longest and squares are sums, maxima and sums of squares of the lengths in a slot.
-    cut and too_long count rows; longest_texts is a heap of (words, minus index, id) before cuts.
-    known says which of `rss_rl.data.manifest.KNOWN` its first row has.
+    tokens, longest and squares are sums, maxima and sums of squares of the lengths in a slot; cut
+    counts rows. known: see `rss_rl.data.manifest.SplitInfo`.
     """
 
     path: Path
+    known: tuple[Known, ...]
+    tokens: list[int]
+    longest: list[int]
+    squares: list[int]
     rows: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
-    tokens: list[int] = field(default_factory=list)
-    longest: list[int] = field(default_factory=list)
-    squares: list[int] = field(default_factory=list)
     cut: int = 0
-    too_long: int = 0
-    longest_texts: list[tuple[int, int, str]] = field(default_factory=list)
-    known: frozenset[str] = frozenset()
-    _met: int = 0
-
-    def met(self, example: RawExample, tokens: list[Tokens]) -> None:
-        """Update the longest texts."""
-        self._met += 1
-        words = max(len(text.words) for text in tokens)
-        heapq.heappush(self.longest_texts, (words, -self._met, example.id))
-        if len(self.longest_texts) > _LONGEST_TEXTS:
-            heapq.heappop(self.longest_texts)
+    counts: Counter[str] = field(default_factory=Counter)
 
     def length_sd(self) -> tuple[float, ...]:
         """Standard deviation of the sentence length in each slot."""
@@ -76,63 +53,20 @@ class StagedSplit:
             for tokens, squares in zip(self.tokens, self.squares, strict=True)
         )
 
-
-def _digest(question: str) -> bytes:
-    return hashlib.blake2b(question.encode("utf-8", "surrogatepass"), digest_size=12).digest()
-
-
-def _schema(sentences: int, labels: LabelSpec, known: frozenset[str]) -> Any:
-    kind = pa.float64() if labels.kind == "score" else pa.string()
-    fields = [("example_id", pa.string()), ("label", pa.int32() if labels.chooses else kind)]
-    for slot in range(sentences):
-        fields += [(f"{what}_{slot}", pa.list_(pa.string())) for what in ("words", "keys")]
-    return pa.schema(fields + known_fields(sentences, known))
-
-
-TooLong = Literal["cut", "leave-out"]
-
-
-@dataclass(frozen=True)
-class Limit:
-    """The most words of a text (None: any number), and what to do with longer ones."""
-
-    words: int | None = None
-    too_long: TooLong = "cut"
-
-    def check(self, labels: LabelSpec | None) -> None:
-        """Check that the limit is valid for these labels.
-
-        Raises:
-            DataError: it is below 1, or would cut texts that labels choose a part of.
-        """
-        if self.words is not None and self.words < 1:
-            raise DataError(f"max_words is {self.words}", remedy="Give 1 or more as --max-words")
-        if self.words and self.too_long == "cut" and labels is not None and labels.chooses:
-            raise DataError(
-                f"labels choose a {labels.kind} of the text, which a cut may remove",
-                where="--max-words",
-                remedy="Leave long texts out: --too-long leave-out",
-            )
-
-    def is_passed(self, tokens: list[Tokens]) -> bool:
-        """Whether a text exceeds the limit."""
-        return self.words is not None and any(len(text.words) > self.words for text in tokens)
-
-    def cut(self, example: RawExample, tokens: list[Tokens]) -> tuple[RawExample, list[Tokens]]:
-        """The first words of each text, with their rationale and annotations."""
-        end = self.words
-        rationale, people = example.rationale, example.annotations
-        shorter = replace(
-            example,
-            rationale=None if rationale is None else tuple(bits[:end] for bits in rationale),
-            annotations=None if people is None else people[:end],
-        )
-        return shorter, [Tokens(text.words[:end], text.keys[:end]) for text in tokens]
+    def blocks(self) -> Iterator[Any]:
+        """The record batches of the file, one by one."""
+        with pa.memory_map(str(self.path)) as file:
+            reader = pa.ipc.open_file(file)
+            for i in range(reader.num_record_batches):
+                yield reader.get_batch(i)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """The first pass of a preparation: its source, checks, settings and target folder."""
+    """The first pass of a preparation: its source, checks, settings and target folder.
+
+    max_words: of a text, which is cut; None: any number.
+    """
 
     source: Source
     folder: Path
@@ -140,8 +74,7 @@ class Stage:
     labels: LabelChecker
     rejects: Rejects
     progress: Progress
-    block_rows: int
-    limit: Limit
+    max_words: int | None
 
     def run(self, split: str) -> StagedSplit:
         """Stream one split into a temporary file and count its words.
@@ -149,32 +82,36 @@ class Stage:
         Raises:
             DataError: a bad row if these are not skipped, or no usable row at all.
         """
-        slots, path = self.source.sentences, self.folder / f"{split}.staged"
-        staged = StagedSplit(path, tokens=[0] * slots, longest=[0] * slots, squares=[0] * slots)
-        rows = self._usable(split, staged)
+        rows = self._usable(split)
         first = next(rows, None)
         if first is None:
-            files = ", ".join(str(file) for file in self.source.splits[split])
-            long = f", and {staged.too_long} are too long" if staged.too_long else ""
+            files = ", ".join(map(str, self.source.splits[split]))
             raise DataError(
-                f"the {split} split has no usable row{long}",
+                f"the {split} split has no usable row",
                 where=files or self.source.name,
                 remedy=f"Give more rows, or a separate file for {split}",
             )
-        staged.known = _known(first[0])
+        zeros, known = [0] * self.source.sentences, _known(first[0])
+        path = self.folder / f"{split}.staged"
+        staged = StagedSplit(path, known, zeros[:], zeros[:], zeros[:])
         questions: dict[bytes, int] = {}  # numbers by digest, as the texts may be many
-        schema = _schema(slots, self.labels.spec, staged.known)
-        with pa.ipc.new_file(str(path), schema) as writer:
-            block, words = _empty(schema), 0
-            for example, label, tokens in chain([first], rows):
-                _check_alike(example, staged)
+        schema = split_schema(self.source.sentences, self.labels.spec, known, staged=True)
+        with pa.ipc.new_file(str(staged.path), schema) as writer:
+            block: dict[str, list[Any]] = {name: [] for name in schema.names}
+            words = 0
+            for example, tokens, label, cut in chain([first], rows):
+                _check_alike(example, known)
+                columns = _columns(example, label, tokens)
                 if example.question is not None:
-                    number = questions.setdefault(_digest(example.question), len(questions))
-                    block["question"].append(number)
-                words += _add(block, staged, example, label, tokens)
-                if len(block["label"]) >= self.block_rows or words >= _BLOCK_TOKENS:
+                    key = _digest(example.question)
+                    columns["question"] = questions.setdefault(key, len(questions))
+                for name, value in columns.items():
+                    block[name].append(value)
+                words += _count(staged, tokens)
+                staged.cut += cut
+                if len(block["label"]) >= BLOCK_ROWS or words >= _BLOCK_TOKENS:
                     writer.write_batch(pa.record_batch(block, schema=schema))
-                    block, words = _empty(schema), 0
+                    block, words = {name: [] for name in schema.names}, 0
                     self.progress(f"reading {split}", staged.rows, None)
             if block["label"]:
                 writer.write_batch(pa.record_batch(block, schema=schema))
@@ -192,21 +129,14 @@ class Stage:
                 remedy="Check the file and its permissions",
             ) from error
 
-    def _usable(
-        self, split: str, staged: StagedSplit
-    ) -> Iterator[tuple[RawExample, str | float, list[Tokens]]]:
+    def _usable(self, split: str) -> Iterator[tuple[RawExample, list[Tokens], str | float, bool]]:
+        """Each usable row, its tokens and label, and whether it was cut."""
         for item in self._read(split):
             if isinstance(item, BadRow):
                 self.rejects.take(item, split)
                 continue
             tokens = [self.tokenizer(text) for text in item.texts]
             fault = example_fault(item, tokens, self.source.sentences, self.labels.spec)
-            long = fault is None and self.limit.is_passed(tokens)
-            if fault is None:
-                staged.met(item, tokens)
-            if long and self.limit.too_long == "leave-out":
-                staged.too_long += 1
-                continue
             # The label is checked last: that of a row that is left out must not add a class.
             label, label_fault = (None, fault) if fault else self.labels.value(item.label)
             if label is None:
@@ -215,10 +145,22 @@ class Stage:
                     reason = f"column '{item.columns[-1]}': {reason}"
                 self.rejects.take(_bad(item, reason, remedy), split)
                 continue
-            if long:
-                staged.cut += 1
-                item, tokens = self.limit.cut(item, tokens)
-            yield item, label, tokens
+            end = self.max_words or sys.maxsize
+            cut = any(len(text.words) > end for text in tokens)
+            if cut:
+                item, tokens = _cut(item, tokens, end)
+            yield item, tokens, label, cut
+
+
+def _cut(example: RawExample, tokens: list[Tokens], end: int) -> tuple[RawExample, list[Tokens]]:
+    """The first words of each text, with their rationale and annotations."""
+    rationale, people = example.rationale, example.annotations
+    shorter = replace(
+        example,
+        rationale=None if rationale is None else tuple(bits[:end] for bits in rationale),
+        annotations=None if people is None else people[:end],
+    )
+    return shorter, [Tokens(text.words[:end], text.keys[:end]) for text in tokens]
 
 
 def _bad(example: RawExample, reason: str, remedy: str) -> BadRow:
@@ -226,54 +168,40 @@ def _bad(example: RawExample, reason: str, remedy: str) -> BadRow:
     return BadRow(example.file or example.id, example.row, reason, remedy, content)
 
 
-def _empty(schema: Any) -> dict[str, list[Any]]:
-    """Columns of the next record batch."""
-    return {name: [] for name in schema.names}
-
-
-def _add(
-    columns: dict[str, list[Any]],
-    staged: StagedSplit,
-    example: RawExample,
-    label: str | float,
-    tokens: list[Tokens],
-) -> int:
-    """Add a row to the columns and counts; returns its number of tokens."""
-    columns["example_id"].append(example.id)
-    columns["label"].append(label)
-    if example.marks is not None:
-        columns["marks"].append(example.marks)
-    if example.annotations is not None:
-        columns["annotations"].append(example.annotations)
-    for slot, (words, keys) in enumerate(tokens):
-        columns[f"words_{slot}"].append(words)
-        columns[f"keys_{slot}"].append(keys)
+def _columns(example: RawExample, label: str | float, tokens: list[Tokens]) -> dict[str, Any]:
+    """The values of a row by column, but for the number of its question."""
+    columns: dict[str, Any] = {"example_id": example.id, "label": label}
+    for slot, text in enumerate(tokens):
+        columns |= {f"words_{slot}": text.words, f"tokens_{slot}": text.keys}
         if example.rationale is not None:
-            columns[f"rationale_{slot}"].append(example.rationale[slot])
+            columns[f"rationale_{slot}"] = example.rationale[slot]
+    given = {"marks": example.marks, "annotations": example.annotations}
+    return columns | {name: value for name, value in given.items() if value is not None}
+
+
+def _count(staged: StagedSplit, tokens: list[Tokens]) -> int:
+    """Count a row; returns its number of tokens."""
+    for slot, (words, keys) in enumerate(tokens):
         staged.counts.update(keys)
         staged.tokens[slot] += len(words)
         staged.squares[slot] += len(words) ** 2
         staged.longest[slot] = max(staged.longest[slot], len(words))
     staged.rows += 1
-    return sum(len(words) for words, _ in tokens)
+    return sum(len(text.words) for text in tokens)
 
 
-def _known(example: RawExample) -> frozenset[str]:
-    return frozenset(n for n, (field, _) in _KNOWN.items() if getattr(example, field) is not None)
+def _digest(question: str) -> bytes:
+    return hashlib.blake2b(question.encode("utf-8", "surrogatepass"), digest_size=12).digest()
 
 
-def _check_alike(example: RawExample, staged: StagedSplit) -> None:
-    for name in sorted(_known(example) ^ staged.known):
+def _known(example: RawExample) -> tuple[Known, ...]:
+    return tuple(name for name in get_args(Known) if getattr(example, name) is not None)
+
+
+def _check_alike(example: RawExample, known: tuple[Known, ...]) -> None:
+    for name in sorted({*_known(example)} ^ {*known}):
         raise DataError(
-            f"some examples have {_KNOWN[name][1]} and some have none",
+            f"some examples have '{name}' and some have none",
             where=f"{example.file}, row {example.row}",
-            remedy="Give one to all examples of a split, or to none",
+            remedy="Give it to all examples of a split, or to none",
         )
-
-
-def staged_blocks(staged: StagedSplit) -> Iterator[Any]:
-    """The record batches of a staged split, one by one."""
-    with pa.memory_map(str(staged.path)) as file:
-        reader = pa.ipc.open_file(file)
-        for i in range(reader.num_record_batches):
-            yield reader.get_batch(i)

@@ -11,20 +11,20 @@ Legend: S sentence slots, N_s tokens of a row's sentence s, H size of a state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from pydantic import Field, ValidationError
 
 from rss_rl.components import Options
-from rss_rl.data.locations import CachedFiles, LocalFiles
-from rss_rl.data.manifest import MANIFEST_FILE
-from rss_rl.data.shard import read_blocks
+from rss_rl.data.locations import Files
+from rss_rl.data.manifest import MANIFEST_FILE, FileInfo, file_info
+from rss_rl.data.shard import read_batch
 from rss_rl.durable import check_file, disk_errors, file_lock, file_sha256, replacing
 from rss_rl.errors import DataError
 from rss_rl.types import Array, Window
@@ -34,18 +34,12 @@ _FILE_BYTES = 1 << 26
 _OPEN_FILES = 1024
 """Memory maps of 64 MB each, which take address space, not memory."""
 
-DType = Literal["float16", "float32"]
-StatePrecision = Literal["float32", "bfloat16"]
 
-
-class _File(Options):
-    name: str = Field(pattern=r"^states-[\w-]+-\d{5,}\.arrow$")
+class _File(FileInfo):
     rows: int = Field(ge=1)
-    bytes: int = Field(ge=0)
-    sha256: str
 
 
-class Encoding(NamedTuple):
+class Encoding(Options):
     """How states are computed.
 
     encoder  as it was named. digest: of its files
@@ -69,81 +63,64 @@ class Encoding(NamedTuple):
         layers = "" if self.layers is None else f"-{self.layers}-layers"
         return f"states/{self.digest[:16]}{layers}-{self.window}"
 
+    def file(self, split: str, number: int) -> str:
+        """Name of a file of states within the data; files of a split are numbered from 0."""
+        return f"{self.folder}/states-{split}-{number:05}.arrow"
+
 
 class StatesInfo(Options):
     """Contents of states.json.
 
-    encoder, digest, layers, window  see `Encoding`; without a window it is the text
-    manifest       SHA-256 of the data's manifest
-    size           H
-    precision      of matrix products, if not float32
-    splits         the files of each split, in row order
+    manifest  SHA-256 of the data's manifest
+    size      H
+    splits    the files of each split, in row order
     """
 
-    version: Literal[1] = 1
-    encoder: str
-    digest: str
-    layers: int | None = None
-    window: Literal["sentence"] | None = None
+    version: Literal[2] = 2
+    encoding: Encoding
     manifest: str
     size: int = Field(ge=1)
-    dtype: DType = "float16"
-    precision: Literal["bfloat16"] | None = None
     splits: dict[str, tuple[_File, ...]] = Field(default_factory=dict)
 
-    @property
-    def encoding(self) -> Encoding:
-        """How they were computed."""
-        return Encoding(self.encoder, self.digest, self.layers, self.window or "text")
-
-    @property
-    def numbers(self) -> str:
-        """Their type and how they were multiplied."""
-        return f"{self.dtype}, {self.precision or 'float32'} products"
-
-    @property
-    def options(self) -> str:
-        """Options of `rss-rl data encode` for such numbers."""
-        dtype = "" if self.dtype == "float16" else f" --dtype {self.dtype}"
-        return dtype + ("" if self.precision is None else f" --precision {self.precision}")
-
-    def fetch(self, data: LocalFiles, file: _File) -> Path:
+    def fetch(self, data: Files, split: str, number: int) -> Path:
         """The path of a file, whose SHA-256 was verified in this process.
 
         Raises:
             DataError: it is missing or damaged.
         """
         try:
-            return data.fetch(f"{self.encoding.folder}/{file.name}", file.bytes, file.sha256)
+            name = self.encoding.file(split, number)
+            return data.verified(name, self.splits[split][number])
         except DataError as error:
-            raise DataError(error.what, where=error.where, remedy=self.again(data)) from error
+            remedy = again(data, self.encoding)
+            raise DataError(error.what, where=error.where, remedy=remedy) from error
 
-    def check(self, data: LocalFiles) -> None:
+    def check(self, data: Files) -> None:
         """Verify all files.
 
         Raises:
             DataError: one is missing or damaged.
         """
-        for files in self.splits.values():
-            for file in files:
-                self.fetch(data, file)
-
-    def again(self, data: LocalFiles) -> str:
-        """The remedy for damaged states."""
-        return f"Encode the data again: `{_command(data, self.encoding)}{self.options}`"
+        for split, files in self.splits.items():
+            for number in range(len(files)):
+                self.fetch(data, split, number)
 
     def rows(self, split: str) -> int:
         """Rows of a split that have states."""
         return sum(file.rows for file in self.splits.get(split, ()))
 
     def is_of(self, other: StatesInfo) -> bool:
-        """Whether both have the same encoder, data, size, dtype and precision."""
-        return self.model_copy(update={"splits": {}, "encoder": ""}) == other.model_copy(
-            update={"splits": {}, "encoder": ""}
-        )
+        """Whether both have the same encoder, by its files, and data."""
+        same = self.encoding.folder == other.encoding.folder
+        return same and self.manifest == other.manifest and self.size == other.size
 
 
-def _command(data: LocalFiles, asked: Encoding) -> str:
+def again(data: Files, encoding: Encoding) -> str:
+    """The remedy for damaged states."""
+    return f"Encode the data again: `{_command(data, encoding)}`"
+
+
+def _command(data: Files, asked: Encoding) -> str:
     return f"rss-rl data encode {data.location} --pretrained {asked}"
 
 
@@ -175,12 +152,12 @@ def _read_info(folder: Path) -> StatesInfo | None:
         raise DataError(f"cannot be read ({what})", where=str(path), remedy=remedy) from error
 
 
-def manifest_digest(files: LocalFiles) -> str:
+def manifest_digest(files: Files) -> str:
     """SHA-256 of the manifest of prepared data."""
     return file_sha256(files.folder / MANIFEST_FILE)
 
 
-def open_states(files: LocalFiles, asked: Encoding, rows: dict[str, int]) -> StatesInfo:
+def open_states(files: Files, asked: Encoding, rows: dict[str, int]) -> StatesInfo:
     """The states of prepared data by the encoder whose states a policy reads.
 
     Args:
@@ -191,7 +168,7 @@ def open_states(files: LocalFiles, asked: Encoding, rows: dict[str, int]) -> Sta
         DataError: there are none, they are incomplete, or of another encoder or other data.
     """
     command, where = _command(files, asked), files.location
-    if isinstance(files, CachedFiles):
+    if files.digest:
         raise DataError(
             "states of tokens are read from a directory only, not from a URI",
             where=where,
@@ -211,8 +188,9 @@ def open_states(files: LocalFiles, asked: Encoding, rows: dict[str, int]) -> Sta
     for split, count in rows.items():
         if (done := info.rows(split)) != count:
             what = f"{done:,} of the {count:,} rows of {split} have states"
-            remedy = f"Run `{command}{info.options}`: it resumes where it stopped"
-            raise DataError(what, where=where, remedy=remedy)
+            raise DataError(
+                what, where=where, remedy=f"Run `{command}`: it resumes where it stopped"
+            )
     return info
 
 
@@ -240,17 +218,18 @@ class StatesWriter:
         force: replace existing states of this encoder.
 
     Raises:
-        DataError: there are its states of other data, or other numbers.
+        DataError: there are its states of other data.
     """
 
-    def __init__(self, data: LocalFiles, info: StatesInfo, sentences: int, *, force: bool) -> None:
-        self._folder, self._sentences = data.folder / info.encoding.folder, sentences
+    def __init__(self, data: Files, info: StatesInfo, sentences: int, *, force: bool) -> None:
+        self._data, self._sentences = data, sentences
+        self._folder = data.folder / info.encoding.folder
         found = None if force else _read_info(self._folder)
         if found is not None and not found.is_of(info):
             raise DataError(
-                f"already has states of {found.encoding} ({found.numbers}), or of other data",
+                f"already has states of {found.encoding}, of other data",
                 where=data.location,
-                remedy="Ask for the same, or replace them with --force",
+                remedy="Replace them with --force",
             )
         self.info = info
         if found is not None:
@@ -258,17 +237,8 @@ class StatesWriter:
                 found.check(data)
                 self.info = found
         self._begun = self.info is found
-        self._dtype = np.dtype(info.dtype)
         self._rows: list[tuple[Array, ...]] = []
         self._bytes = 0
-
-    def bytes_left(self, splits: Mapping[str, tuple[int, int]]) -> int:
-        """Estimated bytes of the missing states, from the rows and tokens of each split."""
-        each = self.info.size * self._dtype.itemsize
-        return sum(
-            int(tokens * each * (1 - self.info.rows(name) / rows))
-            for name, (rows, tokens) in splits.items()
-        )
 
     def next_row(self, split: str) -> int:
         """The first row of a split without states on the disk."""
@@ -277,16 +247,16 @@ class StatesWriter:
     def write(self, split: str, states: tuple[Array, ...]) -> None:
         """Add the next row's states, S x [N_s, H]."""
         with np.errstate(over="ignore"):
-            row = tuple(part.astype(self._dtype) for part in states)
+            row = tuple(part.astype(np.float16) for part in states)
         if not all(np.isfinite(part).all() for part in row):
             raise DataError(
                 f"a state of {split}, row {self.info.rows(split) + len(self._rows)}, does not fit"
-                f" into {self._dtype}",
+                " into float16",
                 where=str(self._folder),
-                remedy="Use float32 (--dtype float32)",
+                remedy="Name another encoder, or fewer --layers",
             )
         self._rows.append(row)
-        self._bytes += sum(part.nbytes for part in self._rows[-1])
+        self._bytes += sum(part.nbytes for part in row)
         if self._bytes >= _FILE_BYTES:
             self.flush(split)
 
@@ -302,19 +272,17 @@ class StatesWriter:
         if not self._rows:
             return
         done = self.info.splits.get(split, ())
-        name = f"states-{split}-{len(done):05}.arrow"
-        path = self._folder / name
+        path = self._data.folder / self.info.encoding.file(split, len(done))
         slots = range(self._sentences)
         columns = [self._column([row[slot] for row in self._rows]) for slot in slots]
-        schema = states_schema(self._sentences, self.info.size, self.info.dtype)
+        schema = states_schema(self._sentences, self.info.size)
         batch = pa.RecordBatch.from_arrays(columns, schema=schema)
         with disk_errors(path, "cannot be written", "Free space and run it again", DataError):
             if not self._begun:
                 self._begin()
             with replacing(path) as temporary, pa.ipc.new_file(str(temporary), schema) as writer:
                 writer.write_batch(batch)
-            size, digest = path.stat().st_size, file_sha256(path)
-            file = _File(name=name, rows=len(self._rows), bytes=size, sha256=digest)
+            file = _File(rows=len(self._rows), **file_info(path))
             splits = {**self.info.splits, split: (*done, file)}
             self.info = self.info.model_copy(update={"splits": splits})
             with replacing(self._folder / STATES_FILE) as temporary:
@@ -329,10 +297,9 @@ class StatesWriter:
         return pa.ListArray.from_arrays(pa.array(offsets), tokens)
 
 
-def states_schema(sentences: int, size: int, dtype: DType) -> Any:
-    """The columns of a file: states_s, list<fixed_size_list<float, H>>, for sentence slot s."""
-    number = pa.float16() if dtype == "float16" else pa.float32()
-    kind = pa.list_(pa.list_(number, size))
+def states_schema(sentences: int, size: int) -> Any:
+    """The columns of a file: states_s, list<fixed_size_list<float16, H>>, for sentence slot s."""
+    kind = pa.list_(pa.list_(pa.float16(), size))
     return pa.schema([(f"states_{slot}", kind) for slot in range(sentences)])
 
 
@@ -343,10 +310,11 @@ class StatesReader:
         files: of the data. info: of `open_states`. split: its name. sentences: S.
     """
 
-    def __init__(self, files: LocalFiles, info: StatesInfo, split: str, sentences: int) -> None:
-        self._files, self._info, self._list = files, info, info.splits[split]
-        self._schema = states_schema(sentences, info.size, info.dtype)
-        self._starts = np.cumsum([0, *(file.rows for file in self._list)], dtype=np.int64)
+    def __init__(self, files: Files, info: StatesInfo, split: str, sentences: int) -> None:
+        self._files, self._info, self._split = files, info, split
+        self._schema = states_schema(sentences, info.size)
+        rows = (file.rows for file in info.splits[split])
+        self._starts = np.cumsum([0, *rows], dtype=np.int64)
         self._file = lru_cache(_OPEN_FILES)(self._map)
 
     def row(self, row: int) -> list[Array]:
@@ -368,11 +336,11 @@ class StatesReader:
         found = [self.row(int(row)) for row in rows]
         slots = []
         for slot, mask in enumerate(valid):
-            states = np.zeros((*mask.shape, self._info.size), np.dtype(self._info.dtype))
+            states = np.zeros((*mask.shape, self._info.size), np.float16)
             parts = [each[slot] for each in found]
             if [len(part) for part in parts] != mask.sum(1).tolist():
                 what = "has states for texts of other lengths"
-                remedy = self._info.again(self._files)
+                remedy = again(self._files, self._info.encoding)
                 raise DataError(what, where=self._files.location, remedy=remedy)
             if parts:
                 states[mask] = np.concatenate(parts)
@@ -381,18 +349,15 @@ class StatesReader:
 
     def _map(self, number: int) -> list[tuple[Array, Array]]:
         """Offsets [rows + 1] and states [tokens, H] of each slot of a file."""
-        file = self._list[number]
-        path = self._info.fetch(self._files, file)
+        path = self._info.fetch(self._files, self._split, number)
         try:
-            blocks = read_blocks(path, self._schema)
-            if len(blocks) != 1 or blocks[0].num_rows != file.rows:
-                raise ValueError(f"does not have the {file.rows} rows that {STATES_FILE} says")
-            blocks[0].validate(full=True)
-        except (OSError, ValueError, pa.ArrowException) as error:
+            batch = read_batch(path, self._schema, self._info.splits[self._split][number].rows)
+            batch.validate(full=True)
+        except (OSError, ValueError) as error:  # Arrow's are among them
             what = str(error).splitlines()[0]
-            remedy = self._info.again(self._files)
+            remedy = again(self._files, self._info.encoding)
             raise DataError(what, where=str(path), remedy=remedy) from error
-        return [_views(column, self._info.size) for column in blocks[0].columns]
+        return [_views(column, self._info.size) for column in batch.columns]
 
 
 def _views(column: Any, size: int) -> tuple[Array, Array]:

@@ -9,17 +9,16 @@ import hashlib
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from rss_rl.data import manifest as records
 from rss_rl.data.batch_order import WINDOW_SHARDS
-from rss_rl.data.locations import LocalFiles, open_files
-from rss_rl.data.manifest import Manifest
-from rss_rl.data.shard import Shard, StoredRow
+from rss_rl.data.locations import Files, open_files
+from rss_rl.data.manifest import VECTORS_FILE, VOCABULARY_FILE, Manifest, shard_file
+from rss_rl.data.shard import Shard
 from rss_rl.data.states import Encoding, StatesInfo, StatesReader, open_states
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.data.vocabulary import PAD, Vocabulary
@@ -34,8 +33,8 @@ class Split:
     """One split of a prepared dataset, an `ExampleSource`. Pickles by location, and is reopened.
 
     Memory does not grow with the data: at most OPEN_SHARDS shards stay mapped, and only what
-    `lengths()` or `batch` return is copied. A shard is fetched (from a URI) and checked at its
-    first use, so every method that reads one may raise DataError or StorageError.
+    `lengths()` or `batch` return is copied. A shard is checked at its first use, so every method
+    that reads one may raise DataError.
 
     Args:
         files: of the dataset.
@@ -45,7 +44,7 @@ class Split:
     """
 
     def __init__(
-        self, files: LocalFiles, name: str, manifest: Manifest, states: StatesInfo | None = None
+        self, files: Files, name: str, manifest: Manifest, states: StatesInfo | None = None
     ) -> None:
         self._states_info = states
         self._states = states and StatesReader(files, states, name, manifest.sentences)
@@ -94,54 +93,56 @@ class Split:
             DataError: a row out of range, or a damaged shard.
         """
         rows = self._in_range(rows)
-        stored = self._rows(rows)
-        tokens, valid, rationale = [], [], []
+        places, known = self._places(rows), self._info.known
+
+        def cells(name: str) -> list[Any]:
+            return [shard.cell(name, inside) for shard, inside in places]
+
+        def padded(name: str, valid: Array, fill: int = PAD) -> Array:
+            """int64 [B, N], the list of each row, and `fill` where `valid` [B, N] is False."""
+            values = np.full(valid.shape, fill, dtype=np.int64)
+            if places:
+                values[valid] = np.concatenate(cells(name))
+            return values
+
+        valid = []
         for slot in range(self.sentences):
-            parts = [row.tokens[slot] for row in stored]
-            lengths = np.array([len(part) for part in parts], dtype=np.int64)  # [B]
-            keep = np.arange(lengths.max(initial=0)) < lengths[:, None]  # [B, N]
-            bits = np.zeros(keep.shape, dtype=bool)  # [B, N]
-            if parts and self._info.rationale:
-                # Arrow packs bits, so this column alone is not a view.
-                bits[keep] = pa.chunked_array([row.rationale[slot] for row in stored]).to_numpy()
-            tokens.append(_padded(parts, keep, PAD))
-            valid.append(keep)
-            rationale.append(bits)
+            lengths = np.array([len(part) for part in cells(f"tokens_{slot}")], dtype=np.int64)
+            valid.append(np.arange(lengths.max(initial=0)) < lengths[:, None])  # [B, N]
+
+        def by_slot(name: str) -> tuple[Array, ...]:
+            return tuple(padded(f"{name}_{slot}", keep) for slot, keep in enumerate(valid))
+
+        rationale = by_slot("rationale") if "rationale" in known else None
         kind = np.float32 if self.labels.kind == "score" else np.int64
-        labels = np.array([row.label for row in stored], dtype=kind)
-        known = tuple(rationale) if self._info.rationale else None
-        numbers = [row.question for row in stored]
-        questions = np.array(numbers, dtype=np.int64) if self._info.questions else None
-        marks = people = None
-        if self._info.marks:
-            marks = _padded([row.marks for row in stored], valid[0], -1)
-        if self._info.annotations:
-            people = _padded([row.annotations for row in stored], valid[0], 0)
-        states = self._states.padded(rows, valid) if self._states else None
         return Batch(
-            rows, tuple(tokens), tuple(valid), labels, known, marks, questions, people, states
+            rows,
+            by_slot("tokens"),
+            tuple(valid),
+            np.array(cells("label"), dtype=kind),
+            None if rationale is None else tuple(bits.astype(bool) for bits in rationale),
+            padded("marks", valid[0], -1) if "marks" in known else None,
+            np.array(cells("question"), dtype=np.int64) if "question" in known else None,
+            padded("annotations", valid[0]) if "annotations" in known else None,
+            self._states.padded(rows, valid) if self._states else None,
         )
 
     def words(self, row: int) -> tuple[tuple[str, ...], ...]:
         """The words of each sentence of a row, as they were written."""
-        shard, inside = self._at(row)
+        ((shard, inside),) = self._places(self._in_range([row]))
         return shard.words(inside)
 
     def example_id(self, row: int) -> str:
         """The id that the source gave a row."""
-        shard, inside = self._at(row)
+        ((shard, inside),) = self._places(self._in_range([row]))
         return shard.example_id(inside)
 
-    def _at(self, row: int) -> tuple[Shard, int]:
-        """The shard of a row, and its number there."""
-        number = int(self._owners(self._in_range([row]))[0])
-        return self._shard(number), row - int(self._starts[number])
-
-    def _rows(self, rows: Array) -> list[StoredRow]:
+    def _places(self, rows: Array) -> list[tuple[Shard, int]]:
+        """The shard of each row, and its number there."""
         owners = self._owners(rows)
         shards = {number: self._shard(number) for number in np.unique(owners).tolist()}
         inside = (rows - self._starts[owners]).tolist()
-        return [shards[n].row(i) for n, i in zip(owners.tolist(), inside, strict=True)]
+        return [(shards[n], i) for n, i in zip(owners.tolist(), inside, strict=True)]
 
     def _in_range(self, rows: Sequence[int] | Array) -> Array:
         rows = np.asarray(rows, dtype=np.int64)
@@ -158,24 +159,15 @@ class Split:
         return np.searchsorted(self._starts, rows, side="right") - 1
 
     def _map(self, number: int) -> Shard:
-        info = self._info.shards[number]
-        path = self._files.fetch(info.name, info.bytes, info.sha256)
+        info, name = self._info.shards[number], shard_file(self.name, number)
+        path = self._files.verified(name, info)
         trusted = number in self._checked
         try:
             shard = Shard(path, self._manifest, self._info, info.rows, trusted=trusted)
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise self._files.damaged(info.name, str(error).splitlines()[0]) from error
+        except (OSError, ValueError) as error:  # Arrow's are among them
+            raise self._files.damaged(name, str(error).splitlines()[0]) from error
         self._checked.add(number)
         return shard
-
-
-def _padded(parts: Sequence[Array | None], valid: Array, fill: int) -> Array:
-    """int64 [B, N], the values of each row's part, and `fill` where `valid` [B, N] is False."""
-    padded = np.full(valid.shape, fill, dtype=np.int64)
-    known = [part for part in parts if part is not None]
-    if known:
-        padded[valid] = np.concatenate(known)
-    return padded
 
 
 class Prepared:
@@ -186,9 +178,9 @@ class Prepared:
         states: of its tokens, which batches then have; see `with_states`.
     """
 
-    def __init__(self, files: LocalFiles, states: StatesInfo | None = None) -> None:
+    def __init__(self, files: Files, states: StatesInfo | None = None) -> None:
         self._files, self._states = files, states
-        self.manifest = files.manifest()
+        self.manifest = Manifest.load(files.folder)
 
     def with_states(
         self, encoder: str, digest: str, layers: int | None = None, window: Window = "text"
@@ -199,7 +191,7 @@ class Prepared:
             DataError: see `open_states`.
         """
         rows = {name: split.rows for name, split in self.manifest.splits.items()}
-        asked = Encoding(encoder, digest, layers, window)
+        asked = Encoding(encoder=encoder, digest=digest, layers=layers, window=window)
         return Prepared(self._files, open_states(self._files, asked, rows))
 
     def states(self) -> StatesInfo | None:
@@ -210,8 +202,7 @@ class Prepared:
         """SHA-256 that identifies the states of batches; None where they have none."""
         if self._states is None:
             return None
-        content = self._states.model_dump_json(exclude_none=True)  # as before layers and windows
-        return hashlib.sha256(content.encode()).hexdigest()
+        return hashlib.sha256(self._states.model_dump_json().encode()).hexdigest()
 
     @property
     def location(self) -> str:
@@ -237,11 +228,11 @@ class Prepared:
     def vocabulary(self) -> Vocabulary:
         """Words and their ids."""
         info = self.manifest.vocabulary
-        path = self._files.fetch(records.VOCABULARY_FILE, info.bytes, info.sha256)
+        path = self._files.verified(VOCABULARY_FILE, info)
         try:
             return Vocabulary.load(path, info.size, info.trainable)
         except DataError as error:
-            raise self._files.damaged(records.VOCABULARY_FILE, error.what) from error
+            raise self._files.damaged(VOCABULARY_FILE, error.what) from error
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -254,31 +245,27 @@ class Prepared:
         Raises:
             DataError: the file is missing, damaged, or of another shape.
         """
-        name, info = records.VECTORS_FILE, self.manifest.vectors
-        path = self._files.fetch(name, info.bytes, info.sha256)
+        path = self._files.verified(VECTORS_FILE, self.manifest.vectors)
         try:
             vectors: Array = load_file(path)["vectors"]
         except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
-            raise self._files.damaged(name, f"cannot be read ({error})") from error
-        shape = (self.manifest.vocabulary.size, info.dim)
-        if vectors.shape != shape or vectors.dtype != np.float32:
-            what = f"has shape {vectors.shape}, not {shape}, or other numbers than float32"
-            raise self._files.damaged(name, what)
-        if not np.isfinite(vectors).all():
-            raise self._files.damaged(name, "holds numbers that are not finite")
+            raise self._files.damaged(VECTORS_FILE, f"cannot be read ({error})") from error
+        shape = (self.manifest.vocabulary.size, self.manifest.vectors.dim)
+        fits = vectors.shape == shape and vectors.dtype == np.float32
+        if not fits or not np.isfinite(vectors).all():
+            what = f"does not hold finite float32 numbers of shape {shape}"
+            raise self._files.damaged(VECTORS_FILE, what)
         return vectors
 
     def check(self) -> None:
         """Read the vocabulary, verify the vectors and states, and check that each shard exists.
 
         Raises:
-            DataError: a file is missing or damaged. StorageError: no answer.
+            DataError: a file is missing or damaged.
         """
-        self._files.check(
-            {s.name: s.bytes for i in self.manifest.splits.values() for s in i.shards}
-        )
-        info = self.manifest.vectors
-        _ = self.vocabulary, self._files.fetch(records.VECTORS_FILE, info.bytes, info.sha256)
+        for name, info in self.manifest.files().items():
+            self._files.check(name, info)
+        _ = self.vocabulary, self._files.verified(VECTORS_FILE, self.manifest.vectors)
         if self._states is not None:
             self._states.check(self._files)
 

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import codecs
 import gzip
-import io
-import zipfile
 import zlib
 from collections.abc import Container, Generator, Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from rss_rl.data.encoder_vectors import find_encoder, is_encoder
 from rss_rl.data.sources import BadRow
-from rss_rl.data.static_vectors import find_static, is_static
 from rss_rl.durable import check_file
 from rss_rl.errors import DataError
 from rss_rl.types import Array
@@ -44,10 +39,12 @@ def vector_lines(
         DataError: the file cannot be opened or read on.
     """
     try:
-        with _open(path) as stream:
+        check_file(path)
+        opened: Any = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rb") as stream:
             binary = path.name.removesuffix(".gz").endswith(".bin")
             yield from (_binary_lines if binary else _text_lines)(path, stream, wanted)
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, zlib.error) as error:
         damaged = "It is cut short or damaged: fetch it again"
         refusal = error.strerror if isinstance(error, OSError) else None
         raise DataError(
@@ -55,80 +52,6 @@ def vector_lines(
             where=str(path),
             remedy="Check the path" if refusal else damaged,
         ) from error
-
-
-def check_vectors(path: Path, *, skip_bad_rows: bool = False) -> None:
-    """Check that a file can be opened and begins like a file of vectors.
-
-    Raises:
-        DataError: it does not.
-        ConfigError: it names an encoder that cannot be used.
-    """
-    if is_encoder(path):
-        find_encoder(path)
-        return
-    if is_static(path):
-        find_static(path)
-        return
-    with closing(vector_lines(path, ())) as lines:
-        try:
-            first = next(lines)
-        except StopIteration:
-            raise DataError("is empty", where=str(path), remedy="Fetch the file again") from None
-    if isinstance(first, BadRow) and not skip_bad_rows:
-        raise first.error()
-
-
-def names_a_file(path: Path) -> bool:
-    """Whether vectors are named by their file, not by a package or an encoder."""
-    return not (is_static(path) or is_encoder(path))
-
-
-def file_on_disk(path: Path) -> Path:
-    """The file itself, or the archive where `path` is ARCHIVE.zip:MEMBER.
-
-    >>> file_on_disk(Path("glove.6B.zip:glove.6B.300d.txt")).name
-    'glove.6B.zip'
-    """
-    if is_encoder(path):
-        return find_encoder(path)[0]
-    if is_static(path):
-        return find_static(path).matrix
-    return _parts(path)[0]
-
-
-def _parts(path: Path) -> tuple[Path, str]:
-    """The file on the disk, and its member that `path` names; "" for none."""
-    archive, _, member = str(path).partition(".zip:")
-    return (Path(f"{archive}.zip"), member) if member else (path, "")
-
-
-@contextmanager
-def _open(path: Path) -> Iterator[IO[bytes]]:
-    file, member = _parts(path)
-    check_file(file)
-    if file.suffix == ".zip":
-        with zipfile.ZipFile(file) as package, package.open(_member(package, file, member)) as text:
-            yield io.BufferedReader(cast(io.RawIOBase, text))
-    elif path.suffix == ".gz":
-        with gzip.open(path, "rb") as packed:
-            yield cast(IO[bytes], packed)
-    else:
-        with path.open("rb") as plain:
-            yield plain
-
-
-def _member(package: zipfile.ZipFile, file: Path, member: str) -> str:
-    names = [name for name in package.namelist() if not name.endswith("/")]
-    if member in names:
-        return member
-    if not member and len(names) == 1:
-        return names[0]
-    raise DataError(
-        f"has no file '{member}'" if member else f"holds {len(names)} files",
-        where=str(file),
-        remedy=f"Name one as {file}:FILE; it has: {', '.join(sorted(names)[:20])}",
-    )
 
 
 def _text_lines(

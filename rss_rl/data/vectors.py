@@ -12,6 +12,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,19 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from rss_rl.data.checks import Rejects
-from rss_rl.data.encoder_vectors import PREFIX as ENCODER
-from rss_rl.data.encoder_vectors import encoder_vectors, find_encoder, is_encoder
-from rss_rl.data.manifest import VECTORS_FILE, Coverage, SourceFile, VectorInfo
-from rss_rl.data.sources import BadRow
-from rss_rl.data.staging import Progress
-from rss_rl.data.static_vectors import PREFIX as STATIC
-from rss_rl.data.static_vectors import find_static, is_static, static_vectors
-from rss_rl.data.vector_files import VectorLine, file_on_disk, vector_lines
+from rss_rl.data.manifest import VECTORS_FILE, Coverage, SourceFile, VectorInfo, file_info
+from rss_rl.data.pretrained_vectors import (
+    ENCODER,
+    STATIC,
+    encoder_vectors,
+    find_encoder,
+    find_static,
+    is_encoder,
+    is_static,
+    static_vectors,
+)
+from rss_rl.data.sources import BadRow, Progress
+from rss_rl.data.vector_files import VectorLine, vector_lines
 from rss_rl.data.vocabulary import PAD, SPECIAL_WORDS, Vocabulary
 from rss_rl.durable import disk_errors, file_sha256
 from rss_rl.errors import DataError
@@ -57,7 +63,7 @@ def write_vectors(
         counts: of the words of all splits.
         rejects: takes the lines that cannot be used.
         seed: of the random vectors of words that no file has.
-        weights: float32 [V, C] of labels, see `rss_rl.data.label_weights`, for further columns.
+        weights: float32 [V, C] of labels, see `weigh_words`, for further columns.
 
     Raises:
         DataError: a file that cannot be used.
@@ -65,8 +71,7 @@ def write_vectors(
     columns = 0 if weights is None else weights.shape[1]
     if not files:
         table = _beside(random_vectors(vocabulary, dim, seed), weights, _SPREAD)
-        info = _save(folder, table)
-        return VectorInfo(dim=table.shape[1], label_weights=columns, **info)
+        return VectorInfo(dim=table.shape[1], label_weights=columns, **_save(folder, table))
     parts = [_read_file(path, vocabulary, rejects, progress) for path in files]
     scales = vector_scales(parts)
     spread = _WEIGHT * float(parts[0].vectors[parts[0].found].std())
@@ -80,11 +85,9 @@ def write_vectors(
         **_save(folder, table),
         files=tuple(source_file(path) for path in files),
         widths=tuple(part.vectors.shape[1] for part in parts),
-        scales=scales,
         coverage=tuple(_coverage(part.found, often) for part in parts),
         any=_coverage(found, often),
         missing=vocabulary.look_up(commonest[:_MISSING_SHOWN]),
-        bad_lines=rejects.bad["vectors"],
         label_weights=columns,
     )
 
@@ -98,13 +101,13 @@ def _beside(table: Array, weights: Array | None, spread: float) -> Array:
 
 
 def _save(folder: Path, table: Array) -> dict[str, Any]:
-    """Write the table of vectors; returns its size and SHA-256 for `VectorInfo`."""
+    """Write the table of vectors; returns `file_info`."""
     path = folder / VECTORS_FILE
     try:
         save_file({"vectors": table}, path)
     except SafetensorError as error:  # also raised for errors of the disk
         raise OSError(str(error)) from error
-    return {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
+    return file_info(path)
 
 
 def _read_file(
@@ -124,8 +127,30 @@ def _coverage(found: Array, weights: Array) -> Coverage:
     return Coverage(words=int(found.sum()) / words, tokens=float(weights[found].sum()) / tokens)
 
 
+def check_vectors(path: Path, *, skip_bad_rows: bool = False) -> None:
+    """Check that a file can be opened and begins like a file of vectors.
+
+    Raises:
+        DataError: it does not.
+        ConfigError: it names an encoder that cannot be used.
+    """
+    if is_encoder(path):
+        find_encoder(path)
+    elif is_static(path):
+        find_static(path)
+    else:
+        with closing(vector_lines(path, ())) as lines:
+            try:
+                first = next(lines)
+            except StopIteration:
+                remedy = "Fetch the file again"
+                raise DataError("is empty", where=str(path), remedy=remedy) from None
+        if isinstance(first, BadRow) and not skip_bad_rows:
+            raise first.error()
+
+
 def source_file(path: Path) -> SourceFile:
-    """Name and SHA-256 of a file that was read; for ARCHIVE.zip:MEMBER of the archive.
+    """Name and SHA-256 of a file that is read.
 
     For a folder, the SHA-256 of its files' names and SHA-256, in the order of names.
 
@@ -143,10 +168,8 @@ def source_file(path: Path) -> SourceFile:
     if path.is_dir():
         parts = (source_file(file) for file in sorted(path.iterdir()) if file.is_file())
         return _joined(path.name, parts)
-    file = file_on_disk(path)
-    remedy = "Do not change the files while they are prepared"
-    with disk_errors(file, "cannot be read again", remedy, DataError):
-        return SourceFile(name=path.name, sha256=file_sha256(file))
+    with disk_errors(path, "cannot be read", "Check the path", DataError):
+        return SourceFile(name=path.name, sha256=file_sha256(path))
 
 
 def _joined(name: str, parts: Iterable[SourceFile]) -> SourceFile:
@@ -163,6 +186,12 @@ _WEIGHT = 3.0
 _RANGE = 0.05
 """Words without a vector are drawn from U(-0.05, 0.05) (spec, section 7)."""
 _REPORT_LINES = 10_000
+
+
+_FEWEST_ROWS = 2
+"""Rows that a word must be in: the weight of a rarer one would say the label of its row."""
+_COST = 2.0
+"""The inverse of the regularisation."""
 
 
 @dataclass(frozen=True)
@@ -188,9 +217,8 @@ def read_vectors(
     """Read the vectors of the words of `vocabulary` from one file.
 
     Args:
-        path: GloVe text (plain, .gz, or in a .zip; ARCHIVE.zip:MEMBER names one of several), or
-            word2vec binary (.bin, .bin.gz), `static:FOLDER_OR_PACKAGE`, or
-            `encoder:FOLDER_OR_NAME`.
+        path: GloVe text (plain or .gz), word2vec binary (.bin, .bin.gz),
+            `static:FOLDER_OR_PACKAGE`, or `encoder:FOLDER_OR_NAME`.
         vocabulary: the wanted words.
         on_bad: called with each line that cannot be used; may raise.
         progress: called periodically with the number of lines read.
@@ -275,3 +303,40 @@ def random_vectors(vocabulary: Vocabulary, dim: int, seed: int) -> Array:
         table[word_id] = generator(seed, "vector", word).uniform(-_RANGE, _RANGE, dim)
     table[PAD] = 0.0
     return table
+
+
+def weigh_words(rows: Iterable[tuple[Array, str | float]], words: int) -> Array:
+    """How much each word speaks for each label: weights of a linear model of the training texts.
+
+    As features of a word beside its vector, they tell policy and classifier from the first update
+    what they would else have to learn for each word from few texts (after Wang and Manning 2012,
+    who weight words by log-count ratios).
+
+    Args:
+        rows: ids int [N] of the words of a row, and its label: the name of a class, or a score.
+        words: V.
+
+    Returns:
+        float32 [V, C], zero for words of fewer than two rows; all zero if labels are alike. C is 1
+        for two classes and for a score, else the number of classes.
+    """
+    import scipy.sparse as sp  # these take a second
+    from sklearn.feature_extraction.text import TfidfTransformer
+    from sklearn.linear_model import LogisticRegression, Ridge
+
+    texts, labels = zip(*rows, strict=True)
+    ends = np.cumsum([0, *map(len, texts)])
+    ones = np.ones(ends[-1], np.float64)
+    counts = sp.csr_matrix((ones, np.concatenate(texts), ends), (len(texts), words))
+    counts.sum_duplicates()
+    often = np.bincount(counts.indices, minlength=words) >= _FEWEST_ROWS  # [V]
+    if not often.any() or len(set(labels)) < 2:
+        return np.zeros((words, 1), np.float32)
+    tfidf = TfidfTransformer(sublinear_tf=True)
+    features = tfidf.fit_transform(counts[:, often])
+    classes = isinstance(labels[0], str)
+    model = LogisticRegression(C=_COST, max_iter=1000) if classes else Ridge()
+    model.fit(features, labels)
+    weights = np.zeros((words, np.atleast_2d(model.coef_).shape[0]), np.float32)
+    weights[often] = (np.atleast_2d(model.coef_) * tfidf.idf_).T
+    return weights

@@ -380,7 +380,7 @@ def _data(manifest: Manifest) -> Iterator[tuple[str, str]]:
     for name, info in manifest.splits.items():
         words = sum(info.tokens)
         text = f"{info.rows:,} rows, {words:,} words, the longest text {max(info.longest):,}"
-        left_out = info.bad_rows + info.dropped_rows + info.long_rows
+        left_out = info.bad_rows + info.dropped_rows
         text += f"; {left_out:,} rows left out" if left_out else ""
         yield f"Split {name}", text + (f"; {info.cut_rows:,} cut" if info.cut_rows else "")
     tokenizer = manifest.tokenizer

@@ -59,8 +59,8 @@ def find_best_metric(config: RunConfig, prepared: Prepared) -> BestMetric:
     return best_metric(
         config,
         prepared.labels,
-        questions=dev is not None and dev.questions,
-        rationales=dev is not None and dev.rationale,
+        questions=dev is not None and "question" in dev.known,
+        rationales=dev is not None and "rationale" in dev.known,
     )
 
 

@@ -90,7 +90,7 @@ def small_prepared(
         bits = tuple(n % 2 == 0 for n in range(len(text)))
         rows.append(RawExample(f"id{i}", (text,), "ab"[i % 2], (bits,)))
     out = tmp_path_factory.mktemp("hostile") / "out"
-    prepare(list_source({"train": rows}), out, dim=2, batch_rows=9)
+    prepare(list_source({"train": rows}), out, dim=2)
     return out
 
 

@@ -189,8 +189,7 @@ def test_bad_vector_line_is_listed(tmp_path: Path) -> None:
     vectors.write_text("fine 1 2\nwords 1\nmore 3 4\n")
     with pytest.raises(DataError, match=r"v\.txt, row 2: 1 numbers where 2"):
         prepare(source_of(path), tmp_path / "out", vectors=[vectors])
-    manifest = prepare(source_of(path), tmp_path / "out", vectors=[vectors], skip_bad_rows=True)
-    assert manifest.vectors.bad_lines == 1
+    prepare(source_of(path), tmp_path / "out", vectors=[vectors], skip_bad_rows=True)
     reject = json.loads((tmp_path / "out" / "rejects.jsonl").read_text())
     assert (reject["row"], reject["content"]) == (2, "words 1")
 

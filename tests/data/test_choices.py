@@ -29,14 +29,14 @@ SHORT = RawExample("s", (("A", "b", "c"), ("d",)), "0", marks=(-1, 0, -1), file=
 
 
 def prepared(out: Path, list_source: Any, rows: Sequence[RawExample], spec: Any) -> Prepared:
-    prepare(list_source({"train": rows}, spec, sentences=2), out, dim=2, batch_rows=2)
+    prepare(list_source({"train": rows}, spec, sentences=2), out, dim=2)
     return open_prepared(out)
 
 
 def test_marks_come_back_padded(tmp_path: Path, list_source: Any) -> None:
     rows = [replace(e, id=f"{e.id}{i}") for i in range(3) for e in (GOOD, SHORT)]
     data = prepared(tmp_path / "out", list_source, rows, SENTENCE)
-    assert (data.labels.kind, data.manifest.splits["train"].marks) == ("sentence", True)
+    assert (data.labels.kind, data.manifest.splits["train"].known) == ("sentence", ("marks",))
     batch = data.split("train").batch([3, 0, 4])
     assert batch.labels.dtype == batch.marks.dtype == np.int64
     assert batch.labels.tolist() == [0, 1, 1]
@@ -57,7 +57,7 @@ def test_questions_are_numbered_as_they_come(tmp_path: Path, list_source: Any) -
     assert batch.questions.tolist() == [1, 0, 1, 0, 2]
     assert batch.marks is None
     plain[2] = replace(plain[2], question=None, file="f", row=3)
-    with pytest.raises(DataError, match="f, row 3: some examples have a question and some"):
+    with pytest.raises(DataError, match="f, row 3: some examples have 'question' and some"):
         prepared(tmp_path / "none", list_source, plain, None)
 
 

@@ -10,9 +10,8 @@ import tiny_transformers
 import torch
 from transformers import AutoModel
 
-from rss_rl.data import encoder_vectors
-from rss_rl.data.encoder_vectors import principal_components
-from rss_rl.data.vector_files import check_vectors
+from rss_rl.data.pretrained_vectors import ENCODER, principal_components
+from rss_rl.data.vectors import check_vectors
 from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from rss_rl.errors import ConfigError
 from rss_rl.pretrained.words_alone import words_alone
@@ -53,4 +52,4 @@ def test_components_are_those_of_the_largest_variance() -> None:
 
 def test_what_is_no_encoder_is_refused_before_any_row_is_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nowhere"):
-        check_vectors(Path(f"{encoder_vectors.PREFIX}{tmp_path / 'nowhere'}"))
+        check_vectors(Path(f"{ENCODER}{tmp_path / 'nowhere'}"))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from damaged import ROWS, SHARD, refit, use
+from damaged import ROWS, refit, use
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -61,14 +61,12 @@ def test_any_change_of_the_manifest_is_an_error_or_harmless(
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (f'"{SHARD}"', '"../train-00000.arrow"', "must be named train-00000.arrow"),
-        (f'"{SHARD}"', '"other.arrow"', "must be named train-00000.arrow"),
         ('"train":', '"../train":', "should match pattern"),
         (f'"rows": {ROWS}', f'"rows": {10**30}', "less than"),
-        (f'"rows": {ROWS}', f'"rows": {ROWS + 1}', "has 24 rows, the manifest says 25"),
+        (f'"rows": {ROWS}', f'"rows": {ROWS + 1}', "does not hold 25 rows"),
         ('"sentences": 1', '"sentences": 1000000', "less than or equal to 2"),
         ('"sentences": 1', '"sentences": 2', "does not have 2 sentence slot"),
-        ('"schema_version": 2', '"schema_version": 1', "has schema version 1"),
+        ('"schema_version": 3', '"schema_version": 1', "has schema version 1"),
         ('"names": [', '"names": [], "x": [', "Unexpected keyword|there is no class"),
         ('"low": 0.0', '"low": NaN', "not a range of scores"),
         ('"longest": [', '"longest": [1], "x": [', "x: Extra inputs"),
@@ -105,10 +103,10 @@ def test_json_beyond_all_measure_is_refused_unread(
     with path.open("r+b") as stream:
         stream.truncate(VOCABULARY_BYTES + 1)  # a hole: no disk is used
     refit(folder)
-    with pytest.raises(DataError, match=r"vocabulary\.bytes: Input should be less than"):
+    with pytest.raises(DataError, match=r"vocabulary: .*words, \d+ bytes"):
         use(folder)
     with (folder / "manifest.json").open("r+b") as stream:
         stream.truncate(100 * MANIFEST_BYTES)
     monkeypatch.setattr("pydantic.BaseModel.model_validate_json", None)
-    with pytest.raises(DataError, match=f"has more than {MANIFEST_BYTES} bytes"):
+    with pytest.raises(DataError, match=f"larger than {MANIFEST_BYTES} bytes"):
         use(folder)

@@ -12,10 +12,10 @@ from safetensors.numpy import load_file
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from rss_rl.data.label_weights import weigh_words
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample
 from rss_rl.data.store import open_prepared
+from rss_rl.data.vectors import weigh_words
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
@@ -78,5 +78,5 @@ def test_labels_that_choose_a_word_have_none(
     tmp_path: Path, list_source: Callable[..., Any]
 ) -> None:
     source = list_source({"train": rows()}, LabelSpec("sentence"))
-    with pytest.raises(DataError, match="label weights are of classes or scores"):
+    with pytest.raises(DataError, match="--label-weights out"):
         prepare(source, tmp_path / "out", label_weights=True)

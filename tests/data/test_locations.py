@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import http.server
 import json
-import os
 import pickle
+import shutil
 import subprocess
 import sys
 import threading
@@ -19,11 +19,12 @@ import numpy as np
 import pytest
 from invoking import invoke
 
+from rss_rl.data import shard, staging
+from rss_rl.data.locations import upload
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample
 from rss_rl.data.store import Split, open_prepared
-from rss_rl.data.upload import upload
-from rss_rl.errors import DataError, RssError
+from rss_rl.errors import DataError, RssError, StorageError
 
 ROWS = 60
 
@@ -62,15 +63,19 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture
-def origin(tmp_path: Path, list_source: Callable[..., Any]) -> Path:
+def origin(
+    tmp_path: Path, list_source: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """A prepared directory of several shards."""
+    monkeypatch.setattr(staging, "BLOCK_ROWS", 5)
+    monkeypatch.setattr(shard, "SHARD_BYTES", 1)
     draw = np.random.default_rng(0)
     rows = [
         RawExample(str(i), (tuple(f"w{n}" for n in draw.integers(0, 30, 5)),), "ab"[i % 2])
         for i in range(ROWS)
     ]
     out = tmp_path / "origin"
-    prepare(list_source({"train": rows}), out, dim=2, batch_rows=5, shard_mb=0.001)
+    prepare(list_source({"train": rows}), out, dim=2)
     assert len(list(out.glob("train-*.arrow"))) > 9
     return out
 
@@ -99,47 +104,33 @@ def assert_equal(split: Split, other: Split) -> None:
     np.testing.assert_array_equal(one.labels, two.labels)
 
 
-def shards_in(cache: Path) -> list[str]:
-    return sorted(path.name for path in cache.glob("*/train*.arrow"))
-
-
-@pytest.mark.parametrize("kind", ["file", "memory", "http"])
-def test_a_uri_is_read_like_a_directory(
-    kind: str, origin: Path, cache: Path, server: _Server
-) -> None:
-    uri = {"file": origin.as_uri(), "memory": "memory://some/where", "http": server.uri}[kind]
-    if kind == "memory":
-        upload(origin, uri, lambda what, done, end: None)
-    local, remote = open_prepared(origin), open_prepared(uri)
-    assert remote.location == uri
-    assert remote.manifest == local.manifest
-    assert remote.vocabulary == local.vocabulary
-    np.testing.assert_array_equal(remote.vectors(), local.vectors())
-    assert {"manifest.json", "vocabulary.json", "vectors.safetensors"} <= set(
-        os.listdir(remote.folder)
-    )
-    split = remote.split("train")
-    assert shards_in(cache) == []
-    split.batch([0])
-    assert shards_in(cache) == ["train-00000.arrow"]
-    assert_equal(split, local.split("train"))
-    assert len(shards_in(cache)) == len(split.shard_rows)
-    again = pickle.loads(pickle.dumps(split))
-    assert_equal(again, split)
-    if kind == "memory":
-        fsspec.filesystem("memory").rm("/some", recursive=True)
+def test_a_uri_is_read_like_a_directory(origin: Path, cache: Path, server: _Server) -> None:
+    upload(origin, "memory://some/where", lambda what, done, end: None)
+    local = open_prepared(origin)
+    for uri in (origin.as_uri(), "memory://some/where", server.uri):
+        shutil.rmtree(cache, ignore_errors=True)
+        remote = open_prepared(uri)
+        assert remote.location == uri
+        assert remote.folder.parent == cache
+        assert remote.manifest == local.manifest
+        assert remote.vocabulary == local.vocabulary
+        np.testing.assert_array_equal(remote.vectors(), local.vectors())
+        split = remote.split("train")
+        assert_equal(split, local.split("train"))
+        assert_equal(pickle.loads(pickle.dumps(split)), split)
+    fsspec.filesystem("memory").rm("/some", recursive=True)
 
 
 def test_what_was_fetched_is_not_fetched_again(origin: Path, server: _Server) -> None:
-    open_prepared(server.uri).split("train").batch(range(ROWS))
+    split = open_prepared(server.uri).split("train")
     before = server.got.copy()
-    again = open_prepared(server.uri)
-    again.split("train").batch(range(ROWS))
-    assert again.vectors().shape[1] == 2
+    open_prepared(server.uri).split("train").batch(range(ROWS))
     assert set(server.got - before) == {"manifest.json"}
+    server.failing = True
+    assert_equal(pickle.loads(pickle.dumps(split)), split)
 
 
-def test_processes_fetch_a_shard_together_once(origin: Path, server: _Server) -> None:
+def test_processes_fetch_the_data_together_once(origin: Path, server: _Server) -> None:
     code = (
         "import sys; from rss_rl.data.store import open_prepared\n"
         "split = open_prepared(sys.argv[1]).split('train')\n"
@@ -154,26 +145,33 @@ def test_processes_fetch_a_shard_together_once(origin: Path, server: _Server) ->
     assert max(n for name, n in server.got.items() if name.endswith(".arrow")) <= 2
 
 
-def test_bad_bytes_are_an_error_and_are_not_met_again(
+def test_bad_bytes_are_an_error_until_the_copy_is_deleted(
     origin: Path, cache: Path, server: _Server
 ) -> None:
     shard = origin / "train-00000.arrow"
     good = shard.read_bytes()
     shard.write_bytes(bytes(len(good)))
-    split = open_prepared(server.uri).split("train")
-    with pytest.raises(DataError, match=rf"{server.uri}/train-00000\.arrow: .*try once more"):
-        split.batch([0])
+    prepared = open_prepared(server.uri)
+    with pytest.raises(DataError, match=r"train-00000\.arrow: its SHA-256 .*Delete .*, a copy of"):
+        prepared.split("train").batch([0])
+    shard.write_bytes(good[:-1])
+    shutil.rmtree(prepared.folder)
+    with pytest.raises(StorageError, match=r"train-00000\.arrow: has "):
+        open_prepared(server.uri)
+    assert not list(cache.glob("*/*"))
     shard.write_bytes(good)
-    split.batch([0])
+    open_prepared(server.uri).split("train").batch([0])
 
 
-@pytest.mark.parametrize("name", ["../../evil.arrow", "train-0.arrow"])
-def test_a_manifest_names_no_file_elsewhere(name: str, origin: Path, server: _Server) -> None:
+def test_data_that_were_replaced_are_not_read_on(
+    origin: Path, cache: Path, server: _Server
+) -> None:
+    dumped = pickle.dumps(open_prepared(server.uri).split("train"))
+    shutil.rmtree(cache)
     path = origin / "manifest.json"
-    path.write_text(path.read_text().replace("train-00000.arrow", name))
-    for location in (origin, server.uri):
-        with pytest.raises(DataError, match=r"manifest\.json: is damaged .*must be named"):
-            open_prepared(location)
+    path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))
+    with pytest.raises(DataError, match="was replaced meanwhile"):
+        pickle.loads(dumped)
 
 
 def run(*arguments: object) -> str:
@@ -201,19 +199,12 @@ def test_preparing_to_a_uri(tmp_path: Path, cache: Path) -> None:
     report = json.loads(run(*prepare_))
     assert report["directory"] == uri
     assert report["splits"]["train"]["rows"] == 120
-    assert not list(cache.parent.glob("preparing-*"))
     with pytest.raises(DataError, match="exists already"):
         run(*prepare_)
-    # A larger dataset that was there leaves nothing behind.
+    assert len(list(cache.glob("*/manifest.json"))) == 1  # and is not downloaded again
+    run(*prepare_, "--force")
     local = tmp_path / "local"
     run(*prepare_[:-1], local)
-    (folder / "train-00001.arrow").write_bytes(b"old")
-    manifest = json.loads((folder / "manifest.json").read_text())
-    shard = manifest["splits"]["train"]["shards"][0]
-    second = {"name": "train-00001.arrow", "rows": 1, "bytes": 3, "sha256": "0" * 64}
-    manifest["splits"]["train"] |= {"rows": shard["rows"] + 1, "shards": [shard, second]}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    run(*prepare_, "--force")
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == {
         p.name: p.read_bytes() for p in local.iterdir()
     }

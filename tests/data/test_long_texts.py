@@ -1,4 +1,4 @@
-"""Texts of very many words: told by name, and cut or left out where that is asked for."""
+"""Texts of very many words are cut where that is asked for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_long_texts_are_cut_with_all_that_belongs_to_their_words(
 ) -> None:
     manifest = prepare(pairs, tmp_path / "out", dim=2, max_words=5)
     info = manifest.splits["train"]
-    assert (manifest.max_words, info.rows, info.cut_rows, info.long_rows) == (5, 3, 2, 0)
+    assert (manifest.max_words, info.rows, info.cut_rows) == (5, 3, 2)
     assert info.longest == (5, 5)
     assert manifest.splits["dev"].cut_rows == 0
     split = open_prepared(tmp_path / "out").split("train")
@@ -47,20 +47,8 @@ def test_long_texts_are_cut_with_all_that_belongs_to_their_words(
     assert split.words(1)[0] == ("w0", "w1", "w2", "w3", "w4")
 
 
-def test_long_texts_are_left_out(pairs: Any, tmp_path: Path) -> None:
-    manifest = prepare(pairs, tmp_path / "out", dim=2, max_words=8, too_long="leave-out")
-    info = manifest.splits["train"]
-    assert (info.rows, info.cut_rows, info.long_rows, info.bad_rows) == (2, 0, 1, 0)
-    split = open_prepared(tmp_path / "out").split("train")
-    assert [split.example_id(row) for row in range(2)] == ["y", "z"]
-    with pytest.raises(DataError, match=r"no usable row.*3 are too long"):
-        prepare(pairs, tmp_path / "all", dim=2, max_words=1, too_long="leave-out")
-
-
 def test_a_passage_of_which_a_label_is_a_part_is_not_cut(list_source: Any, tmp_path: Path) -> None:
     row = RawExample("x", (("a", "b", "c"), ("d",)), 1, marks=(0, 1, 1))
     source = list_source({"train": [row]}, LabelSpec("sentence"), sentences=2)
-    with pytest.raises(DataError, match="--too-long leave-out"):
+    with pytest.raises(DataError, match="Leave --max-words"):
         prepare(source, tmp_path / "out", dim=2, max_words=2)
-    manifest = prepare(source, tmp_path / "out", dim=2, max_words=3, too_long="leave-out")
-    assert manifest.splits["train"].rows == 1

@@ -27,20 +27,18 @@ SENTENCE = st.one_of(
 
 @given(
     st.lists(st.tuples(SENTENCE, SENTENCE, st.sampled_from("xyz")), min_size=2, max_size=9),
-    st.integers(1, 5),
     st.booleans(),
 )
 def test_words_come_back_and_ids_name_them(
     tmp_path_factory: pytest.TempPathFactory,
     list_source: Callable[..., Any],
     rows: list[tuple[Any, Any, str]],
-    batch_rows: int,
     lower: bool,
 ) -> None:
     raw = [RawExample(f"id{i}", (a, b), label) for i, (a, b, label) in enumerate(rows)]
     source = list_source({"train": raw, "test": raw[::-1]}, LabelSpec("classes", tuple("xyz")), 2)
     out = tmp_path_factory.mktemp("prepared") / "out"
-    prepare(source, out, dim=3, lower=lower, batch_rows=batch_rows)
+    prepare(source, out, dim=3, lower=lower)
     prepared = open_prepared(out)
     for name, expected in (("train", raw), ("test", raw[::-1])):
         split = prepared.split(name)
@@ -195,7 +193,7 @@ def test_rationale_is_known_for_all_rows_of_a_split_or_none(
 ) -> None:
     bits = RawExample("1", (("a", "b"),), "x", ((True, False),), "f", 1)
     plain = RawExample("2", (("a",),), "y", None, "f", 2)
-    with pytest.raises(DataError, match="f, row 2: some examples have a rationale"):
+    with pytest.raises(DataError, match="f, row 2: some examples have 'rationale'"):
         prepare(list_source({"train": [bits, plain]}), tmp_path / "out", dim=2)
     wrong = RawExample("3", (("a", "b", "c"),), "y", ((True, False),), "f", 3)
     with pytest.raises(DataError, match="f, row 3: the rationale does not have one bit for each"):

@@ -23,7 +23,7 @@ from rss_rl.data.column_files import Columns, column_files
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.sources import BadRow, RawExample, Source, SourceRequest, named_source
 from rss_rl.data.states import stored_states
-from rss_rl.data.vector_files import check_vectors
+from rss_rl.data.vectors import check_vectors
 from rss_rl.errors import DataError, StorageError
 from rss_rl.types import LabelSpec
 

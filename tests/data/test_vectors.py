@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import zipfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -42,27 +41,12 @@ def write_gzip(path: Path) -> Path:
     return Path(f"{path}.gz")
 
 
-def write_zip(path: Path) -> Path:
-    with zipfile.ZipFile(f"{path}.zip", "w") as package:
-        package.writestr("glove.3d.txt", TEXT)
-    return Path(f"{path}.zip")
-
-
-def write_zip_of_two(path: Path) -> Path:
-    with zipfile.ZipFile(f"{path}.zip", "w") as package:
-        package.writestr("glove.3d.txt", TEXT)
-        package.writestr("glove.1d.txt", "the 1\n")
-    return Path(f"{path}.zip:glove.3d.txt")
-
-
 def write_with_header(path: Path) -> Path:
     path.write_text("4 3\n" + TEXT, encoding="utf-8")
     return path
 
 
-@pytest.mark.parametrize(
-    "write", [write_plain, write_gzip, write_zip, write_zip_of_two, write_with_header]
-)
+@pytest.mark.parametrize("write", [write_plain, write_gzip, write_with_header])
 def test_text_formats_give_the_same_vectors(tmp_path: Path, write: Callable[[Path], Path]) -> None:
     check_expected(write(tmp_path / "v.txt"))
 
@@ -134,11 +118,6 @@ def test_unusable_files_are_errors(tmp_path: Path) -> None:
     foreign.write_text("chien 1 2\n")
     with pytest.raises(DataError, match="no vector for any word"):
         read_vectors(foreign, VOCABULARY, refuse)
-    write_zip_of_two(tmp_path / "two")
-    with pytest.raises(DataError, match=r"holds 2 files.*glove\.1d\.txt"):
-        read_vectors(tmp_path / "two.zip", VOCABULARY, refuse)
-    with pytest.raises(DataError, match=r"has no file 'x'"):
-        read_vectors(Path(f"{tmp_path / 'two.zip'}:x"), VOCABULARY, refuse)
 
 
 def test_files_side_by_side(tmp_path: Path, write_word2vec: Callable[..., Path]) -> None:

@@ -21,7 +21,7 @@ from rss_rl.training.run import train
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny") / "prepared"
-    prepare(tiny_source(), folder, dim=6, batch_rows=40)
+    prepare(tiny_source(), folder, dim=6)
     return folder
 
 

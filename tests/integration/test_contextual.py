@@ -42,7 +42,7 @@ def data(
     """A copy of the tiny data with states beside them."""
     copy = tmp_path_factory.mktemp("encoded") / "data"
     shutil.copytree(tiny().data, copy)
-    encode(copy, str(folder), dtype="float32")
+    encode(copy, str(folder))
     return copy
 
 
@@ -75,7 +75,7 @@ def test_what_is_stored_is_what_is_computed_in_use(configured: Callable[..., Run
         stored = models.policy_inputs(batch)
         computed = models.policy_inputs(batch._replace(states=None))
         for slot, valid in enumerate(batch.valid):
-            torch.testing.assert_close(stored[slot], computed[slot], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(stored[slot], computed[slot], rtol=1e-3, atol=1e-3)
             assert not stored[slot][~valid].any()
             assert stored[slot][valid].abs().sum(-1).min() > 0
 
@@ -87,19 +87,19 @@ def test_of_sentences_by_themselves(
     """Each as if it were the whole text, stored and in use, words of use included."""
     copy = tmp_path / "data"
     shutil.copytree(tiny().data, copy)
-    encode(copy, str(folder), dtype="float32")
+    encode(copy, str(folder))
     policy = {"name": "rss", "reads": "contextual", "pretrained": str(folder)}
     config = configured(data=str(copy), policy=policy | {"window": "sentence"})
     with pytest.raises(DataError, match=rf"none of {folder} --window sentence, only of {folder}\."):
         open_data(config)
-    encode(copy, str(folder), window="sentence", dtype="float32")
+    encode(copy, str(folder), window="sentence")
     prepared = open_data(config)
     batch = tensor_batch(prepared.split("dev").batch(np.arange(4)), _CPU)
     assert batch.states is not None
     context = build_prepared_models(config, prepared).context
     assert context is not None
     computed = context.states(batch.tokens[0], batch.valid[0])
-    torch.testing.assert_close(batch.states[0], computed, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(batch.states[0].float(), computed, rtol=1e-3, atol=1e-3)
 
     first = len(prepared.vocabulary.words)
     context.add_words(["...", "new", "?!"])
@@ -144,8 +144,9 @@ def test_stopped_and_resumed(
 
 
 def test_resumed_with_other_states(
-    tiny: Callable[..., RunConfig], data: Path, folder: Path, tmp_path: Path
-) -> None:
+    tiny: Callable[..., RunConfig], data: Path, folder: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """They would make it another run than one that never stopped."""
     copy = tmp_path / "data"
     shutil.copytree(data, copy)
@@ -153,7 +154,8 @@ def test_resumed_with_other_states(
     config = tiny(data=str(copy), policy=policy)
     made: list[object] = []
     list(train(config, tmp_path / "run", stop=lambda: bool(made.append(0)) or len(made) > 5))
-    encode(copy, str(folder), force=True)  # as float16
+    monkeypatch.setattr("rss_rl.data.states._FILE_BYTES", 2000)
+    encode(copy, str(folder), force=True)  # in other files
     with pytest.raises(DataError, match="not those the run began with"):
         list(train(config, tmp_path / "run", resume=True))
 
@@ -169,7 +171,7 @@ def test_in_use_it_selects_as_on_its_data(run: Path) -> None:
     for row, found in enumerate(model.select(texts)):
         count = len(found[0].words)
         np.testing.assert_allclose(
-            found[0].probabilities, chances[row, :, :count].numpy(), atol=1e-5
+            found[0].probabilities, chances[row, :, :count].numpy(), atol=2e-3
         )
 
 
@@ -203,12 +205,12 @@ def test_encoding_resumes(
     with monkeypatch.context() as patch:
         patch.setattr(StatesWriter, "flush", killed)
         with pytest.raises(KeyboardInterrupt):
-            encode(copy, str(folder), dtype="float32")
+            encode(copy, str(folder))
     record = json.loads(next(copy.rglob(STATES_FILE)).read_text())
     assert sum(len(files) for files in record["splits"].values()) == 3
     done: list[int] = []
-    encode(copy, str(folder), dtype="float32", progress=lambda _, count, __: done.append(count))
-    digest = record["digest"]
+    encode(copy, str(folder), progress=lambda _, count, __: done.append(count))
+    digest = record["encoding"]["digest"]
     one, two = (
         open_prepared(place).with_states(str(folder), digest).split("train")
         for place in (copy, data)
@@ -218,7 +220,7 @@ def test_encoding_resumes(
     assert left is not None
     assert right is not None
     for a, b in zip(left, right, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
 
 
 def _cut(file: Path) -> None:
@@ -241,12 +243,12 @@ def test_damaged_states_are_found_before_training_and_encoded_again(
     file = next(copy.rglob(f"states-{split}-*.arrow"))
     whole = file.read_bytes()
     damage(file)
-    with pytest.raises(DataError, match="is damaged|is missing|has .* bytes") as error:
+    with pytest.raises(DataError, match="its SHA-256|cannot be read|has .* bytes") as error:
         list(train(configured(data=str(copy)), tmp_path / "run"))
-    again = f"rss-rl data encode {copy} --pretrained {folder} --dtype float32"
+    again = f"rss-rl data encode {copy} --pretrained {folder}"
     assert again in str(error.value.remedy)
     assert not (tmp_path / "run").exists()
-    encode(copy, str(folder), dtype="float32")
+    encode(copy, str(folder))
     assert file.read_bytes() == whole
     assert len(open_data(configured(data=str(copy))).split("train").batch([0]).states or ()) == 1
 
@@ -259,7 +261,7 @@ def test_states_of_two_encoders_beside_the_same_data(
     shutil.copytree(configured().data, copy)
     other = tiny_transformers.save(tmp_path / "other", seed=1)
     first = open_data(configured(data=str(copy)))
-    encode(copy, str(other), dtype="float32")
+    encode(copy, str(other))
     policy = {"name": "rss", "reads": "contextual", "pretrained": str(other)}
     second = open_data(configured(data=str(copy), policy=policy))
     assert first.states_digest() != second.states_digest()
@@ -290,10 +292,11 @@ def test_refused(
         list(train(configured(policy=policy), tmp_path / "run"))
     copy = tmp_path / "data"
     shutil.copytree(configured().data, copy)
-    with pytest.raises(DataError, match="--force"):
-        encode(copy, str(folder), dtype="float16")
     path = next(copy.rglob(STATES_FILE))
     record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | {"manifest": "0"}))
+    with pytest.raises(DataError, match="--force"):
+        encode(copy, str(folder))
     record["splits"]["train"] = record["splits"]["train"][:-1]
     path.write_text(json.dumps(record))
     with pytest.raises(DataError, match="0 of the"):

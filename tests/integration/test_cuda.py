@@ -127,12 +127,12 @@ def test_a_contextual_policy(
     found = []
     for device in ("cpu", "cuda"):
         data = shutil.copytree(prepared, tmp_path / device)
-        states = encode(data, folder, dtype="float32", device=device)
-        split = open_prepared(data).with_states(folder, states.digest).split("train")
+        states = encode(data, folder, device=device)
+        split = open_prepared(data).with_states(folder, states.encoding.digest).split("train")
         found.append(split.batch(np.arange(len(split))).states)
     assert None not in found
     for one, other in zip(*found, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+        np.testing.assert_allclose(one, other, atol=2e-3)
     policy = {"reads": "contextual", "pretrained": folder}
     config = tiny(
         data=str(tmp_path / "cuda"),

@@ -37,7 +37,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Enough words and rows for two points of a share to be more than one word, or chance."""
     path = tmp_path_factory.mktemp("wide") / "prepared"
     rows = {"train": 480, "dev": 1920, "test": 1920}
-    prepare(tiny_source(rows, tuple(f"word{n}" for n in range(200))), path, dim=6, batch_rows=240)
+    prepare(tiny_source(rows, tuple(f"word{n}" for n in range(200))), path, dim=6)
     return path
 
 

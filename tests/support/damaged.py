@@ -55,7 +55,7 @@ def refit(folder: Path, rows: int | None = None) -> None:
     if rows is not None:
         split["rows"] = split["shards"][0]["rows"] = rows
     found = {"vocabulary.json": tree["vocabulary"], "vectors.safetensors": tree["vectors"]}
-    for name, entry in (found | {shard["name"]: shard for shard in split["shards"]}).items():
+    for name, entry in (found | {SHARD: split["shards"][0]}).items():
         if (folder / name).stat().st_size:
             entry |= {"bytes": (folder / name).stat().st_size}
             entry |= {"sha256": file_sha256(folder / name)}

@@ -22,7 +22,7 @@ from typing import Literal
 from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import RunConfig, absolute_paths, load_config, setting
 from rss_rl.data.manifest import MANIFEST_FILE
-from rss_rl.data.vector_files import names_a_file
+from rss_rl.data.pretrained_vectors import names_a_file
 from rss_rl.errors import ConfigError, RssError
 from rss_rl.packaged import find_config
 from rss_rl.results.sweeps.search import draw_settings
