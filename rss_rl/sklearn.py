@@ -44,7 +44,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Args:
         keep: share of the words to keep; None: 0.4, of long texts 0.2.
         pretrained: folder or Hugging Face name of a transformer, see `rss_rl.fit`.
-        phrases: of long texts, keep phrases, not single words.
+        config: configuration to train with, see `rss_rl.fit`.
         vectors: files or names of word vectors, see `rss_rl.prepare`.
         time: limit of the training, such as "2m"; None: as long as it takes.
         settings: KEY=VALUE settings of the run, as a mapping.
@@ -61,7 +61,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         keep: float | None = None,
         *,
         pretrained: str | None = None,
-        phrases: bool = False,
+        config: str | None = None,
         vectors: Sequence[str] | None = None,
         time: str | float | None = None,
         settings: Mapping[str, Any] | None = None,
@@ -70,7 +70,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.keep = keep
         self.pretrained = pretrained
-        self.phrases = phrases
+        self.config = config
         self.vectors = vectors
         self.time = time
         self.settings = settings
@@ -109,7 +109,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 test=dev,
                 keep=self.keep,
                 pretrained=self.pretrained,
-                phrases=self.phrases,
+                config=self.config,
                 vectors=self.vectors,
                 time=self.time,
                 out=Path(folder) / "run",

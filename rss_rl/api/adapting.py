@@ -48,12 +48,6 @@ _EPOCHS = {
     "own_phrases": {"warm-up": 2.0, "parts": 3.0, "frozen": 1.5, "co-train": 2.5},
 }
 """Epochs of each phase, for configurations whose batch size and phases follow from the data."""
-_LENGTHS = {
-    "own": "short texts",
-    "own_pairs": "pairs of short texts",
-    "own_long": "long texts",
-    "own_phrases": "long texts",
-}
 _LONG_TEXT = 100
 """Mean words per text from which attention between all pairs of words is not used."""
 _LOOKED_AT = 10_000
@@ -78,7 +72,6 @@ class Wish(NamedTuple):
     keep: float | None = None
     config: str | Path | None = None
     pretrained: str | None = None
-    phrases: bool = False
 
     def check(self) -> None:
         """Refuse wishes that cannot be, or that contradict each other.
@@ -98,13 +91,6 @@ class Wish(NamedTuple):
                 where="pretrained (--pretrained)",
                 remedy="Leave config (--config) out, or set the transformer there:"
                 " policy.pretrained or model.encoder.options.pretrained",
-            )
-        classifies = self.pretrained is not None and _gpu() is not None
-        if self.phrases and (self.config is not None or classifies):
-            raise ConfigError(
-                "another configuration decides what is kept",
-                where="phrases (--phrases)",
-                remedy="Leave it out, or else config (--config) or pretrained (--pretrained)",
             )
 
 
@@ -141,18 +127,17 @@ def adapt(
         table["text_b"] = str(table["text_b"])
     read = data, str(text), str(label), table, wish.pretrained
     out, there, chosen = _prepared(*read, folder, console)
-    keep, config, pretrained, phrases = wish
     manifest = open_prepared(out).manifest
     given = settings(overrides)
-    if config is None:
-        base, own = choose_encoder(manifest, pretrained, _gpu(), phrases=phrases)
-        fitting = choices(manifest, keep, phrases=phrases)
-        own = _not_overridden(own + (fitting if base.value in _EPOCHS else fitting[:1]), given)
-        own += _decays(base.value, own, given) if base.value in _EPOCHS else []
-    else:
-        base = Choice("config", config, "as asked")
-        asked_share = [] if keep is None else [Choice("reward.target_share", keep, "as asked")]
-        own = _not_overridden(asked_share, given)
+    base, own = choose_encoder(manifest, wish.pretrained, _gpu())
+    if wish.config is not None:
+        base, own = Choice("config", wish.config, "as asked"), []
+    if wish.config is None or wish.keep is not None:
+        own.append(_share(manifest, wish.keep))
+    if base.value in _EPOCHS:
+        own = _not_overridden(own + schedule(manifest, base.value), given)
+        own += _decays(base.value, own, given)
+    own = _not_overridden(own, given)
     left_out = sum(info.bad_rows for info in manifest.splits.values())
     more = f", bad rows left out: {left_out:,}, see rejects.jsonl there" if left_out else ""
     say(console, f"Data: {out}{', already prepared' if there else ''}{more}")
@@ -223,7 +208,7 @@ def _steps(tell: Callable[[str], None]) -> Progress:
 
 
 def choose_encoder(
-    manifest: Manifest, pretrained: str | None, gpu: str | None, *, phrases: bool = False
+    manifest: Manifest, pretrained: str | None, gpu: str | None
 ) -> tuple[Choice, list[Choice]]:
     """The configuration for text length and hardware, and settings that belong to it.
 
@@ -233,18 +218,14 @@ def choose_encoder(
 
     Args:
         pretrained: the requested transformer. gpu: name of the available GPU, or None.
-        phrases: whether phrases are to be kept, not single words.
-
-    Raises:
-        ConfigError: `phrases` of short texts.
     """
     if pretrained is not None and gpu is not None:
         return Choice("config", "transformer/sentences", f"there is a GPU: {gpu}"), [
             Choice("model.encoder.options.pretrained", pretrained, "reads the kept words"),
             Choice("learner.device", "cuda", "learns and samples there"),
         ]
-    kind = fitted(manifest, phrases=phrases)
-    base = Choice("config", kind, f"{_LENGTHS[kind]}, of {_words(manifest):,.0f} words")
+    kind = "own_pairs" if len(manifest.splits["train"].tokens) == 2 else "own"
+    base = Choice("config", "own_long" if _is_long(manifest) else kind, _length(manifest))
     if pretrained is not None:
         return base, [
             Choice("policy.reads", "contextual", "no GPU: the transformer reads each text once"),
@@ -267,52 +248,32 @@ def _say_choices(shown: Console, chosen: Sequence[Choice]) -> None:
     shown.print(table)
 
 
-def choices(manifest: Manifest, keep: float | None, *, phrases: bool = False) -> list[Choice]:
-    """Settings for the configuration `fitted` that follow from the number and length of the texts.
+def _share(manifest: Manifest, keep: float | None) -> Choice:
+    """The share of words to keep: as asked, or by the length of the texts."""
+    if keep is not None:
+        return Choice("reward.target_share", keep, "as asked")
+    return Choice("reward.target_share", 0.2 if _is_long(manifest) else 0.4, _length(manifest))
+
+
+def schedule(manifest: Manifest, base: str) -> list[Choice]:
+    """Settings for a configuration of _EPOCHS that follow from the number and length of the texts.
 
     Batches are larger for many short texts. Each phase gets its number of epochs, scaled so that
     the total number of updates stays within bounds.
     """
-    rows, words = manifest.splits["train"].rows, _words(manifest)
-    dev = manifest.splits["dev"].rows
-    base = fitted(manifest, phrases=phrases)
-    long = base in ("own_long", "own_phrases")
-    batch = 16 if long else 32 if rows < 5000 else 64
-    epochs, length = _EPOCHS[base], _LENGTHS[base]
+    rows, dev = manifest.splits["train"].rows, manifest.splits["dev"].rows
+    batch, epochs = 32 if rows < 5000 else 64, _EPOCHS[base]
+    if _is_long(manifest):
+        batch = 16
     updates = sum(epochs.values()) * rows / batch
     bounded = min(max(updates, _FEWEST), _MOST)
     steps = [max(round(count * rows / batch * bounded / updates), 1) for count in epochs.values()]
-    share = (keep, "as asked") if keep is not None else (0.2 if long else 0.4, length)
-    epochs_of_all = f"all phases: {sum(steps) * batch / rows:.3g} epochs of {rows:,} rows"
-    return [
-        Choice("reward.target_share", *share),
-        Choice("batch_size", batch, f"{rows:,} {length}, of {words:,.0f} words"),
-        *(
-            Choice(
-                f"phases.{number}.steps", count, f"{name}; {epochs_of_all}" if not number else name
-            )
-            for number, (name, count) in enumerate(zip(epochs, steps, strict=True))
-        ),
-        Choice("evaluation.every", max(50, round(dev / batch)), "the best of these is kept"),
-    ]
-
-
-def fitted(manifest: Manifest, *, phrases: bool = False) -> str:
-    """The configuration for texts of this length, or for pairs.
-
-    Raises:
-        ConfigError: `phrases` of short texts.
-    """
-    if _words(manifest) >= _LONG_TEXT:
-        return "own_phrases" if phrases else "own_long"
-    if phrases:
-        raise ConfigError(
-            f"phrases are kept in texts of {_LONG_TEXT} words or more on average; these have"
-            f" {_words(manifest):,.0f}",
-            where="phrases (--phrases)",
-            remedy="Leave it out",
+    made = [Choice("batch_size", batch, f"{rows:,} {_length(manifest)}")]
+    for number, (name, count) in enumerate(zip(epochs, steps, strict=True)):
+        made.append(
+            Choice(f"phases.{number}.steps", count, f"{name}: {count * batch / rows:.3g} epochs")
         )
-    return "own_pairs" if len(manifest.splits["train"].tokens) == 2 else "own"
+    return [*made, Choice("evaluation.every", max(50, round(dev / batch)), "the best is kept")]
 
 
 def _decays(base: str | Path, chosen: Sequence[Choice], overrides: Sequence[str]) -> list[Choice]:
@@ -346,6 +307,15 @@ def _words(manifest: Manifest) -> float:
     """Mean words per text; for pairs, of the longer side."""
     train = manifest.splits["train"]
     return max(tokens / train.rows for tokens in train.tokens)
+
+
+def _is_long(manifest: Manifest) -> bool:
+    return _words(manifest) >= _LONG_TEXT
+
+
+def _length(manifest: Manifest) -> str:
+    kind = "long" if _is_long(manifest) else "short"
+    return f"{kind} texts, of {_words(manifest):,.0f} words"
 
 
 def guess_task(files: Sequence[Path], label: str) -> str:

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from rss_rl.api.options import (
     Directory,
@@ -39,8 +40,8 @@ def fit(
     keep: Annotated[float | None, Parameter(metavar="SHARE")] = None,
     config: Annotated[str | Path | None, Typed(str | None)] = None,
     pretrained: Annotated[str | None, Parameter(metavar="FOLDER_OR_HUB_NAME")] = None,
-    phrases: bool = False,
     time: Duration = None,
+    seeds: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
     out: Directory = None,
     overwrite: bool = False,
     callbacks: PythonOnly[Sequence[Callable[[RunEvent], None]]] = (),
@@ -63,17 +64,22 @@ def fit(
         keep: Share of the words to keep, `reward.target_share`. Default: 0.4, or 0.2 if texts have
             over 100 words on average.
         config: Train with this configuration, such as own_context, changed only by --keep and
-            KEY=VALUE settings. Default: own, own_pairs or own_long, adapted to the data.
+            KEY=VALUE settings. Adapted to the data are own, own_pairs, own_long, one of which is
+            the default, and own_phrases, which keeps phrases of long texts like those that people
+            mark; single words predict a little better.
         pretrained: A transformer to use. Without a GPU it reads each word alone, which gives the
             word vectors, and each text once, as the policy's context. With a GPU it is the
             classifier.
-        phrases: Of long texts, keep phrases like those that people mark. Default: single words,
-            which predict a little better.
+        seeds: Train so many runs that differ in the seed, and report mean and spread. Those after
+            the first are in DIR-seed1, DIR-seed2, ...
         out: Directory of the run. Default: runs/NAME for NAME.csv.
         overwrite: Replace an existing run in the directory.
         callbacks: called with each event of the training, see `rss_rl.train`.
         console: for progress; default: standard output.
         table: how the table is read.
+
+    Returns:
+        The run, of several seeds the last; `paths` has all of them.
 
     Raises:
         RssError: any expected failure.
@@ -98,35 +104,39 @@ def fit(
     check_defaults()
     # A wrong time is refused before the data are prepared.
     end = None if time is None else monotonic() + seconds(time)
-    wish = Wish(keep, config, pretrained, phrases)
+    wish = Wish(keep, config, pretrained)
     wish.check()
     shown = console or SafeConsole(highlight=False)
     path = Path(out) if out is not None else Path("runs") / run_name(data)
-    if os.path.isfile(path / CONFIG_FILE) and not overwrite:
+    paths = [path, *(path.with_name(f"{path.name}-seed{seed}") for seed in range(1, seeds))]
+    for there in (path for path in paths if os.path.isfile(path / CONFIG_FILE) and not overwrite):
         raise ConfigError(
             "there is already a run",
-            where=str(path),
-            remedy=f"Resume it ({shell('rss-rl', 'train', '--resume', path)}), give another"
+            where=str(there),
+            remedy=f"Resume it ({shell('rss-rl', 'train', '--resume', there)}), give another"
             " directory, or overwrite=True (--overwrite)",
         )
     base, settings = adapt(data, text, label, overrides, wish, table, path.parent, shown)
-    left = None if end is None else end - monotonic()
-    if left is not None and left <= 0:
+    if end is not None and end <= monotonic():
         raise ConfigError(
             "preparing the data took all of the time; they are kept for the next call",
             where=f"time (--time) {time}",
             remedy="Repeat the command, or give it more time",
         )
-    run = train(
-        base,
-        settings,
-        out=path,
-        time=left,
-        overwrite=overwrite,
-        callbacks=callbacks,
-        console=shown,
-    )
-    if run.finished:
+    seed: list[str] = []
+    for number, own in enumerate(paths):
+        run = train(
+            base,
+            [*settings, *seed],
+            out=own,
+            time=None if end is None else max(1.0, (end - monotonic()) / (seeds - number)),
+            overwrite=overwrite,
+            callbacks=callbacks,
+            console=shown,
+        )
+        run.paths, seed = paths[: number + 1], [f"seed={run.config.seed + 1}"]
+        if not run.finished:
+            return run
         with busy(shown, "a linear classifier for comparison"):
             write_linear(run.path, open_prepared(run.config.data))
         split = run.report["splits"]["test"]

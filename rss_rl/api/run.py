@@ -36,6 +36,7 @@ class Run:
         path: the directory, absolute.
         config: the resolved configuration.
         trust: which code its files may import.
+        paths: directories of the runs of one `fit` that differ in the seed, this one's last.
         stopped_by: the signal that stopped the training which returned this run, or None.
 
     Raises:
@@ -49,6 +50,7 @@ class Run:
         directory = RunDirectory.open(Path(path))
         self.path = directory.path
         self.config: RunConfig = directory.parsed_config(trust_plugins)
+        self.paths = [self.path]
         self.stopped_by: int | None = None
 
     @property

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rss_rl.api.scoring import report
 from rss_rl.api.terminal import SafeConsole, busy, plain_table, say, shell
 from rss_rl.errors import ConfigError
 
@@ -52,7 +53,7 @@ def fitted(call: Callable[..., Run]) -> None:
 
     run, out = trained(call), console()
     with busy(out, "writing the report"):
-        page = write_report_page([run.path], run.path / "report.html", trust=run.trust)
+        page = write_report_page(run.paths, run.paths[0] / "report.html", trust=run.trust)
     say(out, f"\nOpen:    {page.absolute()}")
 
 
@@ -66,7 +67,10 @@ def trained(call: Callable[..., Run]) -> Run:
     run = call(console=out)
     if run.stopped_by is not None:
         raise SystemExit(128 + run.stopped_by)
-    print_report(out, run.path, run.report)
+    if len(run.paths) > 1:
+        _print_frame(out, report(run.paths), "test")
+    else:
+        print_report(out, run.path, run.report)
     return run
 
 
@@ -156,7 +160,7 @@ def reported(
         _print_frame(console(), frame, split, markdown)
 
 
-def _print_frame(out: Console, frame: DataFrame, split: str, markdown: bool) -> None:
+def _print_frame(out: Console, frame: DataFrame, split: str, markdown: bool = False) -> None:
     from rss_rl.results.linear import read_linear
     from rss_rl.results.output import markdown_table
     from rss_rl.results.score_cells import modes_note

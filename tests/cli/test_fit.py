@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ import static_vectors
 import tiny_transformers
 from invoking import invoke
 
-from rss_rl.api.adapting import choices, choose_encoder, guess_task
+from rss_rl.api.adapting import _share, choose_encoder, guess_task, schedule
 from rss_rl.config.loading import load_config
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import open_prepared
@@ -71,6 +72,28 @@ def test_a_time_that_is_none_is_refused_before_anything_is_prepared(
     assert result.exit_code == 2
     assert "time (--time): 'soon' is not a duration. Write it as 90s" in result.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_several_seeds_with_their_spread(table: Path, tmp_path: Path) -> None:
+    said = fitted(table, tmp_path / "run", "--seeds", "2")
+    assert "1      2 of 2" in said
+    assert said.count("Data: ") == 2  # prepared once; the heading of the report
+    assert re.search(r"accuracy +\d+\.\d% \(\d", said)
+    seeds = [
+        json.loads((tmp_path / name / "config.json").read_text())["config"]["seed"]
+        for name in ("run", "run-seed1")
+    ]
+    assert seeds == [0, 1]
+    assert "run-seed1" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+
+
+def test_preparing_that_takes_all_the_time_is_said(table: Path, tmp_path: Path) -> None:
+    how = ["fit", str(table), "--text", "review", "--label", "stars", "--time", "0.001s"]
+    result = invoke([*how, "--out", str(tmp_path / "run")])
+    assert result.exit_code == 2
+    assert "preparing the data took all of the time; they are kept" in result.stderr
+    assert not (tmp_path / "run").exists()
+    assert "already prepared" in invoke([*how, "--out", str(tmp_path / "run")]).stdout
 
 
 def test_another_configuration_is_taken_as_it_is(table: Path, tmp_path: Path) -> None:
@@ -178,9 +201,10 @@ def test_a_share_that_cannot_be_kept_is_refused_by_its_option(
 def test_schedules_follow_from_rows_and_length() -> None:
     def steps(rows: int, words: int, texts: int = 1) -> tuple[int, list[int]]:
         data = manifest(rows, words, texts)
-        found = {choice.key: choice.value for choice in choices(data, None)}
+        base = choose_encoder(data, None, None)[0].value
+        found = {choice.key: choice.value for choice in schedule(data, base)}
         counts = [value for key, value in found.items() if key.endswith(".steps")]
-        shipped = load_config(find_config(choose_encoder(data, None, None)[0].value), [])
+        shipped = load_config(find_config(base), [])
         assert len(counts) == len(shipped.phases)
         return found["batch_size"], counts
 
@@ -217,7 +241,7 @@ def test_hardware_decides_what_a_transformer_is_for() -> None:
         }
 
 
-def test_phrases_are_for_long_texts(table: Path, tmp_path: Path) -> None:
+def test_phrases_of_long_texts(table: Path, tmp_path: Path) -> None:
     long = tmp_path / "long.csv"
     rows = table.read_text().splitlines()
     filler = " ".join(["of"] * 110)
@@ -225,20 +249,14 @@ def test_phrases_are_for_long_texts(table: Path, tmp_path: Path) -> None:
     long.write_text("\n".join(text))
     small = [s for s in SMALL if not s.startswith("model.attention")]
     how = ["--text", "review", "--label", "stars", *small]
-    for more, config, policy in (([], "own_long", "rss"), (["--phrases"], "own_phrases", "smooth")):
+    asked = ["--config", "own_phrases"]
+    for more, config, policy in (([], "own_long", "rss"), (asked, "own_phrases", "smooth")):
         out = tmp_path / config
         result = invoke(["fit", str(long), *how, *more, "--out", str(out)])
         assert result.exit_code == 0, result.output
         assert f"config={config}" in result.stdout
+        assert "evaluation.every=50" in result.stdout  # fitted to the data
         assert json.loads((out / "config.json").read_text())["config"]["policy"]["name"] == policy
-    for more, why in (([], "these have 5"), (["--config", "own_long"], "another configuration")):
-        result = invoke(
-            ["fit", str(table), *how, "--phrases", *more, "--out", str(tmp_path / "none")]
-        )
-        assert result.exit_code == 2
-        said = " ".join(result.stderr.split())
-        assert "phrases (--phrases)" in said
-        assert why in said
 
 
 def test_a_transformer_is_context_without_a_gpu_and_classifier_with_one(
@@ -280,8 +298,7 @@ def test_rows_left_out_are_said(table: Path, tmp_path: Path) -> None:
 
 def test_long_texts_keep_a_fifth_unless_asked() -> None:
     for words, keep, share in ((20, None, 0.4), (800, None, 0.2), (800, 0.5, 0.5)):
-        first = choices(manifest(1000, words), keep)[0]
-        assert (first.key, first.value) == ("reward.target_share", share)
+        assert _share(manifest(1000, words), keep).value == share
 
 
 def manifest(rows: int, words: int, texts: int = 1) -> Any:
