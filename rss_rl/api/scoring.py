@@ -49,10 +49,9 @@ def evaluate(
     with only the selected words. Similarity is the area under the ROC curve against single
     annotators; 0.5 is chance.
 
-    AUPRC and the rows `at budgets` and `at people's count` are defined as in Brinner and Zarriess
-    (EMNLP 2024). `at budgets` is the mean over the best 5, 10, ..., 95% of a text's words. `at
-    people's count` takes as many of the best words as people marked. IOU F1 at budgets uses the
-    best overlaps, without a threshold; compr. and suff. at budgets are for the right class.
+    AUPRC and the rows `at budgets` are defined as in Brinner and Zarriess (EMNLP 2024). `at
+    budgets` is the mean over the best 5, 10, ..., 95% of a text's words. IOU F1 at budgets uses the
+    best overlaps, without a threshold.
 
     Args:
         runs: Directory of a run, or several.

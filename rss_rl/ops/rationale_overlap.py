@@ -23,8 +23,7 @@ IOU_MATCH = 0.5
 """Intersection over union from which a selected span matches an annotated one. ERASER's paper says
 'more than', its code, which produced the published figures, 'at least'."""
 _TWENTIETHS = range(1, 20)
-BUDGETS = tuple(part / 20 for part in _TWENTIETHS)
-"""Shares of a document's tokens, .05, .10, ..., .95, over which figures are averaged."""
+"""Budgets: .05, .10, ..., .95 of a document's tokens, over which figures are averaged."""
 
 
 def _check_document(first: Array, second: Array) -> None:
@@ -109,17 +108,6 @@ def mean_overlap_f1(kept: Array, wanted: Array) -> float:
     return harmonic_mean(float(overlaps.max(1).mean()), float(overlaps.max(0).mean()))
 
 
-def matched_span_f1(kept: Array, wanted: Array) -> float:
-    """F1 of a document's spans, which match if their IOU exceeds IOU_MATCH; 0 without any.
-
-    A span shares more than half of itself with at most one other, so matches are one to one.
-    """
-    found = _span_overlaps(kept, wanted) > IOU_MATCH
-    if not found.size:
-        return 0.0
-    return harmonic_mean(float(found.any(1).mean()), float(found.any(0).mean()))
-
-
 def best_tokens(scores: Array, count: int) -> Array:
     """The `count` tokens of highest score, bool [n]; ties go to the later token."""
     kept = np.zeros(len(scores), dtype=bool)
@@ -138,15 +126,12 @@ def budget_count(tokens: int, twentieths: int) -> int:
 class RankedScores(NamedTuple):
     """Metrics of a ranking of a document's tokens.
 
-    budget_token_f1, budget_iou_f1  mean over BUDGETS of the token F1 and of `mean_overlap_f1` of
+    budget_token_f1, budget_iou_f1  mean over budgets of the token F1 and of `mean_overlap_f1` of
                                     the tokens above each budget's threshold
-    count_token_f1, count_iou_f1    token F1 and `matched_span_f1` of as many tokens as are wanted
     """
 
     budget_token_f1: float
     budget_iou_f1: float
-    count_token_f1: float
-    count_iou_f1: float
 
 
 def ranked_scores(scores: Array, wanted: Array) -> RankedScores | None:
@@ -157,13 +142,10 @@ def ranked_scores(scores: Array, wanted: Array) -> RankedScores | None:
     _check_document(scores, wanted)
     if not wanted.any():
         return None
-    same = best_tokens(scores, int(wanted.sum()))
     budgets = [best_tokens(scores, budget_count(len(scores), part)) for part in _TWENTIETHS]
     return RankedScores(
         float(np.mean([_token_f1(kept, wanted) for kept in budgets])),
         float(np.mean([mean_overlap_f1(kept, wanted) for kept in budgets])),
-        _token_f1(same, wanted),
-        matched_span_f1(same, wanted),
     )
 
 

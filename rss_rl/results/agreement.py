@@ -8,11 +8,9 @@ as many tokens as `top-k`. All predict from the selection alone.
 Let p_j(x) be the probability of the class j that the classifier predicts from all of x, and r the
 selection: comprehensiveness = p_j(x) - p_j(x without r), sufficiency = p_j(x) - p_j(r) (DeYoung et
 al. 2020, equations 1 and 2). As the run itself predicts from r, the sufficiency of r for that
-prediction is 0 by construction. AOPC: both, averaged over r = the top 1, 5, 10, 20 and 50% of
-tokens by score (equation 3). At budgets: both, averaged over r = the top 5, 10, ..., 95%
-(`rss_rl.ops.rationale_overlap`), with j the right class (Brinner and Zarriess, EMNLP 2024).
+prediction is 0 by construction.
 
-Legend: B examples, S sentences, N_s tokens in slot s, C classes, K selections per batch.
+Legend: B examples, S sentences, N_s tokens in slot s, C classes.
 """
 
 from __future__ import annotations
@@ -31,7 +29,6 @@ from rss_rl.data.score_file import read_scores
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.inputs import TensorBatch, to_tensors
 from rss_rl.ops.rationale_overlap import (
-    BUDGETS,
     SpanScores,
     document_scores,
     pair_overlap,
@@ -50,13 +47,6 @@ from rss_rl.rollouts.snapshot import Models, autocast, fixed_threads
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch, ExampleSource
 
-_SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
-"""Shares of tokens for AOPC, as in ERASER."""
-_ALL_SHARES = sorted({*_SHARES, *BUDGETS})
-_OF_AOPC, _OF_BUDGETS = ([1 + _ALL_SHARES.index(s) for s in own] for own in (_SHARES, BUDGETS))
-"""Places among what is read: the selection, then the top tokens for each of all shares."""
-_AT_ONCE = 8
-"""Selections of a batch per forward pass of the classifier."""
 Progress = Callable[[int, int], None]
 WordScores = Sequence[Sequence[Array]]
 """For each row of a split S x float64 [N_s], which rank its words."""
@@ -199,24 +189,15 @@ class _Scorer:
         for scanned in scan(self._models, examples, self._config, self._device):
             batch, whole = scanned.batch, self._read(scanned.tensors, None)
             for choice, chosen in self._choices(scanned, share, equal).items():
-                asked = [chosen.selections]
-                if choice != "top-k":  # it ranks as the policy does, whose values are copied below
-                    asked += [_top(chosen.scores, batch.valid, part) for part in _ALL_SHARES]
-                rests = [
-                    [
-                        np.repeat((valid & ~bits.any(1))[:, None], ROLES, axis=1)
-                        for valid, bits in zip(batch.valid, selection, strict=True)
-                    ]
-                    for selection in asked
+                rest = [
+                    np.repeat((valid & ~bits.any(1))[:, None], ROLES, axis=1)
+                    for valid, bits in zip(batch.valid, chosen.selections, strict=True)
                 ]
-                read = [self._probabilities(scanned.tensors, each) for each in (asked, rests)]
+                read = [self._read(scanned.tensors, bits) for bits in (chosen.selections, rest)]
                 tallies[choice].add(batch, chosen, whole, *read)
             done += len(batch)
             progress(done, len(examples))
-        result = {choice: tally.metrics() for choice, tally in tallies.items()}
-        if "top-k" in result:
-            result["top-k"] = result["policy"] | result["top-k"]
-        return result
+        return {choice: tally.metrics() for choice, tally in tallies.items()}
 
     def _kept_share(self, examples: ExampleSource) -> float:
         """Mean over examples of the share of tokens that the policy keeps."""
@@ -257,17 +238,8 @@ class _Scorer:
         uniforms = keyed_uniforms(key, batch.rows, 1, 1, batch.valid[slot].shape[1])
         return uniforms[0, :, 0]
 
-    def _probabilities(self, tensors: TensorBatch, selections: Sequence[Sequence[Array]]) -> Array:
-        """Class probabilities from each selection alone, float64 [K, B, C]."""
-        found = []
-        for first in range(0, len(selections), _AT_ONCE):
-            part = selections[first : first + _AT_ONCE]
-            together = [np.concatenate(slot) for slot in zip(*part, strict=True)]
-            found += np.split(self._read(tensors, together), len(part))
-        return np.stack(found)
-
     def _read(self, tensors: TensorBatch, selections: Sequence[Array] | None) -> Array:
-        """Class probabilities [M, C] from selections S x [M, 2, N_s]; None selects every token."""
+        """Class probabilities [B, C] from selections S x [B, 2, N_s]; None selects every token."""
         chosen = None if selections is None else to_tensors(selections, self._device)
         logits = self._models.classifier(tensors.tokens, tensors.valid, chosen, tensors.marks)
         return torch.softmax(logits.double(), -1).cpu().numpy()
@@ -277,12 +249,6 @@ def _top(scores: Sequence[Array], valid: Sequence[Array], share: float) -> list[
     """Top tokens of each sentence, selected in both roles, S x bool [B, 2, N_s]."""
     kept = (top_share(s, v, share) for s, v in zip(scores, valid, strict=True))
     return [np.repeat(bits[:, None], ROLES, axis=1) for bits in kept]
-
-
-def _of(probabilities: Array, classes: Array) -> Array:
-    """Probabilities [..., B] of the classes [B], from [..., B, C]."""
-    found: Array = probabilities[..., np.arange(len(classes)), classes]
-    return found
 
 
 class Tally:
@@ -296,21 +262,16 @@ class Tally:
         """Add a batch.
 
         Args:
-            whole: class probabilities [B, C] from all tokens.
-            alone, rest: [K, B, C], from the selection, and from its complement; then the same for
-                the top tokens by score at each share, or K is 1 to leave them out.
+            whole, alone, rest: class probabilities [B, C] from all tokens, from the selection, and
+                from its complement.
         """
-        parts = {"accuracy": alone[0], "accuracy_all": whole, "accuracy_rest": rest[0]}
+        parts = {"accuracy": alone, "accuracy_all": whole, "accuracy_rest": rest}
         for name, probabilities in parts.items():
             self._values[name] += (probabilities.argmax(1) == batch.labels).tolist()
-        likeliest = whole.argmax(1)
-        kinds = {"": ([0], likeliest)}
-        if len(alone) > 1:
-            kinds |= {"aopc_": (_OF_AOPC, likeliest), "budget_": (_OF_BUDGETS, batch.labels)}
-        for kind, (places, classes) in kinds.items():
-            for name, read in (("comprehensiveness", rest), ("sufficiency", alone)):
-                drops = _of(whole, classes) - _of(read[places], classes)  # [places, B]
-                self._values[f"{kind}{name}"] += drops.mean(0).tolist()
+        likeliest = whole.argmax(1)[:, None]
+        for name, read in (("comprehensiveness", rest), ("sufficiency", alone)):
+            drops = np.take_along_axis(whole - read, likeliest, 1)[:, 0]  # [B]
+            self._values[name] += drops.tolist()
         for row in range(len(batch)):
             kept = tokens = 0
             for slot, valid in enumerate(batch.valid):
@@ -333,9 +294,8 @@ class Tally:
         accuracy_all, accuracy_rest     from all tokens, and from all but the selection
         token_precision, _recall, _f1   of selected tokens, mean over documents
         iou_f1, auprc                   of spans; area under the precision-recall curve
-        budget_..., count_token_f1,     of the top tokens by score: see `ranked_scores`
-        count_iou_f1
-        comprehensiveness, sufficiency  and aopc_..., budget_...: see the module docstring
+        budget_token_f1, budget_iou_f1  of the top tokens by score: see `ranked_scores`
+        comprehensiveness, sufficiency  see the module docstring
         similarity, annotator_f1        against single annotators: area under the ROC curve (the
                                         behavioural similarity of Sen et al., ACL 2020) and token
                                         F1, means over annotators

@@ -79,15 +79,8 @@ def overlap_f1(kept: Sequence[bool], wanted: Sequence[bool]) -> float:
     return f1(precision, recall)
 
 
-def found_f1(kept: Sequence[bool], wanted: Sequence[bool]) -> float:
-    """Pairs of spans with an IOU of more than a half, against all kept and all wanted spans."""
-    ours, theirs = runs(kept), runs(wanted)
-    pairs = sum(len(a & b) / len(a | b) > 0.5 for a in ours for b in theirs)
-    return f1(pairs / len(ours), pairs / len(theirs)) if ours and theirs else 0.0
-
-
 def ranked(scores: Sequence[float], wanted: Sequence[bool]) -> dict[str, float]:
-    """Shares .05 to .95: what scores above the score at that rank; and as many as people marked.
+    """Shares .05 to .95: what scores above the score at that rank.
 
     Of equal scores the later one counts as higher.
     """
@@ -99,10 +92,4 @@ def ranked(scores: Sequence[float], wanted: Sequence[bool]) -> dict[str, float]:
         kept = [pair > threshold for pair in pairs]
         token.append(token_scores(kept, wanted)[2])
         spans.append(overlap_f1(kept, wanted))
-    same = [pair >= ascending[-sum(wanted)] for pair in pairs]
-    return {
-        "budget_token_f1": sum(token) / 19,
-        "budget_iou_f1": sum(spans) / 19,
-        "count_token_f1": token_scores(same, wanted)[2],
-        "count_iou_f1": found_f1(same, wanted),
-    }
+    return {"budget_token_f1": sum(token) / 19, "budget_iou_f1": sum(spans) / 19}
