@@ -71,14 +71,14 @@ def explain(
     """
     from rss_rl.durable import disk_errors, replace_file
     from rss_rl.inference.facts import gather_facts
-    from rss_rl.pages.explanation import about, explanation_page
+    from rss_rl.pages.explanation import explanation_page
 
     out, name = Path(out), Path(run).resolve().name
     model = rss_rl.load(run, which, trust_plugins=trust_plugins)
     with busy(SafeConsole(stderr=True), "reading") as tell:
         encoded = model.encode(texts)
         facts = gather_facts(model, encoded, progress=lambda done: tell(f"{done} words tried"))
-    page = explanation_page(f"What {name} reads", model.labels, [facts], about(model))
+    page = explanation_page(f"What {name} reads", model.labels, [facts], model.about)
     with disk_errors(out, "cannot be written", "Give another --out", StorageError):
         replace_file(out, page)
     return out

@@ -1,6 +1,6 @@
 """The directory that `rss-rl export` writes: a self-contained trained model that needs no Ray.
 
-export.json           schema version, configuration, checkpoint, SHA-256 of the other files
+export.json           schema version, configuration, checkpoint, scores, SHA-256 of other files
 weights.safetensors   `classifier/...`, `policy/...`, and `vectors/fixed`, the word vectors that
                       were not fine-tuned
 manifest.json         labels, tokenizer, data sources
@@ -18,7 +18,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ import torch
 
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig, parse_config, with_folders, yaml_text
-from rss_rl.data.manifest import MANIFEST_FILE, VOCABULARY_FILE
+from rss_rl.data.manifest import MANIFEST_FILE, VOCABULARY_FILE, Manifest
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.durable import (
     aside_of,
@@ -41,11 +41,14 @@ from rss_rl.durable import (
     sync_file,
 )
 from rss_rl.errors import CheckpointError, ConfigError
-from rss_rl.inference.card import card
 from rss_rl.json_files import read_json
+from rss_rl.metrics.measures import leading_measures
 from rss_rl.models.attention_choice import loadable_attention
 from rss_rl.models.encoders.protocol import SavedEncoder
 from rss_rl.pretrained.folder import plain_files
+from rss_rl.results.output import markdown_table
+from rss_rl.results.score_cells import mode_cells, modes_frame
+from rss_rl.results.sentences import score_sentences
 from rss_rl.rollouts.snapshot import Models, build_models, load_weights, training_lengths
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.runs.run_directory import REPORT_FILE
@@ -53,7 +56,9 @@ from rss_rl.runs.tensor_file import read_tensors, write_tensors
 from rss_rl.training.trained_models import open_models
 from rss_rl.version import VERSION
 
-SCHEMA_VERSION = 2
+Scores = Mapping[str, Mapping[str, Mapping[str, float | None]]]
+"""By split, mode of selection and measure."""
+SCHEMA_VERSION = 3
 EXPORT_FILE, WEIGHTS_FILE = "export.json", "weights.safetensors"
 _FIXED = "vectors/fixed"
 _TUNED = "classifier/embedding.trainable"
@@ -105,10 +110,11 @@ def export_run(
             config = config.with_from_run(lambda _: None)
             config = with_folders(config, partial(_copy_folder, staging))
             step = load_checkpoint(run, which).step
-            _fill(staging, run, step, config, models, inputs)
+            scores = read_scores(run, step)
+            _fill(staging, run, step, config, models, inputs, scores)
             if saved is not None:
                 saved.save(staging / _ENCODER)
-            _seal(staging, run, step, config)
+            _seal(staging, run, step, config, scores)
             swap_in(staging, out)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -158,7 +164,13 @@ def _check_free(out: Path, overwrite: bool) -> None:
 
 
 def _fill(
-    folder: Path, run: Path, step: int, config: RunConfig, models: Models, inputs: Prepared
+    folder: Path,
+    run: Path,
+    step: int,
+    config: RunConfig,
+    models: Models,
+    inputs: Prepared,
+    scores: Scores,
 ) -> None:
     tensors: dict[str, Any] = {
         f"{part}/{name}": value
@@ -172,13 +184,66 @@ def _fill(
     shutil.copymode(folder / MANIFEST_FILE, folder / WEIGHTS_FILE)  # was readable only by its owner
     tree = config.model_dump(mode="json")
     (folder / "config.yaml").write_text(yaml_text(tree), encoding="utf-8")
-    report = run / REPORT_FILE
-    scores = read_json(report, remedy="Finish the run") if report.is_file() else None
-    text = card(config, inputs.manifest, run.resolve().name, step, scores)
-    (folder / "README.md").write_text(text, encoding="utf-8")
+    text = "\n\n".join(_card(config, inputs.manifest, run.resolve().name, step, scores))
+    (folder / "README.md").write_text(f"{text}\n", encoding="utf-8")
 
 
-def _seal(folder: Path, run: Path, step: int, config: RunConfig) -> None:
+def _card(
+    config: RunConfig, manifest: Manifest, run: str, step: int, scores: Scores
+) -> Iterator[str]:
+    """The paragraphs of the model card; arguments as in `_fill`, the name of the run."""
+    example = '["A text."]' if manifest.sentences == 1 else '[("A text.", "Another.")]'
+    yield f"# {run}"
+    yield " ".join(about_model(config, manifest, scores))
+    yield f"Update {step} of a run with seed {config.seed}, written by rss-rl {VERSION}."
+    yield "## Use"
+    yield (
+        "```python\nimport rss_rl\n\n"
+        'model = rss_rl.load("path/of/this/directory")\n'
+        f"print(model.predict({example})[0].prediction)\n```"
+    )
+    yield "## Scores"
+    if not scores:
+        yield "The run has no report of this checkpoint."
+    for split, modes in scores.items():
+        yield markdown_table(*mode_cells(modes_frame(modes), split))
+    if files := [*manifest.sources, *manifest.vectors.files]:
+        yield "## Data"
+        yield markdown_table(["file", "SHA-256"], [[f"`{f.name}`", f"`{f.sha256}`"] for f in files])
+    yield "## Configuration"
+    yield f"```yaml\n{yaml_text(config.model_dump(mode='json'))}```"
+
+
+def about_model(config: RunConfig, manifest: Manifest, scores: Scores) -> list[str]:
+    """Sentences on a model: what it predicts and learnt from, how it reads, how well it does."""
+    rows = f"{manifest.splits['train'].rows:,} rows of {manifest.name}"
+    how = f"policy {config.policy.name}" if config.selects else "it reads every word"
+    said = [
+        f"Predicts {manifest.labels.described}; trained on {rows}.",
+        f"Encoder {config.model.encoder.name}, {how}.",
+    ]
+    split = "test" if "test" in scores else "dev"
+    modes = scores.get(split, {})
+    metrics = (name for name in leading_measures() if any(name in own for own in modes.values()))
+    if (metric := next(metrics, None)) is not None:
+        said += score_sentences(modes, metric, split)[:1]
+    return said
+
+
+def read_scores(path: Path, step: int | None = None) -> Scores:
+    """The scores of an export or a run's best checkpoint by split and mode; empty without a report.
+
+    Args:
+        step: of the checkpoint that is wanted; None for the best.
+    """
+    if is_export(path):
+        return _export_record(path).get("scores") or {}
+    file = path / REPORT_FILE
+    report = read_json(file, remedy="Finish the run") if file.is_file() else {}
+    return report.get("splits", {}) if step in (None, report.get("best_step")) else {}
+
+
+def _seal(folder: Path, run: Path, step: int, config: RunConfig, scores: Scores) -> None:
     """Write export.json with the checksums of all other files, and sync everything to disk."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     record = {
@@ -186,6 +251,7 @@ def _seal(folder: Path, run: Path, step: int, config: RunConfig) -> None:
         "rss_rl": VERSION,
         "run": run.resolve().name,
         "step": step,
+        "scores": scores,
         "config": config.model_dump(mode="json"),
         "sha256": {str(path.relative_to(folder)): file_sha256(path) for path in files},
     }

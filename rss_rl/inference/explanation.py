@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from rss_rl.inference import notebook
 from rss_rl.types import DEPENDENT, HEAD, Array
 
 _QUOTES = ('"', "''", "``")
 """Forms in a text of the tokens that the tokenizer writes for quotation marks."""
+_KEPT = "background:rgba(255,170,0,.35);color:inherit;font-weight:600"
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,19 +55,12 @@ class MarkedSentence:
         return " ".join(f"[{word}]" if kept else word for word, kept in pairs)
 
     def _repr_html_(self) -> str:
-        shown = (
-            notebook.marked_word(word, kept, self._about(index))
-            for index, (word, kept) in enumerate(zip(self.words, self.kept, strict=True))
+        """For notebooks; kept words are bold on translucent amber, which suits light and dark."""
+        marked = (
+            f'<mark style="{_KEPT}">{escape(word)}</mark>' if kept else escape(word)
+            for word, kept in zip(self.words, self.kept, strict=True)
         )
-        return f"<p>{' '.join(shown)}</p>"
-
-    def _about(self, index: int) -> str:
-        """Selection probabilities of a word, and whether it is in the vocabulary."""
-        known = "" if self.known[index] else "not in the vocabulary"
-        if self.probabilities is None:
-            return known
-        head, dependent = self.probabilities[[HEAD, DEPENDENT], index]
-        return f"head {head:.0%}, dependent {dependent:.0%}{known and f'; {known}'}"
+        return f"<p>{' '.join(marked)}</p>"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON data, one mapping per word."""
@@ -120,8 +113,7 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         sentences = "".join(sentence._repr_html_() for sentence in self.sentences)
-        classes = notebook.shares(self.class_probabilities) if self.class_probabilities else ""
-        return f"<p><b>{escape(self.title)}</b>, {self.kept:.0%} kept</p>{sentences}{classes}"
+        return f"<p><b>{escape(self.title)}</b>, {self.kept:.0%} kept</p>{sentences}"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON data."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -22,8 +23,7 @@ from rss_rl.data.store import Prepared
 from rss_rl.data.tokens import Tokens
 from rss_rl.data.vocabulary import PAD, UNKNOWN
 from rss_rl.errors import ConfigError, DataError
-from rss_rl.inference import notebook
-from rss_rl.inference.artifact import open_result
+from rss_rl.inference.artifact import Scores, about_model, open_result, read_scores
 from rss_rl.inference.explanation import Explanation, MarkedSentence
 from rss_rl.models.encoders.protocol import WordEncoder
 from rss_rl.ops.rationale_overlap import top_share
@@ -138,6 +138,7 @@ class Model:
 
     config, models, inputs  as `rss_rl.training.trained_models.open_models` returns them
     device                  that computes; what `choose` and `logits` return is on the CPU
+    scores                  of the run, see `rss_rl.inference.artifact.read_scores`
     """
 
     def __init__(
@@ -146,8 +147,10 @@ class Model:
         models: Models,
         inputs: Prepared,
         device: torch.device = _CPU,
+        scores: Scores = MappingProxyType({}),
     ) -> None:
         self.config, self.models, self.inputs, self.device = config, models, inputs, device
+        self.scores = scores
         for module in models.modules.values():
             module.to(device)
         self._new_words: dict[str, int] = {}
@@ -175,32 +178,12 @@ class Model:
         return bool(self._new_words)
 
     def __repr__(self) -> str:
-        about = self._about()
-        asked = f", {about['asked for']} asked for" if "asked for" in about else ""
-        return (
-            f"rss_rl.Model: predicts {about['predicts']}; encoder {about['encoder']},"
-            f" {about['words']}{asked}; trained on {about['trained on']}"
-        )
+        return f"rss_rl.Model: {self.about}"
 
-    def _repr_html_(self) -> str:
-        return notebook.facts("rss_rl.Model", self._about())
-
-    def _about(self) -> dict[str, str]:
-        """A short description of the model."""
-        labels, share = self.labels, self.config.reward.target_share
-        names = f" ({', '.join(labels.names)})" if labels.names else ""
-        asked = (
-            {}
-            if share is None or not self.selects
-            else {"asked for": f"{100 * share:.3g}% of the words"}
-        )
-        return {
-            "predicts": f"{labels.kind}{names}",
-            "encoder": self.config.model.encoder.name,
-            "words": f"policy {self.config.policy.name}" if self.selects else "reads every word",
-            **asked,
-            "trained on": self.inputs.manifest.name,
-        }
+    @property
+    def about(self) -> str:
+        """What it predicts and learnt from, how it reads, how well it does."""
+        return " ".join(about_model(self.config, self.inputs.manifest, self.scores))
 
     def select(
         self,
@@ -394,7 +377,8 @@ def load_model(
                 where=str(path),
                 remedy="Read its own data with it: rss-rl evaluate and rss-rl report",
             )
-        return Model(config, models, inputs, found)
+        scores = read_scores(Path(path)) if which == "best" else {}
+        return Model(config, models, inputs, found, scores)
 
 
 def cuts(encoded: Sequence[Encoded]) -> Iterator[Sequence[Encoded]]:

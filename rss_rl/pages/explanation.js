@@ -210,9 +210,12 @@ class Example {
     const box = make("div", "facts");
     if (!word) {
       const sentences = this.facts.sentences;
-      const all = sentences.reduce((sum, one) => sum + one.words.length, 0);
-      const kept = sentences.reduce((sum, one) => sum + one.roles.filter((role) => role).length, 0);
-      box.append(make("p", "", kept + " of " + all + " words kept (" + Math.round(100 * kept / all) + "%)."));
+      const roles = sentences.flatMap((one) => one.roles);
+      const count = (role) => roles.filter((one) => one === role).length;
+      const kept = roles.length - count(0);
+      const parts = [count(3) + " as head and dependent", count(1) + " only as head", count(2) + " only as dependent"];
+      const how = document.body.classList.contains("one-bit") ? "" : ": " + parts.join(", ");
+      box.append(make("p", "", "Of " + roles.length + " words, " + kept + " are kept (" + percent(kept / roles.length) + ")" + how + "; " + count(0) + " are not."));
       return box;
     }
     box.append(make("h2", "quoted", "“" + word.textContent + "”"));
@@ -249,7 +252,8 @@ function setShade(value) {
   const what = isScore ? "score" : "prediction's probability";
   document.getElementById("ramp-text").textContent = signed
     ? "a flip raises (blue) or lowers (amber) the " + what
-    : "probability of selection, 0 to 1";
+    : "the darker, the more probable that a word is kept";
+  document.getElementById("examples").classList.toggle("effects", signed);
   examples.forEach((one) => one.paint());
 }
 document.querySelectorAll("input[name=shade]").forEach((input) => {

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from rss_rl.inference.facts import Facts
-from rss_rl.inference.model import Model
 from rss_rl.pages.assets import filled, script_data
 from rss_rl.types import DEPENDENT, HEAD, Array, LabelSpec
 from rss_rl.version import VERSION
@@ -80,13 +79,6 @@ def _sentence(facts: Facts, slot: int) -> dict[str, Any]:
 def text_titles(texts: int) -> list[str]:
     """Titles of the texts of an example."""
     return ["Text"] if texts == 1 else [f"Text {number + 1}" for number in range(texts)]
-
-
-def about(model: Model) -> str:
-    """A line on the model: encoder, policy and data."""
-    config = model.config
-    policy = f"policy {config.policy.name}" if model.selects else "every word is read"
-    return f"Encoder {config.model.encoder.name}, {policy}; data: {model.inputs.manifest.name}."
 
 
 def _sparse(attention: Array | None) -> dict[int, list[list[float]]] | None:

@@ -60,7 +60,8 @@ class Run {
     this.view = make("div", "shown");
     this.view.append(this.answer, texts);
     this.view.hidden = true;
-    this.root.append(make("p", "note", shown.about), this.trouble, this.view);
+    const busy = make("p", "busy", "computing…");
+    this.root.append(make("p", "note", shown.about), busy, this.trouble, this.view);
   }
 
   list(title) {
@@ -113,11 +114,13 @@ class Run {
   clear() {
     this.trouble.textContent = "";
     this.view.hidden = true;
+    byId("examples").hidden = !this.shown.examples.length;
   }
 
   show(answer) {
     this.found = answer;
     this.view.hidden = false;
+    byId("examples").hidden = true;
     hideRolesIf(hasOneBit(answer));
     answer.sentences.forEach((words, slot) => this.showWords(this.lists[slot], words, this.own.answer.sentences[slot]));
     const all = answer.sentences.flat();
@@ -238,6 +241,17 @@ function addField(title, index) {
   return field;
 }
 
+/* A button that fills in the texts of an example. */
+function addExample(texts) {
+  const button = make("button", "", texts.join(" · "));
+  button.type = "button";
+  button.addEventListener("click", () => {
+    fields.forEach((field, slot) => (field.value = texts[slot]));
+    readAgain();
+  });
+  byId("examples").append(button);
+}
+
 async function start() {
   takeToken();
   try {
@@ -245,6 +259,7 @@ async function start() {
     fields = shown.texts.map(addField);
     run = new Run(shown);
     byId("run").replaceChildren(run.root);
+    shown.examples.forEach(addExample);
     document.title = byId("title").textContent = "What " + shown.name + " reads";
     readAgain();
   } catch (error) {

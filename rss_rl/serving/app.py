@@ -28,6 +28,7 @@ from rss_rl.serving.payloads import (
     Limits,
     Problem,
     answer_example,
+    data_examples,
     model_shown,
     parse_ask,
 )
@@ -71,13 +72,14 @@ def make_app(
         hosts: allowed Host headers, `("*",)` for any.
     """
     limits = Limits() if limits is None else limits
+    examples = data_examples(model) if token is None else []  # others may not know the data
     turns = _Turns(limits)
     routes = [
         Route("/", _always(filled("serve.html", version=VERSION), HTMLResponse)),
         Route("/page.css", _joined("text/css", "look.css", "words.css", "serve.css")),
         Route("/page.js", _joined("text/javascript", "theme.js", "words.js", "serve.js")),
         Route("/health", _always({"status": "ok"})),
-        Route("/model", _always(model_shown(model, name))),
+        Route("/model", _always(model_shown(model, name, examples))),
         Route("/predict", partial(_predict, model, limits, turns), methods=["POST"]),
     ]
     handlers: dict[Any, Any] = {

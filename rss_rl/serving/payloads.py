@@ -7,6 +7,7 @@ Legend: an example is one text, or two for a task on pairs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -14,11 +15,13 @@ from typing import Any, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rss_rl.errors import ConfigError, DataError
+from rss_rl.data.store import open_prepared
+from rss_rl.errors import ConfigError, DataError, RssError
 from rss_rl.inference.model import Encoded, Model, keep_share, keep_words
-from rss_rl.pages.explanation import about, text_titles
+from rss_rl.pages.explanation import text_titles
 
 _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
+_EXAMPLES, _EXAMPLE_WORDS = 3, 40
 _SHOWN = 80
 """Unknown field names are truncated to this many characters in messages."""
 
@@ -105,17 +108,28 @@ def parse_ask(body: bytes, limits: Limits) -> Ask:
     return ask
 
 
-def model_shown(model: Model, name: str) -> dict[str, Any]:
-    """Answer of `GET /model`."""
+def model_shown(model: Model, name: str, examples: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Answer of `GET /model`; examples: to try, as `data_examples` finds them."""
     return {
         "name": name,
-        "about": about(model),
+        "about": model.about,
+        "examples": examples,
         "kind": model.labels.kind,
         "texts": text_titles(model.inputs.sentences),
         "selects": model.selects,
         "low": model.labels.low,
         "high": model.labels.high,
     }
+
+
+def data_examples(model: Model) -> list[list[str]]:
+    """The first words of the texts of a few examples of the model's data, where these are here."""
+    try:
+        split = open_prepared(model.config.data).split("dev")
+    except RssError:
+        return []
+    rows = range(min(_EXAMPLES, len(split)))
+    return [[" ".join(words[:_EXAMPLE_WORDS]) for words in split.words(row)] for row in rows]
 
 
 def answer_example(model: Model, asked: Asked, field: str, limits: Limits) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from readers import TASKS, reader
 from starlette.testclient import TestClient
 
+from rss_rl.data.store import Prepared
 from rss_rl.inference.model import Model
 from rss_rl.serving.app import make_app
 from rss_rl.serving.payloads import Limits
@@ -73,6 +74,19 @@ def test_a_share_and_the_very_words(task: str) -> None:
 def test_the_model_is_described(client: TestClient) -> None:
     shown = client.get("/model").json()
     assert (shown["name"], shown["texts"], shown["selects"]) == ("run", ["Text"], True)
+    assert "trained on 7 rows of made" in shown["about"]
+    assert shown["examples"] == []  # its data are not here
+
+
+def test_examples_are_those_of_dev_for_people_on_this_machine(tiny: Prepared) -> None:
+    model = reader("pair")
+    model.config = model.config.model_copy(update={"data": str(tiny.folder)})
+    with client_of(model) as client:
+        shown = client.get("/model").json()["examples"]
+    assert shown == [[" ".join(t) for t in tiny.split("dev").words(row)] for row in range(3)]
+    with client_of(model, token="t") as client:
+        answer = client.get("/model", headers={"Authorization": "Bearer t"})
+    assert answer.json()["examples"] == []
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -42,7 +42,7 @@ class Inputs:
     sentences: int
     tokenizer: Tokenizer
     vocabulary: Vocabulary
-    manifest: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(name="made"))
+    manifest: SimpleNamespace
 
 
 def reader(
@@ -76,7 +76,9 @@ def reader(
         "model": given,
         "phases": [phase | {"selection": "sampled" if selects else "all"}],
     }
-    inputs = Inputs(labels, texts, Tokenizer(), Vocabulary(words, TRAINABLE))
+    splits = {"train": SimpleNamespace(rows=7)}
+    manifest = SimpleNamespace(name="made", labels=labels, splits=splits)
+    inputs = Inputs(labels, texts, Tokenizer(), Vocabulary(words, TRAINABLE), manifest)
     selector = policy(double=False, seed=seed, reads=reads, **(by or {}))
     models = Models(classifier.eval(), selector, reads)
     return Model(RunConfig.model_validate(tree), models, cast(Prepared, inputs))
