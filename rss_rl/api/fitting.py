@@ -105,7 +105,6 @@ def fit(
     # A wrong time is refused before the data are prepared.
     end = None if time is None else monotonic() + seconds(time)
     wish = Wish(keep, config, pretrained)
-    wish.check()
     shown = console or SafeConsole(highlight=False)
     path = Path(out) if out is not None else Path("runs") / run_name(data)
     paths = [path, *(path.with_name(f"{path.name}-seed{seed}") for seed in range(1, seeds))]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import rss_rl
 from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import RunConfig, plugins_named, setting
-from rss_rl.errors import CheckpointError, ConfigError, RssError
+from rss_rl.errors import ConfigError, RssError
 from rss_rl.metrics.measures import brief_measures, find_measure, format_measure
-from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, REPORT_FILE, RunDirectory
+from rss_rl.runs.run_directory import ALL_TOKENS, REPORT_FILE, RunDirectory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,22 +119,13 @@ class Run:
 
     def _weights_path(self, mode: Mode) -> Path:
         """The run whose weights a mode uses."""
-        if not self.config.selects and mode != "all":
+        if mode not in self._modes():
             raise ConfigError(
-                f"the run has no policy, so it has no '{mode}' selection",
+                f"the run has no selection '{mode}'",
                 where=str(self.path),
-                remedy="Use --mode all",
+                remedy=f"Give one that it has: {', '.join(self._modes())}",
             )
-        if not self.config.selects or mode != "all":
-            return self.path
-        path = self.path / ALL_TOKENS
-        if not (path / CONFIG_FILE).is_file():
-            raise CheckpointError(
-                "the run has no comparison trained with all tokens",
-                where=str(path),
-                remedy="Finish the run, with evaluation.all_tokens=true",
-            )
-        return path
+        return self.path / ALL_TOKENS if self.config.selects and mode == "all" else self.path
 
     def resume(self, *, callbacks: Sequence[Callable[[RunEvent], None]] = ()) -> Run:
         """Train from the last checkpoint to the end; see `rss_rl.train`."""
