@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from itertools import islice
@@ -21,7 +21,7 @@ from rss_rl.api.encoding import encode
 from rss_rl.api.options import Overrides, Rows, TableOptions
 from rss_rl.api.preparing import prepare
 from rss_rl.api.rows import split_files
-from rss_rl.api.terminal import busy, say
+from rss_rl.api.terminal import counted, say
 from rss_rl.config import PolicyConfig, load_config, settings
 from rss_rl.data.checks import is_missing
 from rss_rl.data.manifest import MANIFEST_FILE, SCHEMA_VERSION, Manifest
@@ -34,7 +34,6 @@ from rss_rl.data.records import (
     read_records,
     require_columns,
 )
-from rss_rl.data.sources import Progress
 from rss_rl.data.store import open_prepared
 from rss_rl.data.vectors import check_vectors, source_file
 from rss_rl.durable import as_text
@@ -174,14 +173,14 @@ def _prepared(
         out = folder / f"{run_name(data)}-data-{key}"
         there = (out / MANIFEST_FILE).is_file()
         if not there:
-            with busy(console, "preparing the data") as tell:
+            with counted(console, "preparing the data") as progress:
                 prepare(
                     files["rows"],
                     out=out,
                     text=text,
                     label=label,
                     force=out.exists(),
-                    progress=_steps(tell),
+                    progress=progress,
                     **how,
                 )
     weighed = "of each word in a linear classifier" if how["label_weights"] else "as asked"
@@ -194,17 +193,8 @@ def _encode(data: Path, policy: PolicyConfig, console: Console) -> None:
     if (encoder := policy.pretrained) is None:
         return
     how: dict[str, Any] = {"layers": policy.layers, "window": policy.window}
-    with busy(console, f"encoding the data with {encoder}") as tell:
-        encode(data, encoder, **how, progress=_steps(tell))
-
-
-def _steps(tell: Callable[[str], None]) -> Progress:
-    """Progress of preparing and encoding, as text."""
-
-    def show(what: str, done: int, end: int | None) -> None:
-        tell(f"{what}: {done:,}" + ("" if end is None else f" of {end:,}"))
-
-    return show
+    with counted(console, f"encoding the data with {encoder}") as progress:
+        encode(data, encoder, **how, progress=progress)
 
 
 def choose_encoder(

@@ -144,6 +144,17 @@ def busy(out: Console, what: str) -> Iterator[Callable[[str], None]]:
     yield tell
 
 
+@contextmanager
+def counted(out: Console, what: str) -> Iterator[Callable[[str, int, int | None], None]]:
+    """As `busy`; yields a function of the current step, the amount done, and the total if known."""
+    with busy(out, what) as tell:
+
+        def show(step: str, done: int, end: int | None) -> None:
+            tell(f"{step}: {done:,}" + ("" if end is None else f" of {end:,}"))
+
+        yield show
+
+
 def plain_table(
     header: Sequence[str], body: Iterable[Sequence[str]] = (), *, left: int | None = None
 ) -> Table:

@@ -6,7 +6,6 @@ __all__ = ["app", "example_line"]
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,19 +13,16 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from rss_rl.api.encoding import encode
 from rss_rl.api.options import Directory
 from rss_rl.api.preparing import prepare
-from rss_rl.api.terminal import SafeConsole, plain_table
+from rss_rl.api.terminal import SafeConsole, counted, plain_table
 from rss_rl.cli.commands import add, group
 from rss_rl.cli.show import Json, echo, echo_json
 from rss_rl.config import yaml_text
 from rss_rl.data.catalogue import catalogue, entry
 from rss_rl.data.manifest import Manifest
-from rss_rl.data.sources import Progress as Report
 from rss_rl.data.sources import known_sources
 from rss_rl.data.states import StatesInfo, stored_states
 from rss_rl.data.store import Prepared, Split, open_prepared
@@ -37,27 +33,9 @@ _WITHOUT_FILES = {"made": "made sentences", "included": "real sentences"}
 """Task of sources that need no files, by capability."""
 
 
-@contextmanager
-def _progress_lines(*, quiet: bool, bytes_: bool = False) -> Iterator[Report]:
-    """A live line for each step, on standard error; a step ends where another begins."""
-    done_of = DownloadColumn() if bytes_ else TextColumn("{task.completed:,.0f}")
-    columns = SpinnerColumn(), TextColumn("{task.description}"), done_of, TimeElapsedColumn()
-    with Progress(*columns, console=SafeConsole(stderr=True), disable=quiet) as shown:
-        tasks: dict[str, Any] = {}
-
-        def report(what: str, done: int, end: int | None) -> None:
-            if what not in tasks:
-                for task in shown.tasks:
-                    shown.update(task.id, total=task.completed)
-                tasks[what] = shown.add_task(escape(what), total=end, completed=done)
-            shown.update(tasks[what], completed=done, total=end)
-
-        yield report
-
-
 def _prepared(call: Callable[..., Prepared], *, json_: Json = False) -> None:
     start = time.monotonic()
-    with _progress_lines(quiet=json_) as report:
+    with counted(SafeConsole(stderr=True), "preparing") as report:
         found = call(progress=report)
     seconds = time.monotonic() - start
     _print_summary(found, call.keywords["out"], json_, seconds=seconds)  # type: ignore[attr-defined]
@@ -65,7 +43,7 @@ def _prepared(call: Callable[..., Prepared], *, json_: Json = False) -> None:
 
 def _encoded(call: Callable[..., StatesInfo], *, json_: Json = False) -> None:
     start = time.monotonic()
-    with _progress_lines(quiet=json_) as report:
+    with counted(SafeConsole(stderr=True), "encoding") as report:
         info = call(progress=report)
     if json_:
         echo(info.model_dump_json(indent=2))
@@ -133,7 +111,7 @@ def fetch(
         )
     found = entry(name)
     folder = Path(to or found.default_folder)
-    with _progress_lines(quiet=json_, bytes_=True) as report:
+    with counted(SafeConsole(stderr=True), "fetching") as report:
         files = fetch_entry(found, folder, mirror=mirror, force=force, progress=report)
     command = found.command(folder)
     if json_:
