@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 from file_server import FileServer, Served, file_server
 from invoking import Result, invoke
-from rich.progress import Progress
 
-from rss_rl.cli import data
 from rss_rl.data.catalogue import catalogue
 from rss_rl.data.sources import known_sources
 
@@ -118,12 +116,3 @@ class TestFetch:
         result = run("fetch", name, "--to", tmp_path)
         assert result.exit_code == 2
         assert message in result.stderr
-
-
-def test_a_step_of_progress_ends_where_the_next_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Progress] = []
-    monkeypatch.setattr(data, "Progress", lambda *a, **k: made.append(Progress(*a, **k)) or made[0])
-    with data._progress_lines(quiet=False) as report:
-        report("counting", 10, None)
-        report("writing", 1, None)
-        assert [task.finished for task in made[0].tasks] == [True, False]

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from rss_rl.api.terminal import SafeConsole, guarded_streams, plain_table, printable
+from rss_rl.api.terminal import SafeConsole, counted, guarded_streams, plain_table, printable
 from rss_rl.cli import main
 from rss_rl.cli.commands import add, group
 from rss_rl.cli.show import console, echo
@@ -118,6 +118,19 @@ def test_a_terminal_without_utf_8_is_shown_escapes(encoding: str) -> None:
     for shown in ("--keep", "a file", r"Spearman \u03c1", r"\u8aad", r"\u2588\u2588 \u25cf"):
         assert shown in said
     assert "naïve" in said or encoding == "ascii"
+
+
+def test_what_takes_a_while_is_said_every_half_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, out = [0.0], StringIO()
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    with counted(SafeConsole(file=out), "preparing") as progress:
+        for second in range(0, 65, 5):
+            clock[0] = second
+            progress("counting", second, None if second < 40 else 100)
+    assert out.getvalue() == "counting: 30\ncounting: 60 of 100\n"
+    with counted(SafeConsole(file=out, force_terminal=True, width=40), "[b] file") as progress:
+        progress("[b]\x1b[2J" + "a" * 50, 1, None)
+    assert "[b]\\u001b[2Jaaa" in out.getvalue()
 
 
 def test_names_and_columns_of_a_file(tmp_path: Path) -> None:
