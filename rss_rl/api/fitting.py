@@ -108,11 +108,12 @@ def fit(
     shown = console or SafeConsole(highlight=False)
     path = Path(out) if out is not None else Path("runs") / run_name(data)
     paths = [path, *(path.with_name(f"{path.name}-seed{seed}") for seed in range(1, seeds))]
-    for there in (path for path in paths if os.path.isfile(path / CONFIG_FILE) and not overwrite):
+    taken = [own for own in paths if os.path.isfile(own / CONFIG_FILE)]
+    if taken and not overwrite:
         raise ConfigError(
             "there is already a run",
-            where=str(there),
-            remedy=f"Resume it ({shell('rss-rl', 'train', '--resume', there)}), give another"
+            where=str(taken[0]),
+            remedy=f"Resume it ({shell('rss-rl', 'train', '--resume', taken[0])}), give another"
             " directory, or overwrite=True (--overwrite)",
         )
     base, settings = adapt(data, text, label, overrides, wish, table, path.parent, shown)

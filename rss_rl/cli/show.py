@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rss_rl.api.scoring import report
 from rss_rl.api.terminal import SafeConsole, busy, plain_table, say, shell
 from rss_rl.errors import ConfigError
 
@@ -63,12 +62,14 @@ def trained(call: Callable[..., Run]) -> Run:
     Raises:
         SystemExit: the run was stopped by a signal; 130 after Ctrl-C, 143 after SIGTERM.
     """
+    from rss_rl.results.frame import runs_frame
+
     out = console()
     run = call(console=out)
     if run.stopped_by is not None:
         raise SystemExit(128 + run.stopped_by)
     if len(run.paths) > 1:
-        _print_frame(out, report(run.paths), "test")
+        _print_frame(out, runs_frame(run.paths, run.trust), "test")
     else:
         print_report(out, run.path, run.report)
     return run
