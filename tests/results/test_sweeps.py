@@ -109,7 +109,7 @@ def test_folds_and_how_data_are_prepared(tmp_path: Path) -> None:
         ({"axes": {"sampler.backend": ["ray"]}}, "--jobs trains several runs"),
         ({"rows": {"x": {"settings_on": {"tin": {}}}}}, "no dataset 'tin'; did you mean 'tiny'"),
         ({"datasets": {"x": {}}}, r"datasets\.x: give either source or data"),
-        ({"datasets": {"data": {"data": "x"}}}, "no dataset is called 'data'"),
+        ({"datasets": {"data": {"data": "x"}}}, "is for the data that it prepares"),
         ({"datasets": {"../x": {"data": "x"}}}, "datasets"),
         ({"settings": {"reward.target_share": 0.2}}, r"is an axis: give axes\.reward"),
         ({"search": {"space": {RATE: {"log": [0.1, 1]}}}}, "a search has no rows"),

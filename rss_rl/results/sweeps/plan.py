@@ -138,9 +138,14 @@ def plan_runs(spec: Spec, out: Path) -> Iterator[PlannedRun]:
     base, datasets = find_base(spec.base), dict(spec.datasets)
     if not datasets:
         data = configure(base, [("settings", spec.settings)]).data
-        datasets = {re.sub(r"[^\w.-]", "-", Path(data).name) or "texts": Dataset(data=data)}
+        name = re.sub(r"[^\w.-]", "-", Path(data).name)
+        datasets = {"texts" if name in ("", DATA_FOLDER) else name: Dataset(data=data)}
     if DATA_FOLDER in datasets:
-        raise ConfigError("no dataset is called 'data'", where="datasets", remedy="Rename it")
+        raise ConfigError(
+            f"the folder {DATA_FOLDER} of a sweep is for the data that it prepares",
+            where=f"datasets.{DATA_FOLDER}",
+            remedy="Give the dataset another name",
+        )
     if spec.search is not None:
         yield from _trials(spec, base, *next(iter(datasets.items())), out)
         return
