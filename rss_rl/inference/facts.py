@@ -20,7 +20,8 @@ from rss_rl.rollouts.scan import Scanned
 from rss_rl.types import Array
 
 _TOKENS_AT_A_TIME = 1 << 13
-MOST_FLIPS = 200
+_MOST_FLIPS = 200
+"""Words of a text that are flipped."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +45,14 @@ class Facts:
 
 
 def gather_facts(
-    model: Model,
-    encoded: Encoded,
-    most_flips: int = MOST_FLIPS,
-    progress: Callable[[int], None] = lambda done: None,
+    model: Model, encoded: Encoded, progress: Callable[[int], None] = lambda done: None
 ) -> Facts:
     """Evaluate one example, and again with each of its words flipped.
 
+    Of a long text kept words are flipped first, then the most probable ones.
+
     Args:
         encoded: as `model.encode` returns it.
-        most_flips: limit per text; kept words are flipped first, then the most probable ones.
         progress: called with the number of words flipped so far in the current text.
     """
     (explanation,) = model.read([encoded])
@@ -64,10 +63,9 @@ def gather_facts(
     def flips(slot: int) -> Array:
         found = np.full((len(encoded.ids[slot]), len(outcome)), np.nan, np.float32)
         step = max(1, _TOKENS_AT_A_TIME // sum(map(len, encoded.ids)))
-        for done, indices in enumerate(torch.split(_flip_first(chosen, slot, most_flips), step)):
-            found[indices.numpy()] = _outcomes(
-                model, _flipped(model, chosen, slot, indices)
-            ).numpy()
+        for done, indices in enumerate(torch.split(_flip_first(chosen, slot), step)):
+            changed = _flipped(model, chosen, slot, indices)
+            found[indices.numpy()] = _outcomes(model, changed).numpy()
             progress(done * step + len(indices))
         return found
 
@@ -88,12 +86,12 @@ def _outcomes(model: Model, chosen: Chosen) -> Tensor:
     return torch.softmax(logits.float(), -1)
 
 
-def _flip_first(chosen: Chosen, slot: int, most: int) -> Tensor:
-    """Positions of the words to flip, int64 [at most `most`]."""
+def _flip_first(chosen: Chosen, slot: int) -> Tensor:
+    """Positions of the words to flip, int64 [at most `_MOST_FLIPS`]."""
     worth = chosen.selections[slot][0].any(0).float()  # [N]
     if chosen.probabilities is not None:
         worth = worth + chosen.probabilities[slot][0].amax(0)
-    return torch.argsort(worth, descending=True, stable=True)[:most].sort().values
+    return torch.argsort(worth, descending=True, stable=True)[:_MOST_FLIPS].sort().values
 
 
 def _flipped(model: Model, chosen: Chosen, slot: int, indices: Tensor) -> Chosen:

@@ -27,14 +27,13 @@ from rss_rl.inference.artifact import Scores, about_model, open_result, read_sco
 from rss_rl.inference.explanation import Explanation, MarkedSentence
 from rss_rl.models.encoders.protocol import WordEncoder
 from rss_rl.ops.rationale_overlap import top_share
-from rss_rl.policies.distributions import SelectionDistribution, word_scores
+from rss_rl.policies.distributions import word_scores
 from rss_rl.pretrained.context import ContextReader
 from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.scan import Scanned
 from rss_rl.rollouts.snapshot import Models
-from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.training.memory_needs import memory_errors
-from rss_rl.types import ROLES, Array, Batch, LabelSpec
+from rss_rl.types import Array, Batch, LabelSpec
 
 Example = Text | tuple[Text, Text]
 """One text, or two for tasks on pairs."""
@@ -172,11 +171,6 @@ class Model:
         """Whether a policy selects words."""
         return self.config.selects
 
-    @property
-    def has_new_words(self) -> bool:
-        """Whether it remembers words unseen in training, to reuse them for later texts."""
-        return bool(self._new_words)
-
     def __repr__(self) -> str:
         return f"rss_rl.Model: {self.about}"
 
@@ -186,48 +180,31 @@ class Model:
         return " ".join(about_model(self.config, self.inputs.manifest, self.scores))
 
     def select(
-        self,
-        examples: Sequence[Example],
-        *,
-        sampled_seed: int | None = None,
-        share: float | None = None,
+        self, examples: Sequence[Example], *, share: float | None = None
     ) -> list[tuple[MarkedSentence, ...]]:
         """The sentences of each example with their selected words; see `predict`."""
-        found = self.predict(examples, sampled_seed=sampled_seed, share=share)
-        return [explanation.sentences for explanation in found]
+        return [found.sentences for found in self.predict(examples, share=share)]
 
     def explain(self, example: Example) -> Explanation:
         """Prediction for one example and the words it is based on; see `predict`."""
         return self.predict([example])[0]
 
     def predict(
-        self,
-        examples: Sequence[Example],
-        *,
-        sampled_seed: int | None = None,
-        share: float | None = None,
+        self, examples: Sequence[Example], *, share: float | None = None
     ) -> list[Explanation]:
         """Prediction for each example and the words it is based on.
 
         Args:
             examples: one text each, or a pair for tasks on two texts. A tuple of words is not
                 tokenised.
-            sampled_seed: sample the selections with this seed; None: threshold at one half.
             share: of each text's words, to keep instead: the most probable ones, at least one.
 
         Raises:
             DataError: see `encode`.
-            ConfigError: both a seed and a share, or a share of a run without a policy or not in
-                [0, 1].
+            ConfigError: a share of a run without a policy, or not in [0, 1].
         """
-        if share is not None and sampled_seed is not None:
-            raise ConfigError("share and sampled_seed are given", remedy="Give one of them")
         change = share_kept(share)
-        found: list[Explanation] = []
-        for cut in cuts(self._encoded(examples)):
-            seed = None if sampled_seed is None else (sampled_seed, len(found))
-            found += self.read(cut, seed, change)
-        return found
+        return [found for cut in cuts(self._encoded(examples)) for found in self.read(cut, change)]
 
     def _encoded(self, examples: Sequence[Example]) -> list[Encoded]:
         if isinstance(examples, str | Mapping) or hasattr(examples, "columns"):
@@ -285,30 +262,15 @@ class Model:
         given = texts if isinstance(texts, tuple | list) else (texts,)
         return tuple(checked_text(text, f"example {number}", more) for text in given)
 
-    def choose(self, examples: Sequence[Encoded], seed: tuple[int, int] | None = None) -> Chosen:
-        """Thresholded selections of a batch, or sampled ones if a seed is given.
-
-        Args:
-            seed: the seed, and the number of the batch's first example: each example has its own
-                random stream.
-        """
+    def choose(self, examples: Sequence[Encoded]) -> Chosen:
+        """The selections of a batch."""
         with torch.inference_mode():
             scanned = Scanned.of(self.models, _batch(examples), self.device)
             if not self.selects:
                 return Chosen(scanned, [bits.cpu() for bits in scanned.everything], None)
             found = scanned.distributions
-            selections = [each.mode.cpu() for each in found]
-            if seed is not None:
-                selections = [self._drawn(each, seed, slot) for slot, each in enumerate(found)]
-            return Chosen(scanned, selections, [each.probs.float().cpu() for each in found])
-
-    def _drawn(self, found: SelectionDistribution, seed: tuple[int, int], slot: int) -> Tensor:
-        """Selections of a slot, bool [B, 2, N]."""
-        count, _, width = found.mode.shape
-        rows = np.arange(seed[1], seed[1] + count)
-        key = stream_key(seed[0], "explain", slot)
-        uniforms = torch.from_numpy(keyed_uniforms(key, rows, 1, ROLES, width))
-        return found.sample(uniforms.to(self.device)).selection[0].cpu()
+            chances = [each.probs.float().cpu() for each in found]
+            return Chosen(scanned, [each.mode.cpu() for each in found], chances)
 
     def logits(self, chosen: Chosen) -> Tensor:
         """Logits, [B, C].
@@ -327,22 +289,18 @@ class Model:
             return chosen.scanned.logits(read).cpu()
 
     def read(
-        self,
-        examples: Sequence[Encoded],
-        seed: tuple[int, int] | None = None,
-        change: Callable[[Chosen], Chosen] = _unchanged,
+        self, examples: Sequence[Encoded], change: Callable[[Chosen], Chosen] = _unchanged
     ) -> list[Explanation]:
         """Selections and predictions of one batch.
 
         Args:
-            seed: see `choose`.
             change: maps the policy's selections to those that the classifier reads.
 
         Raises:
             ResourceError: not enough memory.
         """
         with memory_errors("to read a text", "Cut it into parts, or use a machine with more"):
-            return self._explained(examples, change(self.choose(examples, seed)))
+            return self._explained(examples, change(self.choose(examples)))
 
     def _explained(self, examples: Sequence[Encoded], chosen: Chosen) -> list[Explanation]:
         sentences = [_sentences(example, chosen, row) for row, example in enumerate(examples)]

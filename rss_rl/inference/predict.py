@@ -21,7 +21,8 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory, gettempdir
@@ -40,7 +41,7 @@ from rss_rl.data.records import (
     read_records,
     require_columns,
 )
-from rss_rl.data.sources import Text
+from rss_rl.data.sources import BadRow, Text
 from rss_rl.durable import disk_errors, file_sha256, is_same_file, remove_unfinished, replacing
 from rss_rl.errors import DataError, StorageError
 from rss_rl.inference.explanation import Explanation
@@ -74,7 +75,7 @@ class Job:
     outputs         name of the output in `target` for each input in `source` that is left to score
     complete        how many outputs were there already
     model           SHA-256 of the model
-    columns         text columns, see `read_texts`
+    columns         text columns, see `score_file`
     skip_bad_rows   report a bad row in its `error` column instead of raising
     share           of each text's words to keep; None: as the model does
     """
@@ -113,7 +114,7 @@ class Job:
         what = "is no complete Parquet file that `predict` wrote"
         raise DataError(
             f"exists, and {'is of another model, input or options' if found else what}",
-            where=f"{self.target.uri.rstrip('/')}/{output}",
+            where=_place(self.target, output),
             remedy="Give another --output, or replace it with --overwrite",
         )
 
@@ -185,6 +186,11 @@ def _parent(location: str) -> Storage:
     return open_storage(head or ("/" if location.startswith("/") else "."))
 
 
+def _place(folder: Storage, name: str) -> str:
+    """The URI or path of a file in a folder."""
+    return f"{folder.uri.rstrip('/')}/{name}"
+
+
 def _local(storage: Storage) -> Path | None:
     return Path(storage.root) if isinstance(storage.filesystem, fs.LocalFileSystem) else None
 
@@ -208,42 +214,36 @@ def _walk(folder: Path, note: Callable[[str], None]) -> Iterator[str]:
 
 def _check_apart(job: Job, of_folder: bool) -> None:
     """Refuse an output that is an input under any name, or a folder in the other's."""
-    remedy = "Give another --output"
-    if (here := _local(job.source)) is not None and (there := _local(job.target)) is not None:
-        for name, output in job.outputs.items():
-            if is_same_file(here / name, there / output):
-                what = f"is the input {here / name} itself and would be lost"
-                raise DataError(what, where=str(there / output), remedy=remedy)
-            if (there / output).is_dir():
-                raise DataError("is a directory", where=str(there / output), remedy=remedy)
-        one, other = here.resolve(), there.resolve()
-    elif job.source.filesystem.type_name == job.target.filesystem.type_name:
-        one, other = Path(job.source.root), Path(job.target.root)
-    else:
-        return
-    same = not of_folder and any(name == output for name, output in job.outputs.items())
-    nested = of_folder and (one in other.parents or other in one.parents)
-    if nested or (one == other and (of_folder or same)):
-        what = f"overlaps the input {job.source.uri}, which is never written to"
-        raise DataError(what, where=job.target.uri, remedy=remedy)
+    remedy, here, there = "Give another --output", _local(job.source), _local(job.target)
+    for name, output in job.outputs.items():
+        one, other = _place(job.source, name), _place(job.target, output)
+        if here is None or there is None:
+            same = one == other
+        else:
+            same = is_same_file(here / name, there / output)
+        if same:
+            what = f"is the input {one} itself and would be lost"
+            raise DataError(what, where=other, remedy=remedy)
+    if of_folder and job.source.filesystem.type_name == job.target.filesystem.type_name:
+        inside, outside = Path(job.source.root).resolve(), Path(job.target.root).resolve()
+        if inside == outside or inside in outside.parents or outside in inside.parents:
+            what = f"overlaps the input {job.source.uri}, which is never written to"
+            raise DataError(what, where=job.target.uri, remedy=remedy)
 
 
 class Scorer:
     """Scores files of a job, in any process with access to both folders.
 
     Args:
-        load: returns the model. It is called again after a file with words that are unknown to the
-            model's vocabulary, of which it remembers a limited number.
+        load: returns the model; it is called when a file is there to be scored.
     """
 
     def __init__(self, job: Job, load: Callable[[], Model]) -> None:
-        self._job, self._load = job, load
-        self._model: Model | None = None
+        self._job, self._load = job, cache(load)
 
     def score(self, name: str, progress: Callable[[Counts], None] = lambda counts: None) -> Counts:
         """Write the output of one input; arguments and errors as `score_file`."""
-        job, output = self._job, self._job.outputs[name]
-        model = self._model = self._model or self._load()
+        job, output, model = self._job, self._job.outputs[name], self._load()
         here, there = _local(job.source), _local(job.target)
         with ExitStack() as stack:
             folder = Path()
@@ -262,14 +262,12 @@ class Scorer:
                 job.columns,
                 skip_bad_rows=job.skip_bad_rows,
                 share=job.share,
-                shown=f"{job.source.uri.rstrip('/')}/{name}",
+                shown=_place(job.source, name),
                 footer=job.footer,
                 progress=progress,
             )
             if there is None:
                 job.target.upload(target, output)
-        if model.has_new_words:
-            self._model = None
         return counts
 
 
@@ -288,7 +286,8 @@ def score_file(
     """Predict for each row of `source` and write `target`, which appears only when complete.
 
     Args:
-        source: CSV, TSV, JSON lines or Parquet. columns: its text columns, see `read_texts`.
+        source: CSV, TSV, JSON lines or Parquet. columns: of its texts; may be empty if the file has
+            no others.
         target: .parquet, .csv, .tsv or .jsonl; an existing file is replaced.
         skip_bad_rows: report a bad row in its `error` column instead of raising.
         share: of each text's words to keep; None: as the model does.
@@ -300,9 +299,10 @@ def score_file(
         StorageError: the target cannot be written; it is left untouched.
     """
     own = own_columns(model.labels, model.inputs.sentences, errors=skip_bad_rows)
-    change = share_kept(share)
     given, before = column_types(source), file_sha256(source)
-    rows = read_texts(source, columns, model.inputs.sentences, shown)
+    texts = _text_columns(source, columns, model.inputs.sentences, shown)
+    score = partial(_score, model, texts, shown or str(source), share_kept(share), skip_bad_rows)
+    rows = read_records(source)
     beside = columns_beside(own, given)
     types = own | {beside[name]: kind for name, kind in given.items()}
     schema = pa.schema(list(types.items()), {_FOOTER: footer(before).encode()})
@@ -313,7 +313,7 @@ def score_file(
         with replacing(target) as temporary:
             with open_writer(temporary, _writable_kind(target), schema) as write:
                 while block := list(islice(rows, _BLOCK)):
-                    scored = list(_score(model, block, skip_bad_rows, beside, change))
+                    scored = list(score(block, beside))
                     write(scored)
                     bad = sum(row.get("error") is not None for row in scored)
                     counts += Counts(len(block), bad)
@@ -326,27 +326,30 @@ def score_file(
 
 def _score(
     model: Model,
-    block: list[TextRow],
-    skip_bad_rows: bool,
-    beside: Mapping[str, str],
+    columns: Sequence[str],
+    where: str,
     change: Callable[[Chosen], Chosen],
+    skip_bad_rows: bool,
+    block: Sequence[Record | BadRow],
+    beside: Mapping[str, str],
 ) -> Iterator[dict[str, Any]]:
+    """The rows of the output; where: the file, for messages."""
     encoded: list[Encoded] = []
-    faults: dict[int, DataError] = {}
-    for row in block:
+    faults: dict[int, str] = {}
+    for record in block:
+        place = f"{where}, row {record.row}"
         try:
-            if row.fault is not None:
-                raise row.fault
-            encoded.append(model.encode(row.texts, row.where))
+            encoded.append(model.encode(_texts(record, columns, place), place))
         except DataError as error:
             if not skip_bad_rows:
                 raise
-            faults[row.row] = error
-    found = (explanation for cut in cuts(encoded) for explanation in model.read(cut, None, change))
-    for row in block:
-        fault = faults.get(row.row)
-        cells = {"error": fault.what} if fault is not None else _cells(next(found))
-        yield cells | {beside[name]: value for name, value in row.values.items()}
+            faults[record.row] = error.what
+    found = (explanation for cut in cuts(encoded) for explanation in model.read(cut, change))
+    for record in block:
+        bad = record.row in faults
+        cells = {"error": faults[record.row]} if bad else _cells(next(found))
+        values = record.values if isinstance(record, Record) else {}
+        yield cells | {beside[name]: value for name, value in values.items()}
 
 
 def _cells(explanation: Explanation) -> dict[str, Any]:
@@ -359,31 +362,8 @@ def _cells(explanation: Explanation) -> dict[str, Any]:
     return cells
 
 
-@dataclass(frozen=True)
-class TextRow:
-    """Texts of one row.
-
-    row     its number, from 1, as in `rss_rl.data.records`
-    where   file and row, for messages
-    fault   what is wrong with the row, which then has no texts
-    values  of all columns; empty if the row could not be parsed
-    """
-
-    row: int
-    where: str
-    texts: tuple[Text, ...] = ()
-    fault: DataError | None = None
-    values: Mapping[str, Any] = field(default_factory=dict)
-
-
-def read_texts(
-    path: Path, columns: Sequence[str], texts: int, shown: str = ""
-) -> Iterator[TextRow]:
-    """Stream the texts of a CSV, TSV, JSON-lines or Parquet file.
-
-    Args:
-        columns: one per text; may be empty if the file has no other columns.
-        texts: per example. shown: name of the file in messages, if not its path.
+def _text_columns(path: Path, columns: Sequence[str], texts: int, shown: str) -> list[str]:
+    """The columns of the texts.
 
     Raises:
         DataError: the file cannot be read, or lacks a column.
@@ -398,28 +378,28 @@ def read_texts(
             f" file's are: {', '.join(have) or 'none'}",
         )
     require_columns(path, have, wanted)
-    for record in read_records(path):
-        where = f"{shown or path}, row {record.row}"
-        if isinstance(record, Record):
-            yield _row(record, wanted, where)
-        else:
-            yield TextRow(record.row, where, fault=record.error())
+    return wanted
 
 
-def _row(record: Record, columns: Sequence[str], where: str) -> TextRow:
+def _texts(record: Record | BadRow, columns: Sequence[str], where: str) -> list[Text]:
+    """The texts of a row.
+
+    Raises:
+        DataError: it has none; `where` is for messages.
+    """
+    if isinstance(record, BadRow):
+        raise record.error()
     texts: list[Text] = []
     for name in columns:
-        text = _text(record.values.get(name))
+        text, fault = _text(record.values.get(name)), ("no text", "Fill it")
+        if text is not None and not is_storable(text if isinstance(text, tuple) else (text,)):
+            text = None
+            fault = ("half a character (a lone surrogate)", "Write the text again as UTF-8")
         if text is None:
-            what, remedy = "no text", "Fill it"
-        elif not is_storable(text if isinstance(text, tuple) else (text,)):
-            what, remedy = "half a character (a lone surrogate)", "Write the text again as UTF-8"
-        else:
-            texts.append(text)
-            continue
-        fault = DataError(f"column '{name}' holds {what}", where=where, remedy=remedy)
-        return TextRow(record.row, where, fault=fault, values=record.values)
-    return TextRow(record.row, where, tuple(texts), values=record.values)
+            what = f"column '{name}' holds {fault[0]}"
+            raise DataError(what, where=where, remedy=fault[1])
+        texts.append(text)
+    return texts
 
 
 def _text(value: Any) -> Text | None:

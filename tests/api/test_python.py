@@ -223,16 +223,6 @@ def test_what_is_no_text_is_a_clear_error(run: rss_rl.Run, example: Any) -> None
         run.model.predict(["fine", example])
 
 
-def test_draws_follow_the_seed_and_the_example(run: rss_rl.Run) -> None:
-    texts = ["the film that we saw"] * 4
-    one = run.model.select(texts, sampled_seed=1)
-    same = run.model.select(texts, sampled_seed=1)
-    other = run.model.select(texts, sampled_seed=2)
-    bits = [[s.selection.tolist() for (s,) in found] for found in (one, same, other)]
-    assert bits[0] == bits[1] != bits[2]
-    assert any(drawn != bits[0][0] for drawn in bits[0])  # each example has draws of its own
-
-
 def test_no_word_is_placed_where_the_text_has_another() -> None:
     assert word_offsets("one two", ("one", "three")) is None
     assert word_offsets("one two three", ("one", "three")) is None

@@ -13,7 +13,6 @@ from rss_rl.data.column_files import Columns, column_files
 from rss_rl.data.records import column_names, read_records
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import DataError
-from rss_rl.inference.predict import read_texts
 
 
 def whatever_reads(path: Path) -> list[str]:
@@ -23,7 +22,6 @@ def whatever_reads(path: Path) -> list[str]:
         lambda: column_names(path),
         lambda: list(read_records(path)),
         lambda: column_files([path], Columns(("text",), "label")),
-        lambda: list(read_texts(path, ("text",), 1)),
     ):
         with pytest.raises(DataError) as error:
             read()

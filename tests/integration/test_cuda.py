@@ -99,17 +99,14 @@ def shown(model: Model, text: str) -> list[Any]:
 
 
 def test_in_use(configured: Callable[..., RunConfig], tmp_path: Path) -> None:
-    """A trained model reads on the GPU what it reads on the CPU, samples included."""
+    """A trained model reads on the GPU what it reads on the CPU."""
     list(train(configured(), tmp_path / "run"))
     texts = ["warm film with the scene", "unheard of", "cold"]
     on_cpu, on_gpu = (rss_rl.load(tmp_path / "run", device=device) for device in ("cpu", "cuda"))
-    for seed in (None, 3):
-        here, there = (m.predict(texts, sampled_seed=seed) for m in (on_cpu, on_gpu))
-        for one, other in zip(here, there, strict=True):
-            assert one.class_probabilities == pytest.approx(other.class_probabilities, abs=1e-4)
-            assert [s.selection.tolist() for s in one.sentences] == [
-                s.selection.tolist() for s in other.sentences
-            ]
+    for one, other in zip(*(m.predict(texts) for m in (on_cpu, on_gpu)), strict=True):
+        assert one.class_probabilities == pytest.approx(other.class_probabilities, abs=1e-4)
+        selections = ([s.selection.tolist() for s in said.sentences] for said in (one, other))
+        assert next(selections) == next(selections)
     for here, there in zip(*(shown(m, texts[0]) for m in (on_cpu, on_gpu)), strict=True):
         assert (here is None) == (there is None)
         if here is not None:
