@@ -10,17 +10,18 @@ import time
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rss_rl.components import Component, NoOptions
 from rss_rl.logs.logger import LoggedRun, RunLogger
-from rss_rl.metrics.measures import OWN, leading_measures
 from rss_rl.types import Array
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 _FLUSH_SECONDS = 10
+_MAIN = "0_main"
+"""The group that TensorBoard shows first: reward, share kept, the best checkpoint's metric."""
 
 
 class TensorBoardLogger(RunLogger):
@@ -29,13 +30,20 @@ class TensorBoardLogger(RunLogger):
     def __init__(self, run: LoggedRun, options: NoOptions) -> None:
         folder = _events_folder(run.folder / "tensorboard", run.name)
         self._events = _open_event_files(folder, purge_step=0 if run.step is None else run.step + 1)
-        self._events.add_custom_scalars(_main_charts(run.metric))
+        self._main = {
+            "reward/total": f"{_MAIN}/reward",
+            "selection/kept": f"{_MAIN}/kept",
+            f"dev/thresholded/{run.metric}": f"{_MAIN}/{run.metric}_kept_words",
+            f"dev/all/{run.metric}": f"{_MAIN}/{run.metric}_all_words",
+        }
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """See `RunLogger`."""
         now = time.time()
         for tag, value in values.items():
             self._events.add_scalar(tag, value, step, walltime=now)
+            if tag in self._main:
+                self._events.add_scalar(self._main[tag], value, step, walltime=now)
 
     def histogram(self, step: int, tag: str, values: Array) -> None:
         """See `RunLogger`."""
@@ -60,24 +68,6 @@ TENSORBOARD = Component(
     help="Writes TensorBoard's event files into the run directory.",
     build=TensorBoardLogger,
 )
-
-
-def _main_charts(metric: str) -> dict[str, dict[str, list[Any]]]:
-    """The layout of Custom Scalars: by category and title, regular expressions of a chart's tags.
-
-    Args:
-        metric: the one that checkpoints are chosen by; shown with the tasks' leading measures.
-    """
-    dev = "dev/(all|thresholded)"
-    own = {measure.name for measure in OWN}
-    scores = "|".join(sorted({*leading_measures(), metric} - own))
-    charts = {
-        "reward, nats": ["^reward/total$"],
-        "score on dev": [f"^{dev}/({scores})$"],
-        "share of words kept": ["^selection/kept$", f"^{dev}/kept$"],
-        "policy lag, versions": ["^policy/lag$", "^policy/lag_max$"],
-    }
-    return {"rss-rl": {title: ["Multiline", tags] for title, tags in charts.items()}}
 
 
 def _events_folder(directory: Path, name: str) -> Path:

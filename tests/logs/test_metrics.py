@@ -69,7 +69,6 @@ def test_histograms_and_texts_are_shown(tmp_path: Path) -> None:
         writer.text(3, "selection/examples", "a **b**")
     found = events(tmp_path)
     assert set(found.Tags()["tensors"]) == {
-        "custom_scalars__config__",
         "selection/probability_head",
         "selection/examples/text_summary",
     }
