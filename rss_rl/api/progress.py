@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from rich.console import Console
 
 from rss_rl.api.terminal import busy, say
-from rss_rl.metrics.measures import brief_measures
-from rss_rl.results.output import describe_scores
+from rss_rl.metrics.measures import brief_measures, describe_scores
 from rss_rl.training.attempts import LearnersLost
 from rss_rl.training.run import RunEvent
 from rss_rl.training.status import span

@@ -102,7 +102,7 @@ class Run:
         Raises:
             RssError: no such split, checkpoint or mode, or the data differ from the training data.
         """
-        from rss_rl.results.score import score_run
+        from rss_rl.results.reading import score_run
 
         asked = list(modes or self._modes())
         found: dict[str, dict[str, float]] = {}

@@ -82,9 +82,8 @@ def sweep(
     from rss_rl.durable import file_lock
     from rss_rl.errors import CheckpointError
     from rss_rl.packaged import find_sweep
-    from rss_rl.results.output import check_folder
     from rss_rl.results.sweeps.plan import state_of
-    from rss_rl.results.sweeps.report import write_sweep
+    from rss_rl.results.sweeps.report import check_folder, write_sweep
     from rss_rl.results.sweeps.spec import load_spec
     from rss_rl.training.trainer import find_best_metric
 
@@ -98,7 +97,7 @@ def sweep(
         where=str(folder),
         remedy="Wait for it, stop it, or give another --out",
     )
-    check_folder(folder, "sweep")
+    check_folder(folder)
     signal = best = None
     with file_lock(folder / ".lock", busy):
         one = Sweep(found, folder, shown)

@@ -102,7 +102,7 @@ def found(call: Callable[..., list[Finding]]) -> None:
 
 def evaluated(call: Callable[..., dict[str, dict[str, Any]]], *, json_: Json = False) -> None:
     """Print a table of scores for each run."""
-    from rss_rl.results.score_cells import mode_cells, modes_frame
+    from rss_rl.results.tables import mode_cells, modes_frame
 
     runs = call()
     if json_:
@@ -115,8 +115,8 @@ def evaluated(call: Callable[..., dict[str, dict[str, Any]]], *, json_: Json = F
 def print_report(out: Console, run: Path, found: Mapping[str, Any]) -> None:
     """Print the final report of a run, and commands to continue with."""
     from rss_rl.results.linear import read_linear
-    from rss_rl.results.score_cells import mode_cells, modes_frame, modes_note
     from rss_rl.results.sentences import linear_sentence, marks_sentence, score_sentences
+    from rss_rl.results.tables import mode_cells, modes_frame, modes_note
 
     for split, modes in found["splits"].items():
         out.print(plain_table(*mode_cells(modes_frame(modes), split), left=1), "")
@@ -163,9 +163,8 @@ def reported(
 
 def _print_frame(out: Console, frame: DataFrame, split: str, markdown: bool = False) -> None:
     from rss_rl.results.linear import read_linear
-    from rss_rl.results.output import markdown_table
-    from rss_rl.results.score_cells import modes_note
     from rss_rl.results.sentences import run_warnings
+    from rss_rl.results.tables import markdown_table, modes_note
     from rss_rl.runs.run_directory import RunDirectory
 
     asked = frame[frame["finished"]].groupby("run", sort=False)["reward.target_share"].first()
@@ -198,7 +197,7 @@ def _parts(frame: DataFrame, split: str) -> Iterator[tuple[str, Iterator[_Table]
 
 
 def _tables(runs: DataFrame, means: DataFrame, split: str) -> Iterator[_Table]:
-    from rss_rl.results.score_cells import differing_settings, line_cells, mode_cells
+    from rss_rl.results.tables import differing_settings, line_cells, mode_cells
 
     members = []
     for group, own in runs.groupby("group"):

@@ -116,8 +116,7 @@ def _rows(found: RunStatus) -> Iterator[tuple[str, dict[str, Any]]]:
 def _scored(scored: Scored | None) -> str | None:
     if scored is None:
         return None
-    from rss_rl.metrics.measures import brief_measures
-    from rss_rl.results.output import describe_scores
+    from rss_rl.metrics.measures import brief_measures, describe_scores
 
     shown = (
         f"{mode}: {describe_scores(brief_measures(metrics), ', ')}"

@@ -46,9 +46,8 @@ from rss_rl.metrics.measures import leading_measures
 from rss_rl.models.attention_choice import loadable_attention
 from rss_rl.models.encoders.protocol import SavedEncoder
 from rss_rl.pretrained.folder import plain_files
-from rss_rl.results.output import markdown_table
-from rss_rl.results.score_cells import mode_cells, modes_frame
 from rss_rl.results.sentences import score_sentences
+from rss_rl.results.tables import markdown_table, mode_cells, modes_frame
 from rss_rl.rollouts.snapshot import Models, build_models, load_weights, training_lengths
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.runs.run_directory import REPORT_FILE

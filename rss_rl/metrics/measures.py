@@ -152,3 +152,9 @@ def format_measure(name: str, value: float | None) -> str:
         return "-"
     measure = find_measure(name)
     return f"{value:.1%}" if measure.percent else f"{value:.{measure.places}f}"
+
+
+def describe_scores(scores: Mapping[str, float], separator: str = "  ") -> str:
+    """Labels and values of scores, on one line."""
+    parts = (f"{find_measure(name).label} {format_measure(name, v)}" for name, v in scores.items())
+    return separator.join(parts)

@@ -43,7 +43,13 @@ from rss_rl.results.reading import (
     class_scores,
     read_split,
 )
-from rss_rl.results.score_cells import (
+from rss_rl.results.sentences import (
+    interval_sentence,
+    linear_sentence,
+    run_warnings,
+    score_sentences,
+)
+from rss_rl.results.tables import (
     differing_settings,
     mode_cells,
     mode_name,
@@ -52,12 +58,6 @@ from rss_rl.results.score_cells import (
     score_cell,
     setting_texts,
     shown_scores,
-)
-from rss_rl.results.sentences import (
-    interval_sentence,
-    linear_sentence,
-    run_warnings,
-    score_sentences,
 )
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.version import VERSION

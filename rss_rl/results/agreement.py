@@ -41,7 +41,7 @@ from rss_rl.ops.rationale_overlap import (
 )
 from rss_rl.ops.scores import roc_auc
 from rss_rl.policies.distributions import word_scores
-from rss_rl.results.score import open_with_data
+from rss_rl.results.reading import open_with_data
 from rss_rl.rollouts.scan import Scanned, scan
 from rss_rl.rollouts.snapshot import Models, autocast, fixed_threads
 from rss_rl.seeding import keyed_uniforms, stream_key
@@ -111,7 +111,7 @@ def score_run_agreement(
 
     Raises:
         RssError: see `score_agreement`, `rss_rl.data.score_file.read_scores` and
-            `rss_rl.results.score.score_run`.
+            `rss_rl.results.reading.score_run`.
     """
     config, models, prepared, found_device = open_with_data(path, which, device, trust)
     examples = prepared.split(split)

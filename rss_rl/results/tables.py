@@ -1,9 +1,9 @@
-"""Table cells for scores."""
+"""Scores as tables and lines of text."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -11,6 +11,8 @@ import pandas as pd
 from rss_rl.metrics.measures import find_measure, format_measure, in_order, task_measures
 from rss_rl.results.frame import is_setting, score_names
 
+NONE = "-"
+"""Table cell without a value."""
 MODES = {
     "thresholded": ("thresholded", "every word whose probability is above one half, as in use"),
     "sampled": ("sampled", "words drawn by their probabilities, as in training"),
@@ -97,3 +99,16 @@ def differing_settings(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows of `setting_texts` in which groups differ, but for the path of the data."""
     texts = setting_texts(frame).drop(index="data")
     return texts[texts.nunique(axis=1) > 1]
+
+
+def markdown_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    r"""A table in Markdown; bars in cells are escaped.
+
+    >>> print(markdown_table(["model", "r"], [["A|B", "0.5"]]))
+    | model | r |
+    | --- | --- |
+    | A\|B | 0.5 |
+    """
+    lines = ([cell.replace("|", r"\|") for cell in line] for line in (header, *body))
+    head, *rest = (f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join([head, f"| {' | '.join(['---'] * len(header))} |", *rest])

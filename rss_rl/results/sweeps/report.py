@@ -7,8 +7,10 @@ seeds, or with cross-validation over folds, each the mean of its seeds.
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,17 +18,18 @@ from typing import Any
 import pandas as pd
 
 from rss_rl.components import Trust
+from rss_rl.durable import disk_errors, replacing
 from rss_rl.errors import ConfigError, nearest
 from rss_rl.learners.share_control import merit
 from rss_rl.metrics.measures import find_measure, task_measures
 from rss_rl.metrics.metrics import BestMetric
 from rss_rl.packaged import configs_root
-from rss_rl.results import output
 from rss_rl.results.frame import is_setting, runs_frame
-from rss_rl.results.score_cells import score_cell
 from rss_rl.results.sweeps.plan import PlannedRun, State
 from rss_rl.results.sweeps.spec import Spec
+from rss_rl.results.tables import NONE, markdown_table, score_cell
 
+_FREE_SPACE = "Give --out on a disk that can be written and has free space"
 _KEPT, _PARAMETERS = "kept", "parameters"
 _NOTE = (
     "Mean (sample standard deviation) over runs; with cross-validation over folds. Scores are of"
@@ -70,7 +73,7 @@ def write_sweep(
         note = _search_note(states, points)
     known = {(point["dataset"], point["row"]) for point in points}
     points += [
-        {"dataset": dataset, "row": model, "label": f"*{model}*", "runs": output.NONE, "point": {}}
+        {"dataset": dataset, "row": model, "label": f"*{model}*", "runs": NONE, "point": {}}
         for dataset, model in figures
         if (dataset, model) not in known and dataset in {name for name, _ in known}
     ]
@@ -82,7 +85,7 @@ def write_sweep(
     contents: dict[str, str | bytes] = {"sweep.parquet": parquet.getvalue(), "sweep.md": markdown}
     if metrics and any(metrics[0] in point for point in points):
         contents["sweep.png"] = _draw(spec, points, metrics[0])
-    return frame, markdown, output.write_files(folder, contents, "sweep")
+    return frame, markdown, _write_files(folder, contents)
 
 
 def sweep_frame(runs: Sequence[PlannedRun], split: str) -> pd.DataFrame:
@@ -173,15 +176,15 @@ def _table(spec: Spec, points: Sequence[Point], metrics: Sequence[str], figures:
     columns = [("dataset", [labels.get(p["dataset"], p["dataset"]) for p in points])]
     columns = columns if len(spec.datasets) > 1 else []
     columns.append(("model", [point["label"] for point in points]))
-    columns += [(f"`{k}`", [_value(p["point"].get(k, output.NONE)) for p in points]) for k in keys]
+    columns += [(f"`{k}`", [_value(p["point"].get(k, NONE)) for p in points]) for k in keys]
     columns.append(("runs", [point["runs"] for point in points]))
     theirs = [figures.get((point["dataset"], point["row"]), {}) for point in points]
     for metric in dict.fromkeys([*metrics, _KEPT, _PARAMETERS]):
         columns.append((find_measure(metric).label, [_figure(own, metric) for own in points]))
         columns.append(("*published*", [_figure(own, metric) for own in theirs]))
-    filled = [c for c in columns if c[0] == "model" or any(cell != output.NONE for cell in c[1])]
+    filled = [c for c in columns if c[0] == "model" or any(cell != NONE for cell in c[1])]
     header, cells = zip(*filled, strict=True)
-    return output.markdown_table(header, list(zip(*cells, strict=True)))
+    return markdown_table(header, list(zip(*cells, strict=True)))
 
 
 def _value(value: Any) -> str:
@@ -225,3 +228,29 @@ def _draw(spec: Spec, points: Sequence[Point], metric: str) -> bytes:
     FigureCanvasAgg(figure)
     figure.savefig(out, format="png")
     return out.getvalue()
+
+
+def _write_files(folder: Path, contents: Mapping[str, str | bytes]) -> list[Path]:
+    """Write files by name, each atomically.
+
+    Raises:
+        CheckpointError: a write fails.
+    """
+    with disk_errors(folder, "the sweep cannot be written", _FREE_SPACE):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in contents.items():
+            with replacing(folder / name) as temporary:
+                temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+    return [folder / name for name in contents]
+
+
+def check_folder(folder: Path) -> None:
+    """Make the folder of a sweep, to fail before hours of training if it is not writable.
+
+    Raises:
+        CheckpointError: it cannot be made or is not writable.
+    """
+    with disk_errors(folder, "the sweep cannot be written", _FREE_SPACE):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
