@@ -6,6 +6,7 @@ where the next process can find it.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import glob
 import hashlib
@@ -29,7 +30,7 @@ def check_file(path: Path) -> None:
         OSError: it is a pipe, a socket or a device.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
-        raise OSError("a pipe or a device, not a file")
+        raise OSError(errno.EINVAL, "a pipe or a device, not a file")
 
 
 def file_sha256(path: Path) -> str:

@@ -25,8 +25,6 @@ _MANY_CLASSES = 1000
 _MANY_IDS = 20
 """More classes than this with a row each are ids."""
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
-_COMMA = re.compile(r"[-+]?[0-9]+(,[0-9]+)+")
-_SIGNS = re.compile(r"[-+.,0-9]+")
 Fault = tuple[str, str]
 """Reason and remedy."""
 
@@ -123,23 +121,13 @@ class LabelChecker:
             )
 
     def _check_names(self, file: str) -> None:
-        """Check that classes are no ids and no damaged numbers, and that no two mean the same."""
+        """Check that classes are no ids, and that no two mean the same."""
         if self._values == len(self._known) > _MANY_IDS:
             raise DataError(
                 f"each of the {self._values} training rows has a label of its own",
                 where=file,
                 remedy="Name the column of the labels with --label; for scores, give --task score",
             )
-        numbers = {name for name in self._known if isinstance(_meaning(name), float)}
-        for name in sorted(self._known - numbers):
-            if _COMMA.fullmatch(name):
-                fault = f"the label {name!r} is a number with a comma"
-                remedy = "Write a point and give --task score; of several labels, keep one"
-            elif numbers and _SIGNS.fullmatch(name):
-                fault, remedy = f"the label {name!r} is no number, and others are", "Correct it"
-            else:
-                continue
-            raise DataError(fault, where=file, remedy=remedy)
         alike: dict[str | float, str] = {}
         for name in sorted(self._known):
             other = alike.setdefault(_meaning(name), name)

@@ -17,8 +17,8 @@ import requests
 
 from rss_rl.data.catalogue import Entry, RemoteFile
 from rss_rl.data.sources import Progress
-from rss_rl.data.unpack import disk_refuses, unpack
-from rss_rl.durable import file_sha256
+from rss_rl.data.unpack import unpack
+from rss_rl.durable import disk_errors, file_sha256
 from rss_rl.errors import DataError
 from rss_rl.version import VERSION
 
@@ -75,30 +75,33 @@ def fetch(
     names = ", ".join(file.name for file in entry.files)
     by_hand += f"; put {names} into {folder} and run this command again. "
     by_hand += "Or name a copy with --mirror"
-    done = []
-    for file in entry.files:
-        url = f"{mirror.rstrip('/')}/{quote(file.name)}" if mirror else file.url or ""
-        path = folder / file.name
-        with disk_refuses(path):
-            if force:
+    remedy = "Free disk space, or name another directory with --to"
+    with disk_errors(folder, "cannot be written", remedy, DataError):
+        done = []
+        for file in entry.files:
+            url = f"{mirror.rstrip('/')}/{quote(file.name)}" if mirror else file.url or ""
+            path = folder / file.name
+            given = path.is_file() and not force
+            if not given:
                 path.unlink(missing_ok=True)
-            given = path.is_file()
-        if given:
-            _check_given(file, path)
-        elif url:
-            check_address(url, plain=mirror is not None)
-            _download(file, url, folder, by_hand, progress)
-        else:
-            what = f"{file.name} of {entry.name} has no address for a direct download"
-            raise DataError(what, where=entry.home, remedy=by_hand)
-        with disk_refuses(path):
+                if not url:
+                    what = f"{file.name} of {entry.name} has no address for a direct download"
+                    raise DataError(what, where=entry.home, remedy=by_hand)
+                check_address(url, plain=mirror is not None)
+                _download(file, url, folder, by_hand, progress)
             size, digest = path.stat().st_size, file_sha256(path)
-        made = [file.name]
-        if file.unpack is not None:
-            progress(f"unpacking {file.name}", 0, None)
-            made = unpack(path, file.unpack, folder)
-        source = "" if given else url
-        done.append(Fetched(file.name, source, size, digest, file.sha256 is not None, made))
+            if file.sha256 not in (None, digest):
+                raise DataError(
+                    f"is not the published file: it has the SHA-256 {digest}",
+                    where=str(path),
+                    remedy="Remove it, or replace it by a download with --force",
+                )
+            made = [file.name]
+            if file.unpack is not None:
+                progress(f"unpacking {file.name}", 0, None)
+                made = unpack(path, file.unpack, folder)
+            source = "" if given else url
+            done.append(Fetched(file.name, source, size, digest, file.sha256 is not None, made))
     return done
 
 
@@ -137,17 +140,6 @@ def check_redirect(answer: requests.Response, *_: Any, **__: Any) -> None:
         ) from error
 
 
-def _check_given(file: RemoteFile, path: Path) -> None:
-    with disk_refuses(path):
-        digest = file_sha256(path)
-    if file.sha256 not in (None, digest):
-        raise DataError(
-            f"is not the published file: it has the SHA-256 {digest}",
-            where=str(path),
-            remedy="Remove it, or replace it by a download with --force",
-        )
-
-
 def _download(file: RemoteFile, url: str, folder: Path, by_hand: str, progress: Progress) -> None:
     """Download a file into the folder, where it appears once its checksum is right."""
 
@@ -160,7 +152,7 @@ def _download(file: RemoteFile, url: str, folder: Path, by_hand: str, progress: 
             hooks={"response": check_redirect},
         )(url, output_file, pooch_)
 
-    with disk_refuses(folder / file.name), _transport(url, by_hand):
+    with _transport(url, by_hand):
         pooch.create(
             path=folder,
             base_url="",

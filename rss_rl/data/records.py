@@ -6,10 +6,8 @@ Readers yield records or bad rows one by one and hold at most a block of the fil
 from __future__ import annotations
 
 import csv
-import errno
 import gzip
 import json
-import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,8 +36,8 @@ _ENCODING_REMEDY = "Save the file as UTF-8"
 _LINES_REMEDY = "Write one JSON object a line"
 _QUOTES_REMEDY = 'Close its quotes, and write "" for a quote within quotes'
 _BLOCK_ROWS = 1024
-_LIKE_ROWS = 16
-"""This many lines within quotes that look like rows are rows."""
+_MOST_LINES = 1000
+"""Lines of a row of a delimited file; one of more has a quote that is not closed."""
 _LONGEST_FIELD = 1 << 26
 """Characters of a delimited field; a longer one is an unclosed quote."""
 
@@ -131,20 +129,14 @@ def _blamed_on(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError) as error:
-        refused = isinstance(error, OSError) and error.errno is not None
+        refused = getattr(error, "errno", None) is not None
         raise DataError(
-            f"cannot be read ({_refusal(error) if refused else error})",
+            f"cannot be read ({getattr(error, 'strerror', None) or error})",
             where=str(path),
             remedy="Check the path and the disk"
             if refused
             else "It is cut short or damaged: write or fetch it again",
         ) from error
-
-
-def _refusal(error: BaseException) -> str:
-    """The system's message, without additions of a library."""
-    number = getattr(error, "errno", None)
-    return str(error) if number is None else os.strerror(number)
 
 
 def column_names(path: Path, kind: str = "") -> list[str]:
@@ -154,13 +146,14 @@ def column_names(path: Path, kind: str = "") -> list[str]:
         DataError: the file cannot be read, or has no header or no JSON object.
     """
     kind = kind or file_kind(path)
-    if kind == "parquet":
-        with _parquet(path) as file:
-            return list(file.schema_arrow.names)
     if kind == "jsonl":
         return _first_keys(path)
-    with _open_text(path) as stream, _blamed_on(path):
-        return _header(path, _fields_of(stream, "\t" if kind == "tsv" else ","))
+    with _blamed_on(path):
+        if kind == "parquet":
+            with _parquet(path) as file:
+                return list(file.schema_arrow.names)
+        with _open_text(path) as stream:
+            return _header(path, _fields_of(stream, "\t" if kind == "tsv" else ","))
 
 
 def _first_keys(path: Path) -> list[str]:
@@ -190,7 +183,7 @@ def column_types(path: Path) -> dict[str, pa.DataType]:
     """
     kind = file_kind(path)
     if kind == "parquet":
-        with _parquet(path) as file:
+        with _blamed_on(path), _parquet(path) as file:
             schema = file.schema_arrow
             return dict(zip(schema.names, schema.types, strict=True))
     names: Iterable[str] = column_names(path, kind)
@@ -226,19 +219,10 @@ def _separator(columns: Sequence[str]) -> str:
 def _open_text(path: Path) -> IO[str]:
     # Bytes that are not UTF-8 become lone surrogates, so that a bad row does not end reading.
     arguments = {"encoding": "utf-8-sig", "errors": "surrogateescape", "newline": ""}
-    try:
-        check_file(path)
-        if path.suffix == ".gz":
-            return cast(IO[str], gzip.open(path, "rt", **arguments))  # type: ignore[call-overload]
-        return path.open("r", **arguments)  # type: ignore[call-overload, no-any-return]
-    except OSError as error:
-        raise _not_opened(path, error) from error
-
-
-def _not_opened(path: Path, error: OSError) -> DataError:
-    return DataError(
-        f"cannot be opened ({_refusal(error)})", where=str(path), remedy="Check the path"
-    )
+    check_file(path)
+    if path.suffix == ".gz":
+        return cast(IO[str], gzip.open(path, "rt", **arguments))  # type: ignore[call-overload]
+    return path.open("r", **arguments)  # type: ignore[call-overload, no-any-return]
 
 
 def _undecodable(text: str) -> bool:
@@ -278,17 +262,6 @@ def _fields_of(lines: Iterable[str], delimiter: str, quoted: bool = True) -> Any
     return csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
 
 
-def _holds_rows(value: str, columns: int, delimiter: str) -> bool:
-    """Whether a field of many lines holds other rows: a quote before them was left open."""
-    lines = value.split("\n")[1:-1] if columns > 1 else []
-    if len(lines) < _LIKE_ROWS:
-        return False
-    try:
-        return all(len(fields) == columns for fields in _fields_of(lines, delimiter))
-    except csv.Error:
-        return False
-
-
 def _read_delimited(path: Path, delimiter: str, quoted: bool) -> Iterator[Record | BadRow]:
     file = str(path)
     with _open_text(path) as stream:
@@ -308,7 +281,7 @@ def _read_delimited(path: Path, delimiter: str, quoted: bool) -> Iterator[Record
             text = delimiter.join(values)
             if _undecodable(text):
                 yield BadRow(file, row, "bytes that are not UTF-8", _ENCODING_REMEDY, _shown(text))
-            elif any(_holds_rows(value, len(names), delimiter) for value in values):
+            elif reader.line_num - row > _MOST_LINES:
                 reason = f"a quote in this row is not closed before line {reader.line_num}"
                 yield BadRow(file, row, reason, _QUOTES_REMEDY, text[:1000])
             elif len(values) == len(names):
@@ -358,24 +331,9 @@ def _read_json_lines(path: Path) -> Iterator[Record | BadRow]:
 
 
 def _parquet(path: Path) -> Any:
-    if path.is_dir():
-        raise _not_opened(path, IsADirectoryError(errno.EISDIR, ""))
-    try:
-        check_file(path)
-    except OSError as error:
-        raise _not_opened(path, error) from error
-    try:
-        file = pq.ParquetFile(path)
-        _ = file.schema_arrow.names  # raises where they are not UTF-8
-        return file
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise _not_opened(path, error) from error
-        raise DataError(
-            f"is not a readable Parquet file ({error})",
-            where=str(path),
-            remedy="Write it again; it may be cut short",
-        ) from error
+    check_file(path)
+    path.open("rb").close()  # for the system's own message
+    return pq.ParquetFile(path)
 
 
 def _read_parquet(path: Path) -> Iterator[Record | BadRow]:

@@ -87,7 +87,7 @@ def test_prepare_own_file(tmp_path: Path, reviews_csv: Path) -> None:
             [*OWN, "--task", "score", "--low", "3", "--high", "5"],
             "is outside 3 to 5. Correct it, or set the range with --low and --high",
         ),
-        (["none.csv", "--text", "a", "--label", "b"], "none.csv: cannot be opened"),
+        (["none.csv", "--text", "a", "--label", "b"], "none.csv: cannot be read"),
         (["reviews.odt", "--text", "a", "--label", "b"], "are not read"),
         (["planted", "--option", "rows"], "NAME=VALUE"),
     ],

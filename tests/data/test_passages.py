@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rss_rl.cli.data import example_line
-from rss_rl.data.corpora.passages import cut_passage, sentence_starts
+from rss_rl.data.corpora.squad import cut_passage, sentence_starts
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, RawExample, SourceRequest, named_source
 from rss_rl.data.store import open_prepared

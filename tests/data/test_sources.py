@@ -197,7 +197,7 @@ def test_wrong_column_names_the_nearest(tmp_path: Path, reviews: list[dict[str, 
         ("t.csv", b"a,b,a\n1,2,3\n", "column 'a' more than once"),
         ("t.csv", b"", "no header"),
         ("t.csv", b"a,\xff\n", "header is not UTF-8"),
-        ("t.parquet", b"PAR1 nothing", "not a readable Parquet file"),
+        ("t.parquet", b"PAR1 nothing", "cannot be read"),
         ("t.xlsx", b"", r"files ending in '\.xlsx' are not read"),
         ("t.parquet.gz", b"", "are not read"),
     ],
@@ -213,7 +213,7 @@ def test_unusable_tables_are_refused(
 
 
 def test_impossible_requests_are_refused(tmp_path: Path, reviews: list[dict[str, object]]) -> None:
-    with pytest.raises(DataError, match="cannot be opened"):
+    with pytest.raises(DataError, match="cannot be read"):
         column_files([tmp_path / "none.csv"], REVIEW)
     path = write_table(tmp_path / "r.csv", reviews)
     with pytest.raises(DataError, match="0\\.9/0/0\\.1 do not cut"):
@@ -258,7 +258,7 @@ def test_a_rare_class_is_in_the_training_split(tmp_path: Path) -> None:
 def test_a_pipe_is_no_table(tmp_path: Path, name: str) -> None:
     """It would be waited for, and can be read only once."""
     os.mkfifo(tmp_path / name)
-    with pytest.raises(DataError, match="cannot be opened .a pipe or a device") as error:
+    with pytest.raises(DataError, match="cannot be read .a pipe or a device") as error:
         column_files([tmp_path / name], Columns(("review",), "stars"))
     assert error.value.remedy
     with pytest.raises(DataError, match="a pipe or a device"):
@@ -305,8 +305,6 @@ def test_a_file_whose_name_is_not_utf8(tmp_path: Path) -> None:
         ([f"id{i}" for i in range(30)], "each of the 30 training rows has a label of its own"),
         (["1", "1.0", "2"], "'1' and '1.0' are two ways to write one class"),
         (["True", "true", "x"], "'True' and 'true' are two ways"),
-        (["0", "1", "--1"], "'--1' is no number, and others are"),
-        (["3,5", "4,0"], "'3,5' is a number with a comma"),
     ],
 )
 def test_classes_that_cannot_be_meant(labels: list[str], message: str) -> None:

@@ -12,20 +12,22 @@ A JSON file is a single value, so it is held in memory while it is read.
 
 from __future__ import annotations
 
-__all__ = ["SQUAD"]
+__all__ = ["SQUAD", "cut_passage", "sentence_starts"]
 
 import json
+import warnings
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import Field, NonNegativeInt, ValidationError
 
 from rss_rl.components import NoOptions
 from rss_rl.data.corpora.cuts import DEV_SHARE, cut_groups
-from rss_rl.data.corpora.passages import Passage, cut_passage
 from rss_rl.data.records import RowModel
 from rss_rl.data.sources import (
     BadRow,
@@ -34,8 +36,10 @@ from rss_rl.data.sources import (
     Source,
     SourceComponent,
     SourceRequest,
+    Words,
     files_in,
 )
+from rss_rl.data.tokens import Tokenizer
 from rss_rl.errors import DataError
 from rss_rl.json_files import first_fault
 from rss_rl.types import LabelSpec
@@ -87,6 +91,68 @@ def _examples(path: Path, row: int, text: str, questions: list[Any]) -> Iterator
             file=str(path),
             row=number,
         )
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A tokenised passage.
+
+    words   of all sentences
+    marks   number of each word's sentence
+    starts  character offset of each sentence in the text; the first is 0
+    """
+
+    words: Words
+    marks: tuple[int, ...]
+    starts: tuple[int, ...]
+
+    def sentence_at(self, place: int) -> int:
+        """Number of the sentence with the character at offset `place` of the text."""
+        return bisect_right(self.starts, place) - 1
+
+
+def cut_passage(text: str) -> Passage:
+    """Split a text into sentences and words; a text of white space has no words."""
+    tokenizer = Tokenizer(lower=False)
+    begins = sentence_starts(text)
+    words: list[str] = []
+    marks: list[int] = []
+    starts: list[int] = []
+    for begin, end in zip(begins, [*begins[1:], len(text)], strict=True):
+        found = tokenizer(text[begin:end]).words
+        if found:
+            marks += [len(starts)] * len(found)
+            starts.append(begin if starts else 0)
+            words += found
+    return Passage(Words(words), tuple(marks), tuple(starts))
+
+
+def sentence_starts(text: str) -> list[int]:
+    """Character offsets of the sentences, the first 0, by pysbd's rules for English.
+
+    The sentences are searched for in the text in order, so offsets are right even if pysbd changed
+    white space; a sentence that is not found belongs to the one before it.
+    """
+    starts, place = [0], 0
+    for sentence in _cutter()(text):
+        core = sentence.strip()
+        found = text.find(core, place) if core else -1
+        if found >= 0:
+            if text[:found].strip():
+                starts.append(found)
+            place = found + len(core)
+    return starts
+
+
+@lru_cache(maxsize=1)
+def _cutter() -> Callable[[str], list[str]]:
+    # Imported at first use, like the word tokenizer. Compiling its sources gives warnings about
+    # deprecated escapes.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pysbd import Segmenter
+
+        return cast(Callable[[str], list[str]], Segmenter(language="en", clean=False).segment)
 
 
 class _Answer(RowModel):
