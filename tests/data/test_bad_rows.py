@@ -38,10 +38,8 @@ JSONL_CASES = [
     (b"[" * 100_000 + b"\n", "malformed row: no JSON"),
     (b'["text", "label"]\n', "malformed row: no JSON object"),
     (b'{"text": "fine"}\n', "the label is missing"),
-    *(
-        (b'{"text": "fine", "label": ' + value + b"}\n", "the label is missing")
-        for value in (b"null", b"NaN", *(b'"' + word + b'"' for word in MISSING))
-    ),
+    (b'{"text": "fine", "label": null}\n', "the label is missing"),
+    (b'{"text": "fine", "label": NaN}\n', "the label is missing"),
     (b'{"text": null, "label": "good"}\n', "column 'text' is empty"),
     (b'{"text": 7, "label": "good"}\n', "column 'text' is neither text nor a list of words"),
     (b'{"text": [], "label": "good"}\n', "column 'text' is empty"),
@@ -52,7 +50,7 @@ JSONL_CASES = [
     (b'{"text": "caf\xe9", "label": "good"}\n', "bytes that are not UTF-8"),
 ]
 SCORE_CASES = [
-    *((b"a text," + word + b"\n", "column 'label': the label is missing") for word in MISSING),
+    (b"a text,nan\n", "column 'label': the label is missing"),
     (b"a text,1e40\n", "the score 1e40 does not fit 32 bits"),
     (b"a text,-1e39\n", "the score -1e39 does not fit 32 bits"),
     (b"a text,inf\n", "the score is inf"),

@@ -8,10 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rss_rl.data import locations
 from rss_rl.data.column_files import Columns, column_files
 from rss_rl.data.records import column_names, read_records
-from rss_rl.data.store import open_prepared
 from rss_rl.errors import DataError
 
 
@@ -48,22 +46,3 @@ def test_a_parquet_file_that_is_cut_short_is_called_so(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["a"], "label": ["b"]}), path)
     path.write_bytes(path.read_bytes()[:-10])
     assert all("cut short" in output for output in whatever_reads(path))
-
-
-def test_a_file_that_may_not_be_read_is_not_damaged(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(path: Path) -> str:
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(locations, "file_sha256", refused)
-    prepared = open_prepared(folder)
-    for read in (
-        lambda: prepared.vocabulary,
-        prepared.vectors,
-        lambda: prepared.split("train").batch([0]),
-    ):
-        with pytest.raises(DataError, match=r"copy/.*: cannot be read .Permission den") as error:
-            read()
-        assert "Check the disk" in error.value.remedy
-    assert {path.name for path in folder.iterdir()} >= {"vocabulary.json", "train-00000.arrow"}
