@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import pickle
 import shutil
-import subprocess
-import sys
-import threading
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,41 +21,9 @@ from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample
 from rss_rl.data.store import Split, open_prepared
 from rss_rl.errors import DataError, RssError, StorageError
+from rss_rl.storage import Storage
 
 ROWS = 60
-
-
-class _Server(http.server.ThreadingHTTPServer):
-    """Serves a folder and counts what is asked for."""
-
-    daemon_threads = True
-    folder: Path
-    failing = False
-
-    def __init__(self) -> None:
-        self.got: Counter[str] = Counter()
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-    @property
-    def uri(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class _Handler(http.server.SimpleHTTPRequestHandler):
-    server: _Server
-
-    def translate_path(self, path: str) -> str:
-        return str(self.server.folder / path.lstrip("/"))
-
-    def do_GET(self) -> None:
-        self.server.got[self.path.lstrip("/")] += 1
-        if self.server.failing:
-            self.send_error(500)
-        else:
-            super().do_GET()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
 
 
 @pytest.fixture
@@ -81,15 +45,17 @@ def origin(
 
 
 @pytest.fixture
-def server(origin: Path) -> Iterator[_Server]:
-    served = _Server()
-    served.folder = origin
-    thread = threading.Thread(target=served.serve_forever, args=(0.02,))
-    thread.start()
-    yield served
-    served.shutdown()
-    served.server_close()
-    thread.join(timeout=10)
+def downloads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that were downloaded."""
+    found: list[str] = []
+    download = Storage.download
+
+    def counted(self: Storage, name: str, *more: Any) -> None:
+        found.append(name)
+        download(self, name, *more)
+
+    monkeypatch.setattr(Storage, "download", counted)
+    return found
 
 
 @pytest.fixture(autouse=True)
@@ -104,10 +70,10 @@ def assert_equal(split: Split, other: Split) -> None:
     np.testing.assert_array_equal(one.labels, two.labels)
 
 
-def test_a_uri_is_read_like_a_directory(origin: Path, cache: Path, server: _Server) -> None:
+def test_a_uri_is_read_like_a_directory(origin: Path, cache: Path) -> None:
     upload(origin, "memory://some/where", lambda what, done, end: None)
     local = open_prepared(origin)
-    for uri in (origin.as_uri(), "memory://some/where", server.uri):
+    for uri in (origin.as_uri(), "memory://some/where"):
         shutil.rmtree(cache, ignore_errors=True)
         remote = open_prepared(uri)
         assert remote.location == uri
@@ -121,52 +87,33 @@ def test_a_uri_is_read_like_a_directory(origin: Path, cache: Path, server: _Serv
     fsspec.filesystem("memory").rm("/some", recursive=True)
 
 
-def test_what_was_fetched_is_not_fetched_again(origin: Path, server: _Server) -> None:
-    split = open_prepared(server.uri).split("train")
-    before = server.got.copy()
-    open_prepared(server.uri).split("train").batch(range(ROWS))
-    assert set(server.got - before) == {"manifest.json"}
-    server.failing = True
-    assert_equal(pickle.loads(pickle.dumps(split)), split)
+def test_what_was_fetched_is_not_fetched_again(origin: Path, downloads: list[str]) -> None:
+    """Also if it is opened at once; and where the storage does not answer any more."""
+    with ThreadPoolExecutor(3) as pool:
+        splits = list(pool.map(lambda _: open_prepared(origin.as_uri()).split("train"), range(3)))
+    assert sorted(downloads) == sorted(open_prepared(origin).manifest.files())
+    shutil.rmtree(origin)
+    assert_equal(pickle.loads(pickle.dumps(splits[0])), splits[1])
 
 
-def test_processes_fetch_the_data_together_once(origin: Path, server: _Server) -> None:
-    code = (
-        "import sys; from rss_rl.data.store import open_prepared\n"
-        "split = open_prepared(sys.argv[1]).split('train')\n"
-        f"print(int(split.batch(range({ROWS})).tokens[0].sum()))\n"
-    )
-    command = [sys.executable, "-c", code, server.uri]
-    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    results = {process.communicate(timeout=60)[0] for process in started}
-    expected = open_prepared(origin).split("train").batch(range(ROWS)).tokens[0].sum()
-    assert results == {f"{expected}\n"}
-    # One download of these filesystems asks up to twice, for the size and for the content.
-    assert max(n for name, n in server.got.items() if name.endswith(".arrow")) <= 2
-
-
-def test_bad_bytes_are_an_error_until_the_copy_is_deleted(
-    origin: Path, cache: Path, server: _Server
-) -> None:
+def test_bad_bytes_are_an_error_until_the_copy_is_deleted(origin: Path, cache: Path) -> None:
     shard = origin / "train-00000.arrow"
     good = shard.read_bytes()
     shard.write_bytes(bytes(len(good)))
-    prepared = open_prepared(server.uri)
+    prepared = open_prepared(origin.as_uri())
     with pytest.raises(DataError, match=r"train-00000\.arrow: its SHA-256 .*Delete .*, a copy of"):
         prepared.split("train").batch([0])
     shard.write_bytes(good[:-1])
     shutil.rmtree(prepared.folder)
     with pytest.raises(StorageError, match=r"train-00000\.arrow: has "):
-        open_prepared(server.uri)
+        open_prepared(origin.as_uri())
     assert not list(cache.glob("*/*"))
     shard.write_bytes(good)
-    open_prepared(server.uri).split("train").batch([0])
+    open_prepared(origin.as_uri()).split("train").batch([0])
 
 
-def test_data_that_were_replaced_are_not_read_on(
-    origin: Path, cache: Path, server: _Server
-) -> None:
-    dumped = pickle.dumps(open_prepared(server.uri).split("train"))
+def test_data_that_were_replaced_are_not_read_on(origin: Path, cache: Path) -> None:
+    dumped = pickle.dumps(open_prepared(origin.as_uri()).split("train"))
     shutil.rmtree(cache)
     path = origin / "manifest.json"
     path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))

@@ -213,8 +213,9 @@ def test_unusable_tables_are_refused(
 
 
 def test_impossible_requests_are_refused(tmp_path: Path, reviews: list[dict[str, object]]) -> None:
-    with pytest.raises(DataError, match="cannot be read"):
-        column_files([tmp_path / "none.csv"], REVIEW)
+    for name in ("none.csv", "none.jsonl", "none.parquet"):
+        with pytest.raises(DataError, match=r"cannot be read .No such file.*Check the path"):
+            column_files([tmp_path / name], REVIEW)
     path = write_table(tmp_path / "r.csv", reviews)
     with pytest.raises(DataError, match="0\\.9/0/0\\.1 do not cut"):
         column_files([path], REVIEW, shares=(0.9, 0, 0.1))
