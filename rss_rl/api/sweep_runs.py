@@ -9,20 +9,27 @@ from datetime import timedelta
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rich.console import Console
 
+from rss_rl.api.adapting import Wish, adapt
 from rss_rl.api.interruption import Interruption
+from rss_rl.api.options import TableOptions
 from rss_rl.api.preparing import prepare
 from rss_rl.api.terminal import say
+from rss_rl.config import parse_value
 from rss_rl.data.manifest import MANIFEST_FILE
 from rss_rl.data.store import open_prepared
-from rss_rl.errors import CheckpointError, DataError, RssError
+from rss_rl.errors import CheckpointError, ConfigError, DataError, RssError
+from rss_rl.packaged import find_config
 from rss_rl.results.sweeps.plan import (
+    DATA_FOLDER,
     ENDED,
+    Base,
     Fold,
     PlannedRun,
+    find_base,
     plan_runs,
     state_of,
 )
@@ -67,6 +74,26 @@ def _say_stopping() -> None:
     os.write(2, _STOPPING)  # safe in a signal handler
 
 
+def _base(spec: Spec, folder: Path, out: Console) -> Base:
+    if isinstance(spec.base, str):
+        return find_base(spec.base)
+    needed = ("data", "text", "label")
+    known = (*Wish._fields, *TableOptions.__annotations__)
+    how = dict(spec.base)
+    wrong = [name for name in how if name not in known and name not in needed]
+    wrong += [name for name in needed if name not in how]
+    if wrong:
+        remedy = f"A table has {', '.join(needed)}, and may have {', '.join(known)}"
+        raise ConfigError(f"'{wrong[0]}' is unknown or missing", where="base", remedy=remedy)
+    data, text, label = (how.pop(name) for name in needed)
+    wish = Wish(**{name: how.pop(name) for name in Wish._fields if name in how})
+    table = cast(TableOptions, how)
+    config, chosen = adapt(data, text, label, (), wish, table, folder / DATA_FOLDER, out)
+    pairs = (setting.partition("=") for setting in chosen)
+    own = {key: parse_value(value, where=key) for key, _, value in pairs}
+    return Base(find_config(config).stem, find_config(config), own)
+
+
 class Sweep:
     """One call of `sweep`.
 
@@ -77,7 +104,7 @@ class Sweep:
     def __init__(self, spec: Spec, folder: Path, out: Console) -> None:
         self.spec, self.folder, self.out = spec, folder, out
         self.failed: dict[str, str] = {}
-        self._planned = plan_runs(spec, folder)
+        self._planned = plan_runs(spec, _base(spec, folder, out), folder)
         begun = None
         if spec.search is not None:  # the last trial that was begun, or the first
             begun = max([1, *(1 + int(path.name[6:]) for path in folder.glob("*/trial-[0-9]*"))])

@@ -16,7 +16,7 @@ from rss_rl.api.sweeping import sweep
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.metrics.metrics import BestMetric
 from rss_rl.packaged import find_sweep, packaged_sweeps
-from rss_rl.results.sweeps.plan import PlannedRun, plan_runs, state_of
+from rss_rl.results.sweeps.plan import PlannedRun, find_base, plan_runs, state_of
 from rss_rl.results.sweeps.report import published, write_sweep
 from rss_rl.results.sweeps.spec import Spec, load_spec
 from rss_rl.runs.run_directory import RunDirectory
@@ -37,7 +37,7 @@ def tree(place: Path, **changes: Any) -> dict[str, Any]:
 
 
 def planned(spec: Spec, out: Path) -> list[PlannedRun]:
-    return list(plan_runs(spec, out))
+    return list(plan_runs(spec, find_base(str(spec.base)), out))
 
 
 def report(run: PlannedRun, split: str = "test", **scores: float) -> None:
@@ -129,7 +129,9 @@ def searching(place: Path, **space: Any) -> dict[str, Any]:
 
 def test_draws_are_the_same_again_and_differ(tmp_path: Path) -> None:
     spec = load_spec(searching(tmp_path))
-    runs, again = (list(islice(plan_runs(spec, tmp_path), 20)) for _ in "12")
+    runs, again = (
+        list(islice(plan_runs(spec, find_base(str(spec.base)), tmp_path), 20)) for _ in "12"
+    )
     assert runs == again
     assert runs[0].label == "trial-000, as it is"
     rates = [run.config.learner.policy.learning_rate for run in runs[1:]]
@@ -180,7 +182,7 @@ def test_deviations_are_over_folds_of_means_over_seeds(tmp_path: Path) -> None:
 
 def test_trials_are_ordered_by_dev_those_off_the_share_last(tmp_path: Path) -> None:
     spec = load_spec(searching(tmp_path), ["reward.target_share=0.5"])
-    runs = list(islice(plan_runs(spec, tmp_path / "out"), 4))
+    runs = list(islice(plan_runs(spec, find_base(str(spec.base)), tmp_path / "out"), 4))
     for run, (accuracy, kept) in zip(runs, [(0.7, 0.5), (0.9, 0.7), (0.8, 0.5)], strict=False):
         report(run, split="dev", accuracy=accuracy, kept=kept)
     states = ["finished", "finished", "finished", "stopped early"]
@@ -199,7 +201,9 @@ def test_trials_are_ordered_by_dev_those_off_the_share_last(tmp_path: Path) -> N
 def test_shipped_specifications(name: str, tmp_path: Path) -> None:
     """Each can be planned, and a row of each table that names papers has figures of them."""
     spec = load_spec(find_sweep(name))
-    runs = list(islice(plan_runs(spec, tmp_path), 3 if spec.search else 400))
+    runs = list(
+        islice(plan_runs(spec, find_base(str(spec.base)), tmp_path), 3 if spec.search else 400)
+    )
     assert runs
     figures = {*published(spec)}
     found = figures & {(run.fold.dataset, run.row) for run in runs}

@@ -83,12 +83,13 @@ def folds_of(spec: Spec, name: str, dataset: Dataset, out: Path) -> list[Fold]:
 class Base:
     """The configuration that a sweep changes.
 
-    trust: in the components that its file names.
+    file      of it; settings: that come before those of the sweep. trust: in components it names
     """
 
     name: str
     file: Path
-    trust: Trust
+    settings: Settings
+    trust: Trust = EVERYTHING
 
 
 @dataclass(frozen=True)
@@ -121,13 +122,13 @@ def find_base(name: str) -> Base:
         ConfigError: neither.
     """
     if (Path(name) / CONFIG_FILE).is_file():
-        return Base(Path(name).resolve().name, Path(name) / "config.yaml", NOTHING)
+        return Base(Path(name).resolve().name, Path(name) / "config.yaml", {}, NOTHING)
     file = find_config(name)
     trust = NOTHING if (file.parent / CONFIG_FILE).is_file() else EVERYTHING
-    return Base(file.stem, file, trust)
+    return Base(file.stem, file, {}, trust)
 
 
-def plan_runs(spec: Spec, out: Path) -> Iterator[PlannedRun]:
+def plan_runs(spec: Spec, base: Base, out: Path) -> Iterator[PlannedRun]:
     """The runs of a sweep, in the order of training; those of a search until its space is empty.
 
     Ordered by seed and fold, so that an early table has every row.
@@ -135,7 +136,7 @@ def plan_runs(spec: Spec, out: Path) -> Iterator[PlannedRun]:
     Raises:
         ConfigError: naming the part of the specification whose settings are not valid.
     """
-    base, datasets = find_base(spec.base), dict(spec.datasets)
+    datasets = dict(spec.datasets)
     if not datasets:
         data = configure(base, [("settings", spec.settings)]).data
         name = re.sub(r"[^\w.-]", "-", Path(data).name)
@@ -224,14 +225,14 @@ def configure(base: Base, layers: Layers) -> RunConfig:
     Raises:
         ConfigError: naming the part of the specification from which on it is not valid.
     """
-    parts = [*layers, ("sweep", _IN_PROCESS)]
+    parts = [("base", base.settings), *layers, ("sweep", _IN_PROCESS)]
 
     def load(count: int) -> RunConfig:
         given = [setting(*pair) for _, own in parts[:count] for pair in own.items()]
         return load_config(base.file, given, base.trust)
 
     refused: RssError | None = None
-    for count in range(len(parts), -1, -1):
+    for count in range(len(parts), 0, -1):
         try:
             config = load(count)
         except RssError as error:

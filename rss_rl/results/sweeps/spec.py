@@ -2,7 +2,7 @@
 
 A YAML file, or a mapping of the same form:
 
-    base: sick                                  # a configuration, or the folder of a run
+    base: sick                                  # a configuration, a run's folder, or a table
     settings: {evaluation.all_tokens: false}    # of all runs
     datasets:
       sick: {source: sick-relatedness, folder: sick, vectors: [glove.txt.gz]}
@@ -128,7 +128,7 @@ class Spec(Section):
     """A sweep.
 
     title, note  of its table
-    base         name or file of a configuration, or folder of a run
+    base         name or file of a configuration; folder of a run; or the arguments of `rss_rl.fit`
     metrics      columns; default those that the runs have
     seeds        a number of seeds, from 0; or a list of them
     root         folder that datasets' folders and files of vectors are relative to
@@ -139,7 +139,7 @@ class Spec(Section):
 
     title: str = ""
     note: str = ""
-    base: str
+    base: str | Mapping[str, Any]
     settings: Settings = Field(default={})
     metrics: _Names = ()
     datasets: Mapping[_Name, Dataset] = Field(default={})
