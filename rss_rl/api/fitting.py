@@ -40,6 +40,7 @@ def fit(
     keep: Annotated[float | None, Parameter(metavar="SHARE")] = None,
     config: Annotated[str | Path | None, Typed(str | None)] = None,
     pretrained: Annotated[str | None, Parameter(metavar="FOLDER_OR_HUB_NAME")] = None,
+    phrases: bool = False,
     time: Duration = None,
     seeds: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
     out: Directory = None,
@@ -64,12 +65,13 @@ def fit(
         keep: Share of the words to keep, `reward.target_share`. Default: 0.4, or 0.2 if texts have
             over 100 words on average.
         config: Train with this configuration, such as own_context, changed only by --keep and
-            KEY=VALUE settings. Adapted to the data are own, own_pairs, own_long, one of which is
-            the default, and own_phrases, which keeps phrases of long texts like those that people
-            mark; single words predict a little better.
+            KEY=VALUE settings. Adapted to the data are own_phrases and own, own_pairs and own_long,
+            one of which is the default.
         pretrained: A transformer to use. Without a GPU it reads each word alone, which gives the
             word vectors, and each text once, as the policy's context. With a GPU it is the
             classifier.
+        phrases: Of long texts, keep phrases like those that people mark (--config own_phrases).
+            Default: single words, which predict a little better.
         seeds: Train so many runs that differ in the seed, and report mean and spread. Those after
             the first are in DIR-seed1, DIR-seed2, ...
         out: Directory of the run. Default: runs/NAME for NAME.csv.
@@ -104,7 +106,9 @@ def fit(
     check_defaults()
     # A wrong time is refused before the data are prepared.
     end = None if time is None else monotonic() + seconds(time)
-    wish = Wish(keep, config, pretrained)
+    if phrases and config is not None:
+        raise ConfigError("--phrases and --config both name a configuration: give one of them")
+    wish = Wish(keep, "own_phrases" if phrases else config, pretrained)
     shown = console or SafeConsole(highlight=False)
     path = Path(out) if out is not None else Path("runs") / run_name(data)
     paths = [path, *(path.with_name(f"{path.name}-seed{seed}") for seed in range(1, seeds))]

@@ -249,7 +249,7 @@ def test_phrases_of_long_texts(table: Path, tmp_path: Path) -> None:
     long.write_text("\n".join(text))
     small = [s for s in SMALL if not s.startswith("model.attention")]
     how = ["--text", "review", "--label", "stars", *small]
-    asked = ["--config", "own_phrases"]
+    asked = ["--phrases"]
     for more, config, policy in (([], "own_long", "rss"), (asked, "own_phrases", "smooth")):
         out = tmp_path / config
         result = invoke(["fit", str(long), *how, *more, "--out", str(out)])
@@ -257,6 +257,8 @@ def test_phrases_of_long_texts(table: Path, tmp_path: Path) -> None:
         assert f"config={config}" in result.stdout
         assert "evaluation.every=50" in result.stdout  # fitted to the data
         assert json.loads((out / "config.json").read_text())["config"]["policy"]["name"] == policy
+    both = invoke(["fit", str(long), *how, "--phrases", "--config", "own"])
+    assert "--phrases and --config both name a configuration" in both.stderr
 
 
 def test_a_transformer_is_context_without_a_gpu_and_classifier_with_one(

@@ -10,8 +10,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from rich.console import Console
 from tiny_runs import tiny_tree
 
+from rss_rl.api.sweep_runs import Sweep
 from rss_rl.api.sweeping import sweep
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.metrics.metrics import BestMetric
@@ -97,6 +99,20 @@ def test_folds_and_how_data_are_prepared(tmp_path: Path) -> None:
     assert runs[1].fold.vectors == tuple(named)
     other = load_spec(tree(tmp_path, datasets={"cr": source | {"dim": 50}}, axes={}))
     assert planned(other, tmp_path / "out")[0].fold.data != runs[0].fold.data
+
+
+def test_a_table_is_prepared_and_fitted(tmp_path: Path) -> None:
+    rows = [f"a {word} film,{label}" for word, label in (("fine", "up"), ("dull", "down"))] * 40
+    table = tmp_path / "reviews.csv"
+    table.write_text("\n".join(["text,label", *rows]))
+    base = {"data": str(table), "text": "text", "label": "label", "keep": 0.3, "dim": 8}
+    spec = load_spec({"base": base, "seeds": 2})
+    runs = Sweep(spec, tmp_path / "out", Console(quiet=True)).runs
+    assert [run.path.name for run in runs] == ["seed-0", "seed-1"]
+    config = runs[1].config
+    assert (config.reward.target_share, config.seed, config.policy.name) == (0.3, 1, "rss")
+    with pytest.raises(ConfigError, match="'labels' is unknown or missing"):
+        Sweep(load_spec({"base": base | {"labels": "x"}}), tmp_path / "out", Console(quiet=True))
 
 
 @pytest.mark.parametrize(
