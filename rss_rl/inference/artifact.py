@@ -5,8 +5,7 @@ weights.safetensors   `classifier/...`, `policy/...`, and `vectors/fixed`, the w
                       were not fine-tuned
 manifest.json         labels, tokenizer, data sources
 vocabulary.json       the words by id
-README.md             the model card
-config.yaml           the configuration, for people
+README.md             the model card, with the configuration for people
 pretrained-N/         each folder that a component's option names, such as a transformer
 encoder/              on request: the trained transformer, for other programs
 """
@@ -63,7 +62,7 @@ _FIXED = "vectors/fixed"
 _TUNED = "classifier/embedding.trainable"
 _FOLDER_PREFIX = "pretrained-"
 _ENCODER = "encoder"
-_NOT_READ = frozenset({"README.md", "config.yaml", _ENCODER})
+_NOT_READ = frozenset({"README.md", _ENCODER})
 """Files and folders of an export that `open_result` does not read."""
 _AGAIN = "Export the run again"
 _FREE_SPACE = "Free space, or give another DIR"
@@ -108,12 +107,9 @@ def export_run(
             config = config.model_copy(update={"data": inputs.manifest.name})
             config = config.with_from_run(lambda _: None)
             config = with_folders(config, partial(_copy_folder, staging))
-            step = load_checkpoint(run, which).step
-            scores = read_scores(run, step)
-            _fill(staging, run, step, config, models, inputs, scores)
             if saved is not None:
                 saved.save(staging / _ENCODER)
-            _seal(staging, run, step, config, scores)
+            _fill(staging, run, load_checkpoint(run, which).step, config, models, inputs)
             swap_in(staging, out)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -163,14 +159,9 @@ def _check_free(out: Path, overwrite: bool) -> None:
 
 
 def _fill(
-    folder: Path,
-    run: Path,
-    step: int,
-    config: RunConfig,
-    models: Models,
-    inputs: Prepared,
-    scores: Scores,
+    folder: Path, run: Path, step: int, config: RunConfig, models: Models, inputs: Prepared
 ) -> None:
+    """Write all files, export.json with the checksums of the others last, and sync them to disk."""
     tensors: dict[str, Any] = {
         f"{part}/{name}": value
         for part, module in models.modules.items()
@@ -181,10 +172,24 @@ def _fill(
     for name in (MANIFEST_FILE, VOCABULARY_FILE):
         shutil.copyfile(inputs.folder / name, folder / name)
     shutil.copymode(folder / MANIFEST_FILE, folder / WEIGHTS_FILE)  # was readable only by its owner
-    tree = config.model_dump(mode="json")
-    (folder / "config.yaml").write_text(yaml_text(tree), encoding="utf-8")
-    text = "\n\n".join(_card(config, inputs.manifest, run.resolve().name, step, scores))
-    (folder / "README.md").write_text(f"{text}\n", encoding="utf-8")
+    name, scores = run.resolve().name, read_scores(run, step)
+    card = "\n\n".join(_card(config, inputs.manifest, name, step, scores))
+    (folder / "README.md").write_text(f"{card}\n", encoding="utf-8")
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    record = {
+        "schema_version": SCHEMA_VERSION,
+        "rss_rl": VERSION,
+        "run": name,
+        "step": step,
+        "scores": scores,
+        "config": config.model_dump(mode="json"),
+        "sha256": {str(path.relative_to(folder)): file_sha256(path) for path in files},
+    }
+    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    (folder / EXPORT_FILE).write_text(text, encoding="utf-8")
+    for path in (*files, folder / EXPORT_FILE):
+        sync_file(path)
+    sync_directory(folder)
 
 
 def _card(
@@ -240,25 +245,6 @@ def read_scores(path: Path, step: int | None = None) -> Scores:
     file = path / REPORT_FILE
     report = read_json(file, remedy="Finish the run") if file.is_file() else {}
     return report.get("splits", {}) if step in (None, report.get("best_step")) else {}
-
-
-def _seal(folder: Path, run: Path, step: int, config: RunConfig, scores: Scores) -> None:
-    """Write export.json with the checksums of all other files, and sync everything to disk."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    record = {
-        "schema_version": SCHEMA_VERSION,
-        "rss_rl": VERSION,
-        "run": run.resolve().name,
-        "step": step,
-        "scores": scores,
-        "config": config.model_dump(mode="json"),
-        "sha256": {str(path.relative_to(folder)): file_sha256(path) for path in files},
-    }
-    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-    (folder / EXPORT_FILE).write_text(text, encoding="utf-8")
-    for path in (*files, folder / EXPORT_FILE):
-        sync_file(path)
-    sync_directory(folder)
 
 
 def is_export(path: Path) -> bool:

@@ -62,9 +62,9 @@ class MarkedSentence:
         )
         return f"<p>{' '.join(marked)}</p>"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_list(self) -> list[dict[str, Any]]:
         """JSON data, one mapping per word."""
-        return {"words": [self._word(index) for index in range(len(self.words))]}
+        return [self._word(index) for index in range(len(self.words))]
 
     def _word(self, index: int) -> dict[str, Any]:
         word: dict[str, Any] = {
@@ -121,7 +121,7 @@ class Explanation:
             "prediction": self.prediction,
             "class_probabilities": self.class_probabilities,
             "kept": self.kept,
-            "sentences": [sentence.to_dict()["words"] for sentence in self.sentences],
+            "sentences": [sentence.to_list() for sentence in self.sentences],
         }
 
 

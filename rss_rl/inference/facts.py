@@ -34,14 +34,12 @@ class Facts:
                  dependent) or, if it was kept, out; NaN if not computed
     attention    S x float32 [N_s, N_s], from head to dependent, see `attention_map`; None if
                  there is none
-    encoded      the example as model input
     """
 
     explanation: Explanation
     outcome: Array
     flips: tuple[Array, ...]
     attention: tuple[Array | None, ...]
-    encoded: Encoded
 
 
 def gather_facts(
@@ -74,7 +72,6 @@ def gather_facts(
         outcome,
         tuple(map(flips, slots)),
         tuple(_attention(model, chosen, slot) for slot in slots),
-        encoded,
     )
 
 

@@ -6,9 +6,8 @@ C classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -109,25 +108,18 @@ def keep_share(chosen: Chosen, share: float) -> Chosen:
     return keep_words(chosen, best)
 
 
-def share_kept(share: float | None) -> Callable[[Chosen], Chosen]:
-    """`keep_share` of a share in [0, 1], or what leaves selections as they are, for `Model.read`.
+def check_share(share: float | None) -> None:
+    """Refuse what is no share of words to keep.
 
     Raises:
-        ConfigError: no such share.
+        ConfigError: it is not in [0, 1].
     """
-    if share is None:
-        return _unchanged
-    if not 0 <= share <= 1:
+    if share is not None and not 0 <= share <= 1:
         raise ConfigError(
             f"{share!r:.40} is not in [0, 1]",
             where="share (--share)",
             remedy="Give the share of the words to keep, such as 0.2",
         )
-    return partial(keep_share, share=share)
-
-
-def _unchanged(chosen: Chosen) -> Chosen:
-    return chosen
 
 
 class Model:
@@ -203,8 +195,8 @@ class Model:
             DataError: see `encode`.
             ConfigError: a share of a run without a policy, or not in [0, 1].
         """
-        change = share_kept(share)
-        return [found for cut in cuts(self._encoded(examples)) for found in self.read(cut, change)]
+        check_share(share)
+        return [found for cut in cuts(self._encoded(examples)) for found in self.read(cut, share)]
 
     def _encoded(self, examples: Sequence[Example]) -> list[Encoded]:
         if isinstance(examples, str | Mapping) or hasattr(examples, "columns"):
@@ -214,10 +206,14 @@ class Model:
                 f"got {given}, expected a list of examples",
                 remedy='Give a list of texts, ["A text."], or a column: list(table["text"])',
             )
-        return [
-            self.encode(self._texts(example, number), f"example {number}")
-            for number, example in enumerate(examples, start=1)
-        ]
+        one = self.inputs.sentences == 1
+        encoded = []
+        for number, example in enumerate(examples, start=1):
+            where = f"example {number}"
+            texts = example if isinstance(example, tuple | list) and not one else (example,)
+            more = "" if one else ", two to an example"
+            encoded.append(self.encode([checked_text(t, where, more) for t in texts], where))
+        return encoded
 
     def encode(self, texts: Sequence[Text], where: str = "") -> Encoded:
         """Tokenise the texts of an example and map them to ids; `where` is for messages.
@@ -255,13 +251,6 @@ class Model:
             ids[place] = self._new_words.get(keys[place], UNKNOWN)
         return ids
 
-    def _texts(self, example: Example, number: int) -> Sequence[Text]:
-        one = self.inputs.sentences == 1 or isinstance(example, str)
-        texts = (example,) if one else example
-        more = "" if self.inputs.sentences == 1 else ", two to an example"
-        given = texts if isinstance(texts, tuple | list) else (texts,)
-        return tuple(checked_text(text, f"example {number}", more) for text in given)
-
     def choose(self, examples: Sequence[Encoded]) -> Chosen:
         """The selections of a batch."""
         with torch.inference_mode():
@@ -289,18 +278,25 @@ class Model:
             return chosen.scanned.logits(read).cpu()
 
     def read(
-        self, examples: Sequence[Encoded], change: Callable[[Chosen], Chosen] = _unchanged
+        self,
+        examples: Sequence[Encoded],
+        share: float | None = None,
+        keep: Sequence[Array] | None = None,
     ) -> list[Explanation]:
         """Selections and predictions of one batch.
 
         Args:
-            change: maps the policy's selections to those that the classifier reads.
+            share: of each text's words to keep, see `keep_share`. keep: the words to keep, see
+                `keep_words`. Default: those that the policy selects.
 
         Raises:
-            ResourceError: not enough memory.
+            ConfigError: a share of a run without a policy. ResourceError: not enough memory.
         """
         with memory_errors("to read a text", "Cut it into parts, or use a machine with more"):
-            return self._explained(examples, change(self.choose(examples)))
+            chosen = self.choose(examples)
+            chosen = chosen if share is None else keep_share(chosen, share)
+            chosen = chosen if keep is None else keep_words(chosen, keep)
+            return self._explained(examples, chosen)
 
     def _explained(self, examples: Sequence[Encoded], chosen: Chosen) -> list[Explanation]:
         sentences = [_sentences(example, chosen, row) for row, example in enumerate(examples)]

@@ -45,7 +45,7 @@ from rss_rl.data.sources import BadRow, Text
 from rss_rl.durable import disk_errors, file_sha256, is_same_file, remove_unfinished, replacing
 from rss_rl.errors import DataError, StorageError
 from rss_rl.inference.explanation import Explanation
-from rss_rl.inference.model import Chosen, Encoded, Model, cuts, share_kept
+from rss_rl.inference.model import Encoded, Model, check_share, cuts
 from rss_rl.json_files import without_non_finite
 from rss_rl.storage import Storage, open_storage
 from rss_rl.types import LabelSpec
@@ -148,7 +148,7 @@ def begin(
         DataError: there are no files; an output is an input, or exists and is something else.
         StorageError: a storage does not respond.
     """
-    share_kept(share)  # refused before anything is read
+    check_share(share)  # refused before anything is read
     place, names, of_folder = _inputs(source, note)
     outputs = {name: name for name in names}
     if not of_folder and Path(target).suffix:
@@ -301,7 +301,7 @@ def score_file(
     own = own_columns(model.labels, model.inputs.sentences, errors=skip_bad_rows)
     given, before = column_types(source), file_sha256(source)
     texts = _text_columns(source, columns, model.inputs.sentences, shown)
-    score = partial(_score, model, texts, shown or str(source), share_kept(share), skip_bad_rows)
+    score = partial(_score, model, texts, shown or str(source), share, skip_bad_rows)
     rows = read_records(source)
     beside = columns_beside(own, given)
     types = own | {beside[name]: kind for name, kind in given.items()}
@@ -328,7 +328,7 @@ def _score(
     model: Model,
     columns: Sequence[str],
     where: str,
-    change: Callable[[Chosen], Chosen],
+    share: float | None,
     skip_bad_rows: bool,
     block: Sequence[Record | BadRow],
     beside: Mapping[str, str],
@@ -344,7 +344,7 @@ def _score(
             if not skip_bad_rows:
                 raise
             faults[record.row] = error.what
-    found = (explanation for cut in cuts(encoded) for explanation in model.read(cut, change))
+    found = (explanation for cut in cuts(encoded) for explanation in model.read(cut, share))
     for record in block:
         bad = record.row in faults
         cells = {"error": faults[record.row]} if bad else _cells(next(found))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import ConfigError, DataError, RssError
-from rss_rl.inference.model import Encoded, Model, keep_share, keep_words
+from rss_rl.inference.model import Encoded, Model
 from rss_rl.pages.explanation import text_titles
 
 _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -150,15 +149,12 @@ def answer_example(model: Model, asked: Asked, field: str, limits: Limits) -> di
         raise Problem(422, str(error), f"{field}.texts") from error
     for number, ids in enumerate(encoded.ids):
         _check_length(len(ids), limits.words, "words", f"{field}.texts.{number}")
-    change: dict[str, Any] = {}
+    keep = None
     if asked.keep is not None:
         _check_keep(asked.keep, encoded, f"{field}.keep")
-        masks = [np.array([bits], bool) for bits in asked.keep]
-        change["change"] = partial(keep_words, keep=masks)
-    if asked.share is not None:
-        change["change"] = partial(keep_share, share=asked.share)
+        keep = [np.array([bits], bool) for bits in asked.keep]
     try:
-        return model.read([encoded], **change)[0].to_dict()
+        return model.read([encoded], asked.share, keep)[0].to_dict()
     except ConfigError as error:
         raise Problem(422, f"{field}.share: {error}", f"{field}.share") from error
 

@@ -13,7 +13,7 @@ from chromium import Browser, find_chromium
 from readers import reader
 
 from rss_rl.inference.explanation import Explanation
-from rss_rl.inference.model import Model, keep_words
+from rss_rl.inference.model import Model
 from rss_rl.serving.app import listen, make_app, make_server
 
 TEXT = "w3 w9 w4 w8 w5 zyx <b>w6</b>"
@@ -96,7 +96,7 @@ def flipped(model: Model, place: int) -> Explanation:
     encoded = model.encode([TEXT])
     kept = explained(model).sentences[0].kept.copy()
     kept[place] ^= True
-    return model.read([encoded], change=lambda chosen: keep_words(chosen, [kept[None]]))[0]
+    return model.read([encoded], keep=[kept[None]])[0]
 
 
 def test_what_is_typed_is_read(browser: Browser, model: Model) -> None:
