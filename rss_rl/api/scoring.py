@@ -112,8 +112,7 @@ def report(
     Args:
         runs: Directory of a run, or several.
         split: Split that several groups, or the page, show.
-        html: Also write an HTML page: scores, curves, marked texts, words, agreement with people,
-            settings and data.
+        html: Also write an HTML page: scores, curves, marked texts, words, settings and data.
 
     Returns:
         A line for each run, split and selection: every score and setting.

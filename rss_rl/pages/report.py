@@ -1,8 +1,8 @@
 """The report of runs: a self-contained, printable HTML file that loads and sends nothing.
 
 Runs that differ only in the seed form a group. The page has a part for each data that runs were
-trained on: scores and curves of all groups on these data, with bands over several seeds; texts,
-words and agreement with people are those of its first run or group.
+trained on: scores and curves of all groups on these data, with bands over several seeds; texts and
+words are those of its first run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rss_rl.data.catalogue import catalogue
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import open_prepared
 from rss_rl.durable import disk_errors, replace_file
-from rss_rl.errors import CheckpointError, ConfigError, DataError, StorageError
+from rss_rl.errors import StorageError
 from rss_rl.metrics.measures import (
     all_measures,
     find_measure,
@@ -32,7 +32,6 @@ from rss_rl.metrics.measures import (
 )
 from rss_rl.pages.assets import filled
 from rss_rl.pages.charts import COLOURS, calibration_chart, curve_charts
-from rss_rl.results.agreement import score_run_agreement
 from rss_rl.results.frame import grouped, runs_frame, score_names, with_groups
 from rss_rl.results.linear import read_linear
 from rss_rl.results.reading import (
@@ -51,9 +50,7 @@ from rss_rl.results.sentences import (
 )
 from rss_rl.results.tables import (
     differing_settings,
-    mode_cells,
     mode_name,
-    modes_frame,
     modes_note,
     score_cell,
     setting_texts,
@@ -89,12 +86,10 @@ class Part:
 
     frame      see `runs_frame` and `with_groups`
     reading    of the first run
-    agreement  a line for each run of the first group and selection; empty if it is not measured
     """
 
     frame: pd.DataFrame
     reading: Reading
-    agreement: pd.DataFrame
     manifest: Manifest
 
 
@@ -122,24 +117,9 @@ def gather_parts(
         first = own.iloc[0]
         progress(f"reading {split} with {first['run']}")
         reading = read_split(Path(first["run"]), split, trust=trust)
-        agreement = _agreement(own[own["group"] == first["group"]], split, trust, progress)
         manifest = open_prepared(str(first["data"])).manifest
-        parts.append(Part(own, reading, agreement, manifest))
+        parts.append(Part(own, reading, manifest))
     return parts
-
-
-def _agreement(
-    group: pd.DataFrame, split: str, trust: Trust, progress: Callable[[str], None]
-) -> pd.DataFrame:
-    lines: list[pd.DataFrame] = []
-    for run in group["run"].unique():
-        progress(f"comparing {run} with the words that people marked")
-        try:
-            found = score_run_agreement(Path(run), split, trust=trust)
-        except (ConfigError, DataError):
-            return pd.DataFrame()
-        lines.append(modes_frame(found))
-    return pd.concat(lines)
 
 
 def write_report_page(
@@ -165,7 +145,6 @@ def write_report_page(
 def report_page(parts: Sequence[Part], split: str = "test") -> str:
     """The page as HTML."""
     runs = [Path(run).resolve().name for part in parts for run in part.frame["run"].unique()]
-    first = Path(parts[0].frame["run"].iloc[0])
     return filled(
         "report.html",
         title=runs[0] if len(runs) == 1 else f"{runs[0]} and {len(runs) - 1} more",
@@ -175,7 +154,6 @@ def report_page(parts: Sequence[Part], split: str = "test") -> str:
         parts=[_shown(part, split) for part in parts],
         drawn=COLOURS,
         marked_text=marked_text,
-        made=list(_versions(first)),
     )
 
 
@@ -216,7 +194,6 @@ def _shown(part: Part, split: str) -> dict[str, Any]:
         ],
         "classes": _classes(part),
         "words": [(title, own) for title, own in _words(reading) if len(own)],
-        "agreement": _agreement_table(part.agreement),
         "data": list(_data(part.manifest)),
         "files": [*part.manifest.sources, *part.manifest.vectors.files],
         "settings": setting_texts(frame),
@@ -363,15 +340,6 @@ def _score_line(line: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     return [line["split"], mode_name(line["mode"]), *(score_cell(line, name) for name in names)]
 
 
-def _agreement_table(agreement: pd.DataFrame) -> tuple[list[str], list[list[str]]] | None:
-    """Header and body: mean and standard deviation over runs of each measure by selection."""
-    if agreement.empty:
-        return None
-    selections = agreement.groupby("mode", sort=False)
-    means = selections.mean(), selections.std().add_suffix("_sd")
-    return mode_cells(pd.concat(means, axis=1).reset_index(), "measure", brief=True)
-
-
 def _data(manifest: Manifest) -> Iterator[tuple[str, str]]:
     """Facts about the data, from the manifest and the catalogue."""
     if (known := catalogue().get(manifest.name)) is not None:
@@ -390,18 +358,6 @@ def _data(manifest: Manifest) -> Iterator[tuple[str, str]]:
     if manifest.vectors.files:
         covered = manifest.vectors.any
         yield "Words with a vector", f"{covered.words:.1%}; of all tokens {covered.tokens:.1%}"
-
-
-def _versions(run: Path) -> Iterator[tuple[str, str]]:
-    """Versions that made the first run; empty for runs of earlier versions."""
-    try:
-        record = RunDirectory.open(run).read_provenance()
-    except CheckpointError:
-        return
-    yield "rss-rl", f"{record.get('rss_rl')}, commit {record.get('commit') or 'unknown'}"
-    yield "Python", f"{record.get('python')} on {record.get('machine')}"
-    for name, number in record.get("libraries", {}).items():
-        yield name, str(number)
 
 
 def marked_text(text: ReadText, slot: int) -> tuple[list[tuple[str, bool, bool]], int]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,7 +42,7 @@ from rss_rl.ops.scores import roc_auc
 from rss_rl.policies.distributions import word_scores
 from rss_rl.results.reading import open_with_data
 from rss_rl.rollouts.scan import Scanned, scan
-from rss_rl.rollouts.snapshot import Models, autocast, fixed_threads
+from rss_rl.rollouts.snapshot import Models, inference
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch, ExampleSource
 
@@ -75,14 +76,8 @@ def score_agreement(
         DataError: the labels are not classes, or there are no rationales.
     """
     _check(examples, config)
-    scorer = _Scorer(models, config, device)
-    with (
-        models.evaluating(),
-        fixed_threads(config.learner.threads),
-        torch.no_grad(),
-        autocast(device, config.learner.precision),
-    ):
-        return scorer.score(examples, share, progress)
+    with inference(models, config.learner.threads, device, config.learner.precision):
+        return _Scorer(models, config, device).score(examples, share, progress)
 
 
 def score_run_agreement(
@@ -142,9 +137,11 @@ def _check(examples: ExampleSource, config: RunConfig) -> None:
         )
 
 
+@dataclass(frozen=True)
 class _Scorer:
-    def __init__(self, models: Models, config: RunConfig, device: torch.device) -> None:
-        self._models, self._config, self._device = models, config, device
+    models: Models
+    config: RunConfig
+    device: torch.device
 
     def score(
         self, examples: ExampleSource, share: float | None, progress: Progress
@@ -152,7 +149,7 @@ class _Scorer:
         tallies: dict[str, Tally] = defaultdict(Tally)
         equal = self._kept_share(examples) if share is None else share
         done = 0
-        for scanned in scan(self._models, examples, self._config, self._device):
+        for scanned in scan(self.models, examples, self.config, self.device):
             batch, whole = scanned.batch, self._read(scanned.tensors, None)
             for choice, chosen in self._choices(scanned, share, equal).items():
                 rest = [
@@ -168,7 +165,7 @@ class _Scorer:
     def _kept_share(self, examples: ExampleSource) -> float:
         """Mean over examples of the share of tokens that the policy keeps."""
         kept = []
-        for scanned in scan(self._models, examples, self._config, self._device):
+        for scanned in scan(self.models, examples, self.config, self.device):
             unions = [selection.any(1).cpu().numpy() for selection in scanned.thresholded]
             tokens = sum(valid.sum(1) for valid in scanned.batch.valid)
             kept.append(sum(union.sum(1) for union in unions) / tokens)
@@ -192,14 +189,14 @@ class _Scorer:
 
     def _noise(self, purpose: str, batch: Batch, slot: int) -> Array:
         """Uniform random numbers, [B, N_s]."""
-        key = stream_key(self._config.seed, "agreement", purpose, slot)
+        key = stream_key(self.config.seed, "agreement", purpose, slot)
         uniforms = keyed_uniforms(key, batch.rows, 1, 1, batch.valid[slot].shape[1])
         return uniforms[0, :, 0]
 
     def _read(self, tensors: TensorBatch, selections: Sequence[Array] | None) -> Array:
         """Class probabilities [B, C] from selections S x [B, 2, N_s]; None selects every token."""
-        chosen = None if selections is None else to_tensors(selections, self._device)
-        logits = self._models.classifier(tensors.tokens, tensors.valid, chosen, tensors.marks)
+        chosen = None if selections is None else to_tensors(selections, self.device)
+        logits = self.models.classifier(tensors.tokens, tensors.valid, chosen, tensors.marks)
         return torch.softmax(logits.double(), -1).cpu().numpy()
 
 

@@ -12,7 +12,7 @@ data, seed, policy.name, ...        every setting, by its dotted key; lists as J
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,18 +71,15 @@ def _lines(path: Path, trust: Trust) -> Iterator[dict[str, Any]]:
         for split, modes in report["splits"].items():
             for mode, scores in modes.items():
                 line = {"finished": True, "split": split, "mode": mode}
-                yield {**about, **line, **_numbers(scores), **costs, **settings}
+                # None where a score was not finite.
+                numbers = {k: None if v is None else float(v) for k, v in scores.items()}
+                yield {**about, **line, **numbers, **costs, **settings}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(
             f"damaged: {error!r}",
             where=str(path / REPORT_FILE),
             remedy="Delete it and resume the run, which writes it again",
         ) from error
-
-
-def _numbers(scores: Mapping[str, Any]) -> dict[str, float | None]:
-    """Scores as floats; None for those that were not finite."""
-    return {name: None if value is None else float(value) for name, value in scores.items()}
 
 
 def _data_digest(directory: RunDirectory) -> str:

@@ -151,16 +151,16 @@ def read_split(path: Path, split: str, *, trust: Trust = NOTHING) -> Reading:
         return reader.read(rows, prepared.vocabulary.words)
 
 
+@dataclass(frozen=True)
 class _Reader:
-    def __init__(
-        self, config: RunConfig, models: Models, examples: Split, device: torch.device
-    ) -> None:
-        self._config, self._models, self._examples = config, models, examples
-        self._device = device
+    config: RunConfig
+    models: Models
+    examples: Split
+    device: torch.device
 
     def read(self, rows: Array, vocabulary: Sequence[str]) -> Reading:
-        labels, width = self._examples.labels, len(vocabulary)
-        names = labels.names if labels.kind == "classes" and self._config.predicts else ()
+        labels, width = self.examples.labels, len(vocabulary)
+        names = labels.names if labels.kind == "classes" and self.config.predicts else ()
         counts = np.zeros((2, width), np.int64)  # [occurs, kept] x [V]
         by_class = np.zeros((len(names), width), np.int64)
         scores = []
@@ -177,7 +177,7 @@ class _Reader:
         of_classes = pd.DataFrame(by_class.T, list(vocabulary), list(names))[len(SPECIAL_WORDS) :]
         return Reading(
             len(rows),
-            len(self._examples),
+            len(self.examples),
             right,
             wrong,
             _count(counts, vocabulary),
@@ -187,8 +187,8 @@ class _Reader:
 
     def _batches(self, rows: Array) -> Iterator[tuple[Batch, list[Array], pd.DataFrame]]:
         """Batches, the words kept, S x bool [B, N_s], and scores as `_scores` returns them."""
-        for scanned in scan(self._models, self._examples, self._config, self._device, rows):
-            selections = scanned.thresholded if self._config.selects else scanned.everything
+        for scanned in scan(self.models, self.examples, self.config, self.device, rows):
+            selections = scanned.thresholded if self.config.selects else scanned.everything
             kept = [selection.any(1).cpu().numpy() for selection in selections]
             yield scanned.batch, kept, self._scores(scanned, selections)
 
@@ -196,10 +196,10 @@ class _Reader:
         """See `Reading.predictions`."""
         batch = scanned.batch
         found = pd.DataFrame({"label": batch.labels}, index=batch.rows)
-        if not self._config.predicts:
+        if not self.config.predicts:
             return found
         logits = scanned.logits(selections)
-        found["predicted"] = self._models.classifier.predict(logits).float().cpu().numpy()
+        found["predicted"] = self.models.classifier.predict(logits).float().cpu().numpy()
         if batch.labels.dtype == np.float32:
             return found.assign(error=np.abs(found["predicted"] - batch.labels))
         surest = torch.softmax(logits.double(), -1).amax(-1).cpu().numpy()
@@ -207,13 +207,13 @@ class _Reader:
 
     def _text(self, row: int) -> ReadText:
         ((batch, kept, scores),) = self._batches(np.array([row]))
-        words = self._examples.words(row)
+        words = self.examples.words(row)
         marks = None if batch.marks is None else batch.marks[0]
-        name = partial(self._examples.labels.shown, words=words[0], marks=marks)
+        name = partial(self.examples.labels.shown, words=words[0], marks=marks)
         real = [valid[0] for valid in batch.valid]
         score = scores.iloc[0]
         return ReadText(
-            self._examples.example_id(row),
+            self.examples.example_id(row),
             words,
             tuple(own[0, mask] for own, mask in zip(kept, real, strict=True)),
             None

@@ -55,20 +55,16 @@ def score_cell(line: Mapping[str, Any], name: str) -> str:
     return text if pd.isna(deviation) else f"{text} ({format_measure(name, deviation)})"
 
 
-def mode_cells(
-    frame: pd.DataFrame, title: str, *, brief: bool = False
-) -> tuple[list[str], list[list[str]]]:
+def mode_cells(frame: pd.DataFrame, title: str) -> tuple[list[str], list[list[str]]]:
     """Header and body of a table with a row per score and a column per mode.
 
     Args:
         frame: lines of one group and split. title: heading of the first column.
-        brief: leave out scores that are shown only where there is room for all.
     """
     lines = frame.to_dict("records")
     body = [
         [find_measure(name).label, *(score_cell(line, name) for line in lines)]
         for name in shown_scores(frame)
-        if find_measure(name).brief or not brief
     ]
     return [title, *(mode_name(line["mode"]) for line in lines)], body
 
