@@ -50,8 +50,6 @@ class SelectionTask:
     config           costs of kept tokens
     charged          lambda of heads and of dependents as it stands, where a share is asked for;
                      None: that of the configuration
-    call_tokens      padded tokens of selections that one call of the model may have; a longer
-                     selection is a call of its own; None: one call
     bits             that the policy draws for a token: 2, or 1 for both roles
     max_len          tokens of the longest sentence of the data, in any split; 0: of the examples
     vocabulary_size  bound of the token ids; None: unknown
@@ -64,7 +62,6 @@ class SelectionTask:
     model: Any
     config: RewardConfig
     charged: tuple[float, float] | None = None
-    call_tokens: int | None = None
     bits: int = ROLES
     max_len: int = 0
     vocabulary_size: int | None = None
@@ -96,9 +93,6 @@ class SelectionTask:
     def step(self, batch: Batch, selections: Sequence[Array], *, predict: bool = False) -> Rewards:
         """Rewards of M = K * B selections of B examples, which ends their episodes.
 
-        A call of the model has all selections of some examples, which share computation, or some of
-        one example.
-
         Args:
             selections: S x bool [K * B, 2, N_s], sample-major: entry k * B + b is of example b.
                 Bits on padding are ignored.
@@ -116,16 +110,19 @@ class SelectionTask:
                 f"{count} selections of {len(selections)} sentences for {len(batch)} examples"
                 f" of {batch.sentences} sentences"
             )
-        calls = self._calls(batch, count)
-        if len(calls) == 1:
-            return self._score(batch, selections, predict)
-        parts = [
-            self._score(
-                batch.take(call[0] % len(batch)), [s[call.ravel()] for s in selections], predict
-            )
-            for call in calls
-        ]
-        return _joined(parts, np.argsort(np.concatenate([call.ravel() for call in calls])))
+        repeated = batch.repeat(count // len(batch))
+        # Bits on padding must not reach the reward model.
+        real = [s & v[:, None, :] for s, v in zip(selections, repeated.valid, strict=True)]
+        predicted = None
+        if predict and isinstance(self.model, PredictingReward):
+            scored, predicted = self.model.score_and_predict(repeated, real)
+        else:
+            score: Callable[..., Scores] = getattr(self.model, "score", self.model)
+            scored = score(repeated, real)
+        scores = self._named(scored, len(repeated))
+        _check_finite(scores, repeated.rows)
+        costs = cost_terms(real, repeated.valid, self.config, self.charged)
+        return Rewards(scores, costs, predicted)
 
     def step_logits(self, logits: Tensor, batch: Batch, selections: Sequence[Array]) -> Rewards:
         """As `step` with one selection an example, when the classifier's logits are known.
@@ -141,36 +138,6 @@ class SelectionTask:
         scores = self._named(self.model.score_logits(logits, batch.labels), len(batch))
         return Rewards(scores, cost_terms(selections, batch.valid, self.config, self.charged))
 
-    def _calls(self, batch: Batch, count: int) -> list[Array]:
-        """The selections of each call, int64 [k, b] in [0, M): k of each of b examples."""
-        examples, width = len(batch), sum(valid.shape[1] for valid in batch.valid)
-        numbers = np.arange(count).reshape(-1, examples)
-        if self.call_tokens is None or count * width <= self.call_tokens:
-            return [numbers]
-        samples, rows = len(numbers), max(1, self.call_tokens // width)
-        many, few = max(1, rows // samples), min(rows, samples)
-        return [
-            numbers[first : first + few, start : start + many]
-            for start in range(0, examples, many)
-            for first in range(0, samples, few)
-        ]
-
-    def _score(self, batch: Batch, selections: Sequence[Array], predict: bool) -> Rewards:
-        """Rewards of selections, with one call of the reward model."""
-        repeated = batch.repeat(len(selections[0]) // len(batch))
-        # Bits on padding must not reach the reward model.
-        real = [s & v[:, None, :] for s, v in zip(selections, repeated.valid, strict=True)]
-        predicted = None
-        if predict and isinstance(self.model, PredictingReward):
-            scored, predicted = self.model.score_and_predict(repeated, real)
-        else:
-            score: Callable[..., Scores] = getattr(self.model, "score", self.model)
-            scored = score(repeated, real)
-        scores = self._named(scored, len(repeated))
-        _check_finite(scores, repeated.rows)
-        costs = cost_terms(real, repeated.valid, self.config, self.charged)
-        return Rewards(scores, costs, predicted)
-
     def _named(self, scores: Scores, count: int) -> dict[str, Array]:
         named = named_scores(scores, count, self.model)
         if taken := sorted(_TAKEN & set(named)):
@@ -180,20 +147,6 @@ class SelectionTask:
                 remedy=f"Choose a name other than {', '.join(sorted(_TAKEN))}",
             )
         return named
-
-
-def _joined(parts: Sequence[Rewards], order: Array) -> Rewards:
-    """The rewards of several calls, put into order."""
-
-    def joined(terms: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-        return {name: np.concatenate([each[name] for each in terms])[order] for name in terms[0]}
-
-    predicted = [part.predicted for part in parts if part.predicted is not None]
-    return Rewards(
-        joined([part.scores for part in parts]),
-        joined([part.costs for part in parts]),
-        np.concatenate(predicted)[order] if predicted else None,
-    )
 
 
 def _check_finite(scores: Mapping[str, Array], rows: Array) -> None:

@@ -32,13 +32,14 @@ from rss_rl.ops.importance import (
     clipped_token,
     ratio_sums,
     truncated_sum,
-    truncated_token,
 )
 from rss_rl.ops.losses import policy_gradient_loss, role_charge
 from rss_rl.ops.matmul import products_in
 from rss_rl.policies.distributions import SelectionDistribution
 from rss_rl.policies.protocol import Policy
 
+_MOMENTUM = 0.95
+"""Of the moving average of rewards."""
 Baseline = Literal["none", "moving-average", "self-critical", "leave-one-out"]
 Surrogate = Callable[
     [Sequence[SelectionDistribution], Sequence[Tensor], RewardBatch, Tensor], Weighted
@@ -54,19 +55,13 @@ class BaselineOptions(Options):
     """What is subtracted from rewards: a running mean of them, the reward of the thresholded
     selection, or the mean of the example's other selections.
     """
-    baseline_momentum: float = Field(default=0.95, ge=0, lt=1)
-    """Momentum of baseline=moving-average."""
 
 
 class ReinforceOptions(BaselineOptions):
     """Options of the baseline and of the off-policy correction."""
 
-    correction: Literal["none", "truncated-sum", "truncated-token"] = "truncated-sum"
-    """Importance ratios of selections that an older policy drew: truncated, of the whole selection
-    (V-trace) or of each bit. The default had the least error of the gradient at nearly every lag.
-    """
     ratio_max: float = Field(default=2.0, ge=1)
-    """Largest importance ratio of a truncated correction."""
+    """Largest importance ratio of a whole selection that an older policy drew (V-trace)."""
 
 
 class PPOClipOptions(BaselineOptions):
@@ -150,7 +145,7 @@ class ScoreFunction:
     """Ascends E[sum_s R_s log p(selection_s)] + entropy_cost * H over the policy's parameters.
 
     Args:
-        baseline: what is subtracted from the rewards. momentum: of a moving average.
+        baseline: what is subtracted from the rewards.
         losses: whose gradient is followed; by default, of log-probs as drawn by the target policy.
     """
 
@@ -159,12 +154,10 @@ class ScoreFunction:
         setup: UpdateSetup,
         baseline: Baseline = "none",
         losses: Surrogate | None = None,
-        *,
-        momentum: float = 0.95,
     ) -> None:
         self._inputs, self._group = setup.inputs, setup.group
         self._entropy_cost, self._autocast = setup.learner.entropy_cost, setup.autocast
-        self._baseline, self._momentum = baseline, momentum
+        self._baseline = baseline
         objective = _Objective(setup.policy, setup.autocast, losses or corrected())
         self._objective = setup.group.share(objective)
         self.average = torch.tensor(float("nan"))  # of the rewards by sentence, [S] once known
@@ -243,7 +236,7 @@ class ScoreFunction:
             total = self._group.sum(sums)
             start = self.average.to(rewards.device).expand(rewards.shape[-1])
             rewards, self._next_average = advantages.moving_average(
-                rewards, start, self._momentum, total[:-1] / total[-1]
+                rewards, start, _MOMENTUM, total[:-1] / total[-1]
             )
         return rewards
 
@@ -270,10 +263,8 @@ def _capabilities(options: BaselineOptions, *, bits: bool) -> frozenset[str]:
 
 
 def _reinforce(setup: UpdateSetup, options: ReinforceOptions) -> ScoreFunction:
-    corrections = {"none": None, "truncated-sum": truncated_sum, "truncated-token": truncated_token}
-    bits = options.correction == "truncated-token"
-    losses = corrected(corrections[options.correction], options.ratio_max, bits=bits)
-    return ScoreFunction(setup, options.baseline, losses, momentum=options.baseline_momentum)
+    losses = corrected(truncated_sum, options.ratio_max)
+    return ScoreFunction(setup, options.baseline, losses)
 
 
 REINFORCE = Component(
@@ -282,16 +273,14 @@ REINFORCE = Component(
     help="Log-probs times rewards minus a baseline.",
     build=_reinforce,
     options=ReinforceOptions,
-    capabilities=lambda options: _capabilities(
-        options, bits=options.correction == "truncated-token"
-    ),
+    capabilities=lambda options: _capabilities(options, bits=False),
     source="Williams 1992; Kool, van Hoof and Welling 2019 (leave-one-out)",
 )
 
 
 def _ppo_clip(setup: UpdateSetup, options: PPOClipOptions) -> ScoreFunction:
     losses = corrected(clipped_token, options.ratio_clip, bits=True)
-    return ScoreFunction(setup, options.baseline, losses, momentum=options.baseline_momentum)
+    return ScoreFunction(setup, options.baseline, losses)
 
 
 PPO_CLIP = Component(

@@ -42,8 +42,8 @@ Kind = Literal["policy", "estimator", "encoder", "classifier", "reward_model", "
 _TRAVELS = "a folder that an export takes along"
 
 Folder = Annotated[str, _TRAVELS]
-"""Type of an option that names a folder of files without code: exports copy it, and nodes of a
-cluster that lack it get it."""
+"""Type of an option that names a folder of files without code, or a name on the Hugging Face hub:
+exports copy it; on a cluster every node needs it."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -27,6 +27,17 @@ _TEMPORARY = ".tmp-"
 _HALF_WRITTEN = re.compile(rf"{re.escape(_TEMPORARY)}(.+)-\d+")
 _MOST_READ = 256 * 2**20
 _CHUNK = 8 * 2**20
+
+
+def final_name(name: str) -> str:
+    """The name that a temporary file of a killed writer would have got; other names are their own.
+
+    >>> final_name("a/.tmp-b-123"), final_name("a/b")
+    ('a/b', 'a/b')
+    """
+    path = PurePosixPath(name)
+    half = _HALF_WRITTEN.fullmatch(path.name)
+    return name if half is None else path.with_name(half[1]).as_posix()
 
 
 def is_uri(location: str) -> bool:
@@ -60,13 +71,6 @@ class Storage:
         Raises:
             StorageError: as in all methods, the filesystem refuses; names the file.
         """
-        return {
-            name: size
-            for name, size in self._all(below).items()
-            if not PurePosixPath(name).name.startswith(_TEMPORARY)
-        }
-
-    def _all(self, below: str) -> dict[str, int]:
         with self._refusals(below):
             folder = self._path(below) if below else self.root
             selector = fs.FileSelector(folder, recursive=True, allow_not_found=True)
@@ -76,17 +80,6 @@ class Storage:
             for info in found
             if info.type == fs.FileType.File
         }
-
-    def clear(self, own: Callable[[str], bool]) -> None:
-        """Remove the temporary files of killed writers; no one else may be writing.
-
-        Args:
-            own: whether a file is the caller's; only temporary files of those are removed.
-        """
-        for name in self._all(""):
-            half = _HALF_WRITTEN.fullmatch(PurePosixPath(name).name)
-            if half is not None and own(PurePosixPath(name).with_name(half[1]).as_posix()):
-                self.delete(name)
 
     def read(self, name: str, limit: int | None = None) -> bytes | None:
         """The bytes of a file, at most the first `limit`; None if there is no such file."""

@@ -22,7 +22,6 @@ from rss_rl.api.options import (
     Address,
     Device,
     Directory,
-    Insecure,
     ModelFolder,
     TextColumn,
     TrustPlugins,
@@ -85,7 +84,6 @@ def predict(
     skip_bad_rows: bool = False,
     overwrite: bool = False,
     address: Address = None,
-    insecure: Insecure = False,
     device: Device = "cpu",
     which: Which = "best",
     trust_plugins: TrustPlugins = False,
@@ -152,7 +150,7 @@ def predict(
         if address is not None and job.outputs:
             from rss_rl.cluster.predict import score_on_ray
 
-            scored = score_on_ray(packed, job, trusted, note, address=address, insecure=insecure)
+            scored = score_on_ray(packed, job, trusted, note, address=address)
         else:
             scorer = Scorer(job, lambda: load_model(run, which, trusted, device))
             scored = (scorer.score(name, progress) for name in job.outputs)

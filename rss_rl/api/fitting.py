@@ -101,7 +101,7 @@ def fit(
     from rss_rl.results.linear import read_linear, write_linear
     from rss_rl.results.sentences import linear_warning
     from rss_rl.runs.run_directory import CONFIG_FILE
-    from rss_rl.training.time_budget import seconds
+    from rss_rl.training.stopping import seconds
 
     check_defaults()
     # A wrong time is refused before the data are prepared.

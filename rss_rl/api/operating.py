@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from rss_rl.api.options import Insecure, Overrides, TakeOver, Typed
+from rss_rl.api.options import Overrides, TakeOver, Typed
 from rss_rl.api.terminal import SafeConsole, say, shell
 from rss_rl.errors import ConfigError, RssError
 from rss_rl.version import installed_version
@@ -65,7 +65,6 @@ def submit(
     cpus: _Count = 1,
     gpus: _Count = 0,
     take_over: TakeOver = False,
-    insecure: Insecure = False,
     dry_run: bool = False,
 ) -> None:
     """Train on a Ray cluster: sends the code and the resolved configuration as a job.
@@ -99,9 +98,7 @@ def submit(
     storage = _on_every_node(storage, "--storage", shared_filesystem)
     name = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     plugins = any(plugins_named(run))
-    command = entrypoint(
-        name, storage, take_over=take_over, insecure=insecure, trust_plugins=plugins
-    )
+    command = entrypoint(name, storage, take_over=take_over, trust_plugins=plugins)
     variables = {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)}
     if switched_off():
         variables["RAY_AUTH_MODE"] = "disabled"
@@ -123,7 +120,7 @@ def submit(
             say(out, f"{json.dumps(job, indent=2)}\nconfig.yaml:\n{text}")
             return
         url = dashboard_address(address)
-        send_job(url, job, insecure=insecure)
+        send_job(url, job)
     say(out, f"Job: {name}\nRun: {storage}")
     mode = "" if switched_off() else "RAY_AUTH_MODE=token "
     for words in (["logs", "--follow", name], ["stop", name], ["list"]):
@@ -135,7 +132,6 @@ def entrypoint(
     storage: str,
     *,
     take_over: bool = False,
-    insecure: bool = False,
     trust_plugins: bool = False,
 ) -> str:
     """The shell command of a job that trains or resumes the run at `storage`.
@@ -144,7 +140,7 @@ def entrypoint(
         job: its id; names the scratch directory on the learner's node.
         storage: a URI to copy the run to; or an absolute path on a shared disk, which is then the
             directory of the run.
-        take_over: from a writer that seems alive. insecure: the cluster checks no token.
+        take_over: from a writer that seems alive.
         trust_plugins: the user's configuration names plug-ins as package.module:OBJECT.
     """
     from rss_rl.storage import is_uri
@@ -157,8 +153,7 @@ def entrypoint(
         words += ["--take-over"] * take_over
     else:
         words += ["--run-dir", storage]
-    words += ["--trust-plugins"] * trust_plugins
-    return shell(*words, *["--insecure"] * insecure)
+    return shell(*words, *["--trust-plugins"] * trust_plugins)
 
 
 def _resolve_config(start: str, overrides: Overrides, shared: bool) -> tuple[RunConfig, str]:

@@ -57,9 +57,6 @@ ModelFolder = Annotated[str | Path, Typed(Path), Parameter(name="RUN|EXPORT")]
 Which = Annotated[int | str, Parameter(metavar="best|latest|STEP", help="Checkpoint of a run.")]
 Device = Annotated[str, Parameter(metavar="cpu|cuda|cuda:N", help="Where to compute.")]
 Address = Annotated[str | None, Parameter(metavar="HOST:PORT")]
-Insecure = Annotated[
-    bool, Parameter(help="Also use a cluster that anybody can use without a token.")
-]
 TakeOver = Annotated[
     bool,
     Parameter(

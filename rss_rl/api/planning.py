@@ -28,8 +28,8 @@ from rss_rl.ops.native import load_ahead
 from rss_rl.packaged import find_config
 from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, RunDirectory
 from rss_rl.storage import is_uri, open_storage
-from rss_rl.training.roles import LocalRoles, Roles
-from rss_rl.training.safe_point import SafePoint
+from rss_rl.training.attempts import LocalRoles, Roles
+from rss_rl.training.stopping import SafePoint
 from rss_rl.training.trainer import Stopped
 
 
@@ -180,14 +180,11 @@ def is_finished(plan: Plan) -> bool:
 
 
 @contextmanager
-def workers(
-    config: RunConfig, address: str | None, insecure: bool, out: Console
-) -> Iterator[Roles]:
+def workers(config: RunConfig, address: str | None, out: Console) -> Iterator[Roles]:
     """Samplers and learners of the run; a cluster started for it ends with it."""
     if config.sampler.backend == "local":
-        for name, value in {"--address": address, "--insecure": insecure}.items():
-            if value:
-                say(out, f"{name}: no effect with sampler.backend=local, which uses no cluster")
+        if address:
+            say(out, "--address: no effect with sampler.backend=local, which uses no cluster")
         yield LocalRoles()
         return
     from rss_rl.cluster.connection import connected
@@ -198,7 +195,7 @@ def workers(
     if config.model.attention != "eager":
         load_ahead()  # compile kernels while Ray starts
     tell, cores = partial(say, out), samplers + learners
-    with connected(tell, address, cores=cores, insecure=insecure):
+    with connected(tell, address, cores=cores):
         yield RayRoles()
 
 

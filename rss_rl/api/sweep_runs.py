@@ -41,9 +41,7 @@ _HOPELESS = 5
 _STOPPING = b"stopping: each run saves a checkpoint first; Ctrl-C again quits at once\n"
 
 
-def train_missing(
-    one: Sweep, jobs: int, again: bool, address: str | None, insecure: bool
-) -> int | None:
+def train_missing(one: Sweep, jobs: int, again: bool, address: str | None) -> int | None:
     """Train what is missing; the signal that stopped it, or None."""
     runs = one.missing(again)
     first = next(runs, None)  # before a cluster is started, as there may be nothing to do
@@ -56,7 +54,7 @@ def train_missing(
     searches = one.spec.search is not None
     with (
         Interruption(_say_stopping) as interruption,
-        connected(tell, address, cores=jobs, insecure=insecure),
+        connected(tell, address, cores=jobs),
     ):
         run_sweep(
             one.folder,

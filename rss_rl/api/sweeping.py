@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from rss_rl.api.options import Address, Config, Directory, Insecure, Overrides, PythonOnly, Typed
+from rss_rl.api.options import Address, Config, Directory, Overrides, PythonOnly, Typed
 from rss_rl.api.terminal import SafeConsole, say
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ def sweep(
     again: bool = False,
     only_read: bool = False,
     address: Address = None,
-    insecure: Insecure = False,
     console: PythonOnly[Console | None] = None,
 ) -> SweepResult:
     """Train many runs, several at a time, and compare them: tables, frontiers, searches.
@@ -102,7 +101,7 @@ def sweep(
     with file_lock(folder / ".lock", busy):
         one = Sweep(found, folder, shown)
         if not only_read:
-            signal = train_missing(one, jobs, again, address, insecure)
+            signal = train_missing(one, jobs, again, address)
         states = [state_of(run) for run in one.runs]
         if found.search is not None:
             config = one.runs[0].config

@@ -11,7 +11,6 @@ from rss_rl.api.options import (
     Address,
     Config,
     Duration,
-    Insecure,
     Overrides,
     PythonOnly,
     RunDirectory,
@@ -39,7 +38,6 @@ def train(
     storage: Annotated[str | None, Parameter(metavar="URI")] = None,
     take_over: TakeOver = False,
     address: Address = None,
-    insecure: Insecure = False,
     time: Duration = None,
     trust_plugins: TrustPlugins = False,
     callbacks: PythonOnly[Sequence[Callable[[RunEvent], None]]] = (),
@@ -90,9 +88,8 @@ def train(
     from rss_rl.models.build import check_defaults
     from rss_rl.results.sentences import run_warnings
     from rss_rl.training.run import train as train_events
-    from rss_rl.training.safe_point import SafePoint
     from rss_rl.training.status_writer import Course
-    from rss_rl.training.time_budget import TimeBudget, seconds
+    from rss_rl.training.stopping import SafePoint, TimeBudget, seconds
     from rss_rl.training.trainer import Stopped
 
     check_defaults()
@@ -115,7 +112,7 @@ def train(
     with (
         shown_progress(shown, Course(plan.config, budget)) as show,
         Interruption(planning.say_stopping, planning.abort_update(plan, point)) as interruption,
-        planning.workers(plan.config, address, insecure, shown) as roles,
+        planning.workers(plan.config, address, shown) as roles,
         torch.inference_mode(False),
         torch.enable_grad(),
     ):

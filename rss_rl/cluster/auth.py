@@ -69,7 +69,10 @@ Ask = Callable[[str, Token | None], Answer]
 
 
 def switched_off() -> bool:
-    """Whether RAY_AUTH_MODE disables tokens."""
+    """Whether RAY_AUTH_MODE disables tokens.
+
+    Ray decides by it alone whether to send one, and reads it when it is imported.
+    """
     return os.environ.get(MODE_VARIABLE, "token").lower() == "disabled"
 
 
@@ -166,16 +169,16 @@ def ask_dashboard(url: str, token: Token | None = None) -> Answer:
     return Answer("open") if isinstance(jobs, list) else Answer("foreign", "no list of jobs")
 
 
-def check(ask: Ask, where: str, *, insecure: bool, timeout_s: float) -> Token | None:
+def check(ask: Ask, where: str, *, timeout_s: float) -> Token | None:
     """Wait for a cluster, and ensure that it checks tokens and accepts ours.
 
     Args:
         ask: `ask_head` or `ask_dashboard`. where: its address.
-        insecure: also accept a cluster that checks no token.
         timeout_s: how long to wait for an answer.
 
     Returns:
-        The token that may be sent; None for a cluster that checks none.
+        The token that may be sent; None for a cluster that checks none, which only the user's
+        RAY_AUTH_MODE=disabled permits.
 
     Raises:
         ClusterError: no response, no token is checked, or ours is wrong or missing.
@@ -190,8 +193,15 @@ def check(ask: Ask, where: str, *, insecure: bool, timeout_s: float) -> Token | 
             remedy="Check that it runs, the port (head 6379, dashboard 8265), and firewalls",
         )
     if found.kind == "open":
-        _accept_open(where, insecure)
-        return None
+        if switched_off():
+            return None
+        raise ClusterError(
+            "the cluster checks no token: anyone who can reach it can run code on it, with access"
+            " to what you send there",
+            where=where,
+            remedy="Create a token ('ray get-auth-token --generate'), copy it to every node and"
+            " start them with RAY_AUTH_MODE=token; or accept it with RAY_AUTH_MODE=disabled",
+        )
     token = find_token()
     if found.kind == "guarded":
         if token is None or switched_off():
@@ -216,25 +226,3 @@ def check(ask: Ask, where: str, *, insecure: bool, timeout_s: float) -> Token | 
             remedy="Check the address; TLS needs RAY_USE_TLS=1 here, too",
         )
     return token
-
-
-def _accept_open(where: str, insecure: bool) -> None:
-    """Refuse a cluster that checks no token, unless the user insists.
-
-    Ray decides by RAY_AUTH_MODE alone whether to send a token, and reads it when it is imported.
-    """
-    if not insecure:
-        raise ClusterError(
-            "the cluster checks no token: anyone who can reach it can run code on it, with access"
-            " to what you send there",
-            where=where,
-            remedy="Create a token ('ray get-auth-token --generate'), copy it to every node and"
-            " start them with RAY_AUTH_MODE=token; or accept it with RAY_AUTH_MODE=disabled and"
-            " --insecure",
-        )
-    if not switched_off():
-        raise ClusterError(
-            "the cluster checks no token, and Ray would send it ours",
-            where=where,
-            remedy="Set RAY_AUTH_MODE=disabled, too",
-        )

@@ -3,8 +3,9 @@
 Anyone who reaches a Ray cluster and knows its token can run arbitrary code on it, and Ray's head
 (GCS), raylets and workers listen on all network interfaces, whatever address is configured, even
 without a dashboard. So a cluster started here always checks a token, and one that checks none is
-joined only with --insecure. A laptop on an untrusted network needs a firewall, or `sampler.backend:
-local`, which does not use Ray. Tokens are sent unencrypted without Ray's TLS (RAY_USE_TLS).
+joined only with RAY_AUTH_MODE=disabled. A laptop on an untrusted network needs a firewall, or
+`sampler.backend: local`, which does not use Ray. Tokens are sent unencrypted without Ray's TLS
+(RAY_USE_TLS).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _LOCAL_ADDRESS = "local"
 _HOST_AND_PORT = re.compile(r"[^\s/]+:\d+")
 _OBJECT_STORE = 512 * 2**20
 """Bytes; Ray's default is 30% of the machine's. Snapshots and rollouts are 10 to 50 MB each."""
+_OPEN = "{} checks no token (RAY_AUTH_MODE=disabled): anyone who reaches it can run code on it"
 # Silences a warning about tasks without GPUs.
 _QUIET = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 # For a cluster started here: if its driver is killed, most of its processes exit within seconds,
@@ -56,7 +58,6 @@ def connect(
     address: str | None = None,
     *,
     cores: int = 1,
-    insecure: bool = False,
     timeout_s: float = 30.0,
 ) -> ClusterInfo:
     """Join the cluster at `address` or RAY_ADDRESS, or start one on this machine.
@@ -65,7 +66,6 @@ def connect(
         address: host:port of a head, 'local' to start a cluster regardless of RAY_ADDRESS, or None.
         cores: minimum number of logical CPUs of a cluster started here, which otherwise has those
             of the machine, so that every actor can be placed.
-        insecure: allow a cluster that checks no token.
         timeout_s: how long to wait for a cluster that does not respond.
 
     Raises:
@@ -77,7 +77,7 @@ def connect(
     joins = where != _LOCAL_ADDRESS
     for name, value in (_QUIET if joins else _QUIET | _LOCAL).items():
         os.environ.setdefault(name, value)
-    return _join(where, insecure, timeout_s) if joins else _start(cores, insecure)
+    return _join(where, timeout_s) if joins else _start(cores)
 
 
 @contextmanager
@@ -108,13 +108,7 @@ def quiet() -> None:
         logging.getLogger(f"ray{name}").setLevel(logging.WARNING)
 
 
-def _start(cores: int, insecure: bool) -> ClusterInfo:
-    if switched_off() and not insecure:
-        raise ClusterError(
-            "RAY_AUTH_MODE=disabled would leave the samplers' cluster open to anyone who can"
-            " reach this machine",
-            remedy="Unset it, or accept it with --insecure",
-        )
+def _start(cores: int) -> ClusterInfo:
     if not switched_off():
         ensure_token()
     address = _init(
@@ -125,7 +119,9 @@ def _start(cores: int, insecure: bool) -> ClusterInfo:
         object_store_memory=_OBJECT_STORE,
         include_dashboard=False,
     )
-    if not switched_off() and ask_head(address).kind != "guarded":
+    if switched_off():
+        return ClusterInfo("started", address, (_OPEN.format(address),))
+    if ask_head(address).kind != "guarded":
         ray.shutdown()
         raise ClusterError(
             "Ray started a cluster that checks no token",
@@ -134,7 +130,7 @@ def _start(cores: int, insecure: bool) -> ClusterInfo:
     return ClusterInfo("started", address)
 
 
-def _join(where: str, insecure: bool, timeout_s: float) -> ClusterInfo:
+def _join(where: str, timeout_s: float) -> ClusterInfo:
     if not _HOST_AND_PORT.fullmatch(where):
         raise ClusterError(
             "this is not the address of a head",
@@ -142,8 +138,8 @@ def _join(where: str, insecure: bool, timeout_s: float) -> ClusterInfo:
             remedy="Give host:port (6379 by default) on a machine of the cluster, or submit the run"
             " as a job: 'rss-rl submit'",
         )
-    token = check(ask_head, where, insecure=insecure, timeout_s=timeout_s)
-    notes = () if token else (f"{where} checks no token: anyone can run code on it",)
+    token = check(ask_head, where, timeout_s=timeout_s)
+    notes = () if token else (_OPEN.format(where),)
     return ClusterInfo("joined", _init(where, address=where), notes)
 
 

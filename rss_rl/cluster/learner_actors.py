@@ -7,7 +7,6 @@ lost, all are restarted, and the updates since the last checkpoint are repeated.
 from __future__ import annotations
 
 import socket
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -17,19 +16,16 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from rss_rl.cluster.actors import ActorProcess, last_line, this_process
-from rss_rl.cluster.folders import Sent, SharedFolders, with_folders_here
 from rss_rl.config import RunConfig
-from rss_rl.data.store import open_prepared
 from rss_rl.errors import LearnerError, LearnersLostError, RssError
 from rss_rl.learners.group import ProcessGroup
 from rss_rl.learners.phases import Turn
 from rss_rl.rollouts.device import find_device
-from rss_rl.rollouts.published import StoredDelta, StoredSnapshot, bundles
 from rss_rl.rollouts.rollout import Rollout
-from rss_rl.rollouts.snapshot import open_data
+from rss_rl.rollouts.run_models import open_data
+from rss_rl.rollouts.snapshot import StoredDelta, StoredSnapshot, bundles
 from rss_rl.training.evaluation import Mode
 from rss_rl.training.learner import LocalLearner
-from rss_rl.training.memory_needs import check_room
 from rss_rl.training.showcase import Showcase
 from rss_rl.types import Array
 
@@ -40,9 +36,8 @@ _AFTERMATH_S = 3.0
 class LearnerActor:
     """One learner in its own process."""
 
-    def __init__(self, config: dict[str, Any], rank: int, folders: dict[str, Sent]) -> None:
-        self._config = with_folders_here(RunConfig.model_validate(config), folders)
-        self._rank = rank
+    def __init__(self, config: dict[str, Any], rank: int) -> None:
+        self._config, self._rank = RunConfig.model_validate(config), rank
         self._learner: LocalLearner | None = None
 
     def process(self) -> ActorProcess:
@@ -55,11 +50,6 @@ class LearnerActor:
             free.bind(("", 0))
             address: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
             return address, free.getsockname()[1]
-
-    def check_room(self, sharing: int) -> None:
-        """Check that `sharing` learners fit into the memory of this machine, or of its GPU."""
-        find_device(self._config.learner.device)
-        check_room(self._config, open_prepared(self._config.data), sharing=sharing)
 
     def join(self, address: str, port: int) -> None:
         """Join the process group and build the learner."""
@@ -104,11 +94,10 @@ class RayLearners:
 
     Raises:
         LearnerError: they cannot be placed or started.
-        ConfigError: a machine lacks memory for the learners on it.
     """
 
     def __init__(self, config: RunConfig) -> None:
-        self._config, self._folders = config.learner, SharedFolders(config)
+        self._config = config.learner
         self._actors: list[Any] = []
         self._processes: dict[int, ActorProcess] = {}
         self._group = self._reserve()
@@ -116,7 +105,6 @@ class RayLearners:
             self._actors = [self._spawn(config, rank) for rank in range(self._config.actors)]
             limit = self._config.start_timeout_s
             self._processes = dict(enumerate(self._all("process", timeout_s=limit)))
-            self._check_room(limit)
             meeting = self._get([self._actors[0].rendezvous.remote()], "rendezvous", limit)[0]
             self._all("join", *meeting, timeout_s=limit)
         except LearnersLostError as error:
@@ -126,29 +114,18 @@ class RayLearners:
             self.close()
             raise
 
-    def _check_room(self, limit: float) -> None:
-        """Check the memory for all learners before one of them allocates any."""
-        on = Counter(process.node for process in self._processes.values())
-        calls = [
-            actor.check_room.remote(on[self._processes[rank].node])
-            for rank, actor in enumerate(self._actors)
-        ]
-        self._get(calls, "check_room", limit)
-
     def _reserve(self) -> PlacementGroup:
         settings = self._config
         bundle = {"CPU": float(settings.threads)}
         if settings.gpus:
             bundle["GPU"] = settings.gpus
-        group: PlacementGroup = placement_group(
-            [bundle] * settings.actors, strategy=settings.placement
-        )
+        group: PlacementGroup = placement_group([bundle] * settings.actors)
         if not group.wait(timeout_seconds=settings.start_timeout_s):
             remove_placement_group(group)
             raise LearnerError(
                 f"the cluster has no room for {settings.actors} learners of {bundle} each,"
-                f" placed {settings.placement}, within {settings.start_timeout_s:.0f} s",
-                remedy="Add nodes, or change learner.actors, threads, gpus or placement",
+                f" within {settings.start_timeout_s:.0f} s",
+                remedy="Add nodes, or change learner.actors, threads or gpus",
             )
         return group
 
@@ -163,7 +140,7 @@ class RayLearners:
             max_restarts=0,
             max_task_retries=0,
         )
-        return remote.remote(config.model_dump(mode="json"), rank, self._folders.sent())
+        return remote.remote(config.model_dump(mode="json"), rank)
 
     def _all(self, method: str, *arguments: Any, timeout_s: float | None = None) -> list[Any]:
         """The results of a method on every rank.

@@ -79,13 +79,12 @@ def score_on_ray(
     note: Callable[[str], None],
     *,
     address: str,
-    insecure: bool = False,
 ) -> Iterator[Counts]:
     """Score the files of a job, of which there must be some, on a cluster.
 
     Args:
         note: called with notes about the cluster for the user.
-        address, insecure: see `connect`.
+        address: see `connect`.
 
     Yields:
         The counts of each file, in order of completion. KeyboardInterrupt ends it at once;
@@ -97,7 +96,7 @@ def score_on_ray(
     """
     # Silences an error message of Ray for each actor pool whose actors may not restart.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
-    with connected(note, address, insecure=insecure) as cluster:
+    with connected(note, address) as cluster:
         try:
             attempts = ray.remote(_Attempts).options(num_cpus=0).remote()
             for row in _dataset(packed, job, trust, attempts).iter_rows():

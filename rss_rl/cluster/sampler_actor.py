@@ -1,30 +1,69 @@
-"""The sampler as a Ray actor, and a pool of them for a run."""
+"""The sampler as a Ray actor, which is sent snapshots while it works."""
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
 import ray
+from ray.exceptions import GetTimeoutError
 
 from rss_rl.cluster.actors import ActorProcess, this_process
-from rss_rl.cluster.folders import Sent, SharedFolders, with_folders_here
-from rss_rl.cluster.mailbox import MAIL, Mailbox
-from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig
-from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.rollouts.device import find_device
-from rss_rl.rollouts.published import StoredSnapshot
 from rss_rl.rollouts.rollout import Job
+from rss_rl.rollouts.run_models import build_prepared_models, open_data
 from rss_rl.rollouts.sampler import Sampler
-from rss_rl.rollouts.snapshot import build_prepared_models, open_data
+from rss_rl.rollouts.snapshot import Snapshot, StoredSnapshot
+
+MAIL = "mail"
+"""The concurrency group of an actor, one thread, in which snapshots arrive."""
+
+
+class Mailbox:
+    """Takes snapshots in one thread, and gives what arrived in another.
+
+    Args:
+        timeout_s: longest wait for a snapshot, and for its weights.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._arrived = threading.Condition()
+        self._number = 0
+        self._snapshot = StoredSnapshot(-1, ())  # with the deltas since the last `take`
+
+    def put(self, number: int, snapshot: StoredSnapshot) -> None:
+        """Add a snapshot, which is the publication of this number; in their order."""
+        with self._arrived:
+            self._number, self._snapshot = number, self._snapshot.then(snapshot)
+            self._arrived.notify_all()
+
+    def take(self, number: int) -> Snapshot:
+        """The newest snapshot, with the changes since the last call; waits for this publication.
+
+        Raises:
+            RayError: it did not arrive in time, or its weights cannot be fetched; the next call
+                would lack them.
+        """
+        with self._arrived:
+            if not self._arrived.wait_for(lambda: self._number >= number, self._timeout_s):
+                raise GetTimeoutError(f"publication {number} did not arrive")
+            found = self._snapshot
+            self._snapshot = StoredSnapshot(found.version, (), found.charged)
+        references = list(dict.fromkeys(delta.reference for delta in found.deltas))
+        fetched = ray.get(references, timeout=self._timeout_s)
+        bundles = dict(zip(references, fetched, strict=True))
+        deltas = tuple(bundles[delta.reference][delta.place] for delta in found.deltas)
+        return Snapshot(found.version, deltas, found.charged)
 
 
 class SamplerActor:
     """A sampler in its own process, which starts each job with the newest snapshot."""
 
-    def __init__(self, config: dict[str, Any], folders: dict[str, Sent]) -> None:
-        self._config = with_folders_here(RunConfig.model_validate(config), folders)
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._config = RunConfig.model_validate(config)
         data = open_data(self._config)
         models = build_prepared_models(self._config, data)
         device = find_device("cuda" if self._config.sampler.gpus else "cpu", "sampler.gpus")
@@ -51,28 +90,3 @@ class SamplerActor:
         self._sampler.load(self._mailbox.take(number))
         rollout = self._sampler.sample(Job.unpacked(job)).to_bytes()
         return rollout, time.perf_counter() - started
-
-
-def ray_samplers(config: RunConfig, log: EventSink = NO_LOG) -> RayBackend:
-    """The samplers of a run, on the cluster that this process has joined.
-
-    Args:
-        config: of the run; its data must be readable from every node.
-        log: see `RayBackend`.
-
-    Raises:
-        SamplerError: none can be started.
-    """
-    sampler, tree = config.sampler, config.model_dump(mode="json")
-    asked: dict[str, Any] = {
-        "num_cpus": sampler.threads,
-        "num_gpus": sampler.gpus,
-        "resources": dict(sampler.resources),
-        "scheduling_strategy": "SPREAD",
-        "concurrency_groups": {MAIL: 1},
-        "max_restarts": 0,
-        "max_task_retries": 0,
-    }
-    remote = ray.remote(**asked)(SamplerActor)
-    folders = SharedFolders(config)
-    return RayBackend(sampler, lambda _: remote.remote(tree, folders.sent()), log)

@@ -67,12 +67,11 @@ def dashboard_address(address: str | None) -> str:
     return where
 
 
-def send_job(url: str, job: dict[str, Any], *, insecure: bool, timeout_s: float = 10.0) -> None:
+def send_job(url: str, job: dict[str, Any], *, timeout_s: float = 10.0) -> None:
     """Submit a job to the cluster whose dashboard is at `url`.
 
     Args:
         job: arguments of `JobSubmissionClient.submit_job`.
-        insecure: allow a cluster that checks no token.
         timeout_s: how long to wait for a response.
 
     Raises:
@@ -84,7 +83,7 @@ def send_job(url: str, job: dict[str, Any], *, insecure: bool, timeout_s: float 
     from rss_rl.cluster.auth import ask_dashboard, check
     from rss_rl.cluster.connection import quiet
 
-    token = check(ask_dashboard, url, insecure=insecure, timeout_s=timeout_s)
+    token = check(ask_dashboard, url, timeout_s=timeout_s)
     headers = {"Authorization": f"Bearer {token.secret}"} if token else None
     quiet()
     # Ray would prefer these variables to the address that it is given.

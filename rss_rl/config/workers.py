@@ -14,7 +14,7 @@ MOST_THREADS = 1024
 _Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
-Precision = Literal["float32", "bfloat16", "auto"]
+Precision = Literal["float32", "auto"]
 
 
 class OptimizerConfig(Section):
@@ -68,8 +68,8 @@ class LearnerConfig(Section):
     cuda, cuda:1, ...
     """
     precision: Precision = "float32"
-    """bfloat16: matrix products in autocast; parameters stay float32. auto: bfloat16 on devices
-    where it is faster, so results may differ between machines.
+    """auto: matrix products in bfloat16 on devices that have it, so results may differ between
+    machines; parameters stay float32.
     """
     threads: int = Field(default=1, ge=1, le=MOST_THREADS)
     """CPU threads of each learner."""
@@ -78,8 +78,6 @@ class LearnerConfig(Section):
     """
     gpus: float = Field(default=0.0, ge=0)
     """GPUs that each learner actor requests."""
-    placement: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
-    """Strategy of the learner actors' placement group."""
     timeout_s: float = Field(default=300.0, gt=0)
     """An update or evaluation that takes learner actors longer counts as hung."""
     start_timeout_s: float = Field(default=120.0, gt=0)
@@ -99,12 +97,10 @@ class LearnerConfig(Section):
             raise ValueError(
                 "learner.gpus needs learner.actors and learner.device=cuda; it would lie idle"
             )
-        if self.gpus > 1 and self.gpus != int(self.gpus):
-            raise ValueError(f"learner.gpus={self.gpus}: more than one must be a whole number")
-        if self.actors > 1 and 0 < self.gpus < 1 and self.placement != "STRICT_SPREAD":
+        if self.gpus != int(self.gpus) and (self.gpus > 1 or self.actors > 1):
             raise ValueError(
-                f"learner.gpus={self.gpus} may place two learners on one GPU, which NCCL refuses:"
-                " set learner.gpus=1, or learner.placement=STRICT_SPREAD for a learner on each node"
+                f"learner.gpus={self.gpus}: Ray divides no more than one GPU, and NCCL refuses two"
+                " learners on one: set learner.gpus=1"
             )
         return self
 
@@ -121,7 +117,9 @@ class SamplerConfig(Section):
     selections: int = Field(default=4, ge=1)
     """K, selections drawn for each example."""
     shards: int = Field(default=2, ge=1)
-    """Shards that the batch of an update is split into."""
+    """Shards that the batch of an update is split into. A sampler scores all selections of one at
+    once: more shards take less memory.
+    """
     threads: int = Field(default=1, ge=1, le=MOST_THREADS)
     """CPU threads of each sampler."""
     precision: Precision = "float32"
@@ -130,16 +128,10 @@ class SamplerConfig(Section):
     """GPUs that each Ray sampler requests and computes on: with 0.25 four samplers share one. 0:
     samplers compute on CPUs.
     """
-    batch_tokens: int | None = Field(default=None, ge=1)
-    """Most tokens, including padding, of all selections in one call of the reward model; a shard
-    with more is scored in several. Bounds memory. null: one call.
-    """
     max_policy_lag: int = Field(default=0, ge=0)
     """Largest policy lag of a rollout that is learnt from. 0: synchronous, an update waits for
     rollouts of its own version, and runs are bit-identical.
     """
-    publish_every: int = Field(default=1, ge=1)
-    """Updates between two snapshots; at most max_policy_lag + 1."""
     timeout_s: float = Field(default=120.0, gt=0)
     """A shard that takes longer counts as a hung sampler."""
     start_timeout_s: float = Field(default=120.0, gt=0)
@@ -160,11 +152,5 @@ class SamplerConfig(Section):
         if self.gpus and self.backend != "ray":
             raise ValueError(
                 f"sampler.gpus={self.gpus:g} needs Ray samplers: set sampler.backend=ray"
-            )
-        if self.publish_every > self.max_policy_lag + 1:
-            raise ValueError(
-                f"publish_every={self.publish_every} makes every rollout older than"
-                f" max_policy_lag={self.max_policy_lag} allows: raise the lag to at least"
-                f" {self.publish_every - 1}"
             )
         return self

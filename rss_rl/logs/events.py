@@ -47,7 +47,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "sampler_replaced": ("a new sampler replaces a lost one", "node"),
     "learner_lost": ("a learner process has died or hung", "cause"),
     "storage_restored": ("a run was restored from its storage", "files"),
-    "storage_synced": ("the storage has the run up to a step", "step", "files", "upload_s"),
+    "storage_synced": ("the storage has the newest state of the run", "files", "upload_s"),
     "logger_failed": ("a logger raised, and gets nothing more", "logger", "cause"),
     "storage_failed": ("an upload failed and is retried", "cause", "failures"),
 }

@@ -43,19 +43,14 @@ class Metric:
         return ["".join(chosen) for chosen in product(*choices)]
 
 
-def known_metric(tag: str) -> Metric | None:
-    """The metric of `tag`, by its exact name or as `<name>` of its group."""
-    group, _, name = tag.rpartition("/")
-    return METRICS.get(tag) or (METRICS.get(f"{group}/<name>") if name.isidentifier() else None)
-
-
 def find_metric(tag: str, kind: Kind) -> Metric:
-    """The metric of `tag`.
+    """The metric of `tag`, by its exact name or as `<name>` of its group.
 
     Raises:
         ValueError: none of this kind; names the nearest known one.
     """
-    metric = known_metric(tag)
+    group, _, name = tag.rpartition("/")
+    metric = METRICS.get(tag) or (METRICS.get(f"{group}/<name>") if name.isidentifier() else None)
     if metric is None or metric.kind != kind:
         known = [name for name, other in METRICS.items() if other.kind == kind]
         raise ValueError(f"no registered {kind} metric {tag!r}{nearest(tag, known)}")

@@ -18,8 +18,9 @@ from typing import BinaryIO
 
 from rss_rl.json_files import json_object
 from rss_rl.logs.events import EVENTS_FILE
-from rss_rl.runs.checkpoint import LATEST, STATE_FILE, parse_step, tensors_path
+from rss_rl.runs.checkpoint import STATE_FILE, tensors_path
 from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, REPORT_FILE, STATUS_FILE
+from rss_rl.storage import final_name
 
 _STEP = r"checkpoints/step-\d{6,18}/"
 _ORDER = (
@@ -53,14 +54,6 @@ class Item:
     source: bytes | BinaryIO | Path | None
 
 
-@dataclass(frozen=True)
-class State:
-    """A state of the run: its files in order of upload, and the step of LATEST, if there is one."""
-
-    items: list[Item]
-    step: int | None
-
-
 def is_of_run(name: str) -> bool:
     """Whether a file on a storage has a name that a run's files have; others are never touched."""
     return _rank(name) is not None
@@ -69,10 +62,15 @@ def is_of_run(name: str) -> bool:
 def present(files: Mapping[str, int]) -> dict[str, Signature]:
     """Signatures of the files that a storage has at the start, given their names and sizes.
 
-    Most files get a signature that matches no other, so that they are uploaded again or deleted.
+    Most files get a signature that matches no other, so that they are uploaded again or deleted;
+    so do temporary files that killed writers left.
     """
-    ranks = {name: rank for name in files if (rank := _rank(name)) is not None}
-    return {n: (files[n],) if rank[0] == _TENSORS else () for n, rank in ranks.items()}
+    found: dict[str, Signature] = {}
+    for name, size in files.items():
+        if (rank := _rank(final_name(name))) is not None:
+            whole_tensors = rank[0] == _TENSORS and final_name(name) == name
+            found[name] = (size,) if whole_tensors else ()
+    return found
 
 
 def _rank(name: str) -> tuple[int, bool] | None:
@@ -96,8 +94,9 @@ def in_order(names: Collection[str]) -> list[str]:
 
 
 @contextmanager
-def current_state(run_dir: Path, known: Mapping[str, Signature]) -> Iterator[State]:
-    """The state of a run that another thread trains; files that may be deleted stay open.
+def current_state(run_dir: Path, known: Mapping[str, Signature]) -> Iterator[list[Item]]:
+    """The files of a run that another thread trains, in order of upload; those that may be deleted
+    stay open.
 
     Args:
         known: signatures of files that the storage has; such tensors are not opened.
@@ -108,16 +107,16 @@ def current_state(run_dir: Path, known: Mapping[str, Signature]) -> Iterator[Sta
     for tries_left in reversed(range(_TRIES)):
         with ExitStack() as stack:
             try:
-                state = _read(run_dir, known, stack)
+                items = _read(run_dir, known, stack)
             except FileNotFoundError:  # a checkpoint was deleted after its pointer was read
                 if not tries_left:
                     raise
                 continue
-            yield state
+            yield items
             return
 
 
-def _read(run_dir: Path, known: Mapping[str, Signature], stack: ExitStack) -> State:
+def _read(run_dir: Path, known: Mapping[str, Signature], stack: ExitStack) -> list[Item]:
     # Pointers first: what they name is then found, or was deleted for something newer.
     pointers = {
         path.relative_to(run_dir).as_posix(): path.read_bytes()
@@ -141,9 +140,7 @@ def _read(run_dir: Path, known: Mapping[str, Signature], stack: ExitStack) -> St
     for name, target in named.items():
         if name in found and f"{name.rpartition('/')[0]}/{target}/{STATE_FILE}" not in found:
             raise FileNotFoundError(f"{name} names {target!r}, which is not there")
-    latest = named.get(f"checkpoints/{LATEST.upper()}")
-    step = None if latest is None else parse_step(latest)
-    return State([found[name] for name in in_order(found)], step)
+    return [found[name] for name in in_order(found)]
 
 
 def _file(name: str, path: Path) -> Item:

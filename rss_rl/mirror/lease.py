@@ -19,6 +19,7 @@ import socket
 import threading
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,51 +54,31 @@ class Lease:
 
     def __init__(self, storage: Storage, *, take_over: bool = False, wait: bool = False) -> None:
         self._storage, self._token = storage, uuid.uuid4().hex
-        self._epoch, self._renewed = 0, time.monotonic()
-        self._lost: StorageError | None = None
-        self._one, self._over = threading.Lock(), threading.Event()
+        self._over = threading.Event()
+        self.is_lost = False  # another writer was found
         writer = None if take_over else live_writer(storage)
         if writer is not None and wait:
             writer = _outlast(storage, writer)
         if writer is not None:
             raise _occupied(storage, writer)
-        self._claim()
+        self._epoch = _epoch(_read(storage)) + 1
+        self._write()
+        time.sleep(_SETTLE_S)
+        if self._is_taken(found := _read(storage)):
+            raise _occupied(storage, _name(found))
+        self._write()  # again, as a late renewal may have overwritten it
         self._thread = threading.Thread(target=self._keep, name="rss-rl lease", daemon=True)
         self._thread.start()
 
-    def _claim(self) -> None:
-        """Write the record, and check that it is not overwritten.
-
-        Raises:
-            StorageError: another process claims it at the same time, or the storage fails.
-        """
-        self._epoch = _epoch(_read(self._storage)) + 1
-        self._write()
-        time.sleep(_SETTLE_S)
-        found = _read(self._storage)
-        if self._is_taken(found):
-            raise _occupied(self._storage, _name(found))
-        self._write()  # again, as a late renewal may have overwritten it
-        self._renewed = time.monotonic()
-
     def _keep(self) -> None:
-        while not self._over.wait(RENEW_S):
-            try:
+        while not self._over.wait(RENEW_S) and not self.is_lost:
+            with suppress(StorageError):  # where the storage fails it is tried again
                 self.renew()
-            except StorageError:
-                if self.is_lost:  # else the storage failed: try again
-                    return
 
     def renew(self) -> None:
-        """Renew the record.
-
-        Raises:
-            StorageError: another process has taken over, or the storage fails.
-        """
-        with self._one:
-            self._confirm()
-            self._write()
-            self._renewed = time.monotonic()
+        """Renew the record; raises as `confirm` does."""
+        self.confirm()
+        self._write()
 
     def confirm(self) -> None:
         """Ask the storage whether this process still owns the path.
@@ -105,32 +86,19 @@ class Lease:
         Raises:
             StorageError: another process has taken over, or the storage fails.
         """
-        with self._one:
-            self._confirm()
-
-    def _confirm(self) -> None:
-        if self._lost is not None:
-            raise self._lost
         record = _read(self._storage)
-        if self._is_taken(record):
-            self._lost = StorageError(
+        self.is_lost = self.is_lost or self._is_taken(record)
+        if self.is_lost:
+            raise StorageError(
                 f"{_name(record)} has taken over",
                 where=self._storage.uri,
                 remedy="Stop one of the two, or give this run another storage path",
             )
-            raise self._lost
 
     def _is_taken(self, record: dict[str, Any]) -> bool:
-        if not record:
-            # After so long a pause, another process may have owned and released it meanwhile.
-            return time.monotonic() - self._renewed > FRESH_S
+        """Whether the record is another owner's, or was deleted by one that took over."""
         late = 0 < _epoch(record) < self._epoch  # a late renewal by an earlier owner
         return record.get("token") != self._token and not late
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether another writer was found; does not ask the storage."""
-        return self._lost is not None
 
     def release(self) -> None:
         """Give up the path, if this process still owns it.
@@ -173,16 +141,12 @@ def live_writer(storage: Storage) -> str | None:
     written = record.get("time")
     if not isinstance(written, int | float) or time.time() - written > FRESH_S:
         return None
-    return None if _is_dead(record) else _name(record)
-
-
-def _is_dead(record: dict[str, Any]) -> bool:
-    """Whether the owner was in this process namespace, and no longer exists."""
     pid, process, own = record.get("pid"), record.get("process"), _identity(os.getpid())
-    if not isinstance(process, str) or type(pid) is not int or own is None:
-        return False
-    here = process.rpartition(" ")[0] == own.rpartition(" ")[0]
-    return here and process != _identity(pid)
+    if isinstance(process, str) and type(pid) is int and own is not None:
+        here = process.rpartition(" ")[0] == own.rpartition(" ")[0]
+        if here and process != _identity(pid):
+            return None  # it was in this process namespace, and no longer exists
+    return _name(record)
 
 
 def _identity(pid: int) -> str | None:

@@ -19,8 +19,8 @@ from pathlib import Path
 from rss_rl.config import RunConfig
 from rss_rl.errors import StorageError
 from rss_rl.logs.events import NO_LOG, EventSink
-from rss_rl.mirror.files import Signature, State, current_state, in_order, is_of_run, present
-from rss_rl.mirror.lease import RENEW_S, WRITER_FILE, Lease
+from rss_rl.mirror.files import Item, Signature, current_state, in_order, present
+from rss_rl.mirror.lease import RENEW_S, Lease
 from rss_rl.mirror.restore import continue_from, refuse_foreign, refuse_present
 from rss_rl.runs.run_directory import CONFIG_FILE, STATUS_FILE
 from rss_rl.storage import Storage, open_storage
@@ -131,7 +131,6 @@ class Mirror:
         self._log = log
         if self._restored is not None:
             log.write("storage_restored", files=self._restored)
-        self._storage.clear(lambda name: is_of_run(name) or name == WRITER_FILE)
         self._known = present(self._storage.files())
         if not self._keep:
             self._remove(set(self._known))
@@ -158,7 +157,7 @@ class Mirror:
         deadline = time.monotonic() + _DRAIN_S
         with self._news:
             while self._done < self._asked and self._in_a_row < _LAST_TRIES:
-                if time.monotonic() > deadline or self._lease.is_lost:
+                if time.monotonic() > deadline or not self._thread.is_alive():
                     break
                 self._news.wait(_POLL_S)
             if self._done == self._asked:
@@ -188,7 +187,7 @@ class Mirror:
         pause = _RETRY_S
         while True:
             with self._news:
-                self._news.wait_for(self._has_news, RENEW_S)
+                self._news.wait_for(lambda: self._closing or self._asked > self._done, RENEW_S)
                 if self._closing:
                     return
                 asked = self._asked
@@ -204,26 +203,18 @@ class Mirror:
                 if self._known is not known:  # there was progress
                     self._in_a_row, pause = 0, _RETRY_S
                 self._fail(error)
-                self._rest(asked, pause)
+                if self._lease.is_lost:
+                    return
+                with self._news:
+                    self._news.wait_for(lambda: self._closing, pause)
                 pause = min(2 * pause, _LONGEST_RETRY_S)
-
-    def _rest(self, asked: int, pause: float) -> None:
-        """Wait before the next attempt; for news, if there is no hope without."""
-        lost = self._lease.is_lost
-        with self._news:
-            self._news.wait_for(
-                lambda: self._closing or (lost and self._asked > asked), None if lost else pause
-            )
-
-    def _has_news(self) -> bool:
-        return self._closing or self._asked > self._done
 
     def _sync(self, asked: int) -> None:
         """Upload the current state, which has all that was asked for so far."""
         started = time.perf_counter()
         try:
-            with current_state(self._run_dir, self._known) as state:
-                self._upload(state)
+            with current_state(self._run_dir, self._known) as items:
+                self._upload(items)
         except OSError as error:
             raise StorageError(
                 f"the run cannot be read: {error}",
@@ -232,13 +223,13 @@ class Mirror:
             ) from error
         self._upload_s = time.perf_counter() - started
         shown = round(self._upload_s, 3)
-        self._log.write("storage_synced", step=state.step, files=len(state.items), upload_s=shown)
+        self._log.write("storage_synced", files=len(items), upload_s=shown)
         with self._news:
             self._done, self._in_a_row, self._cause = asked, 0, None
             self._news.notify_all()
 
-    def _upload(self, state: State) -> None:
-        for item in state.items:
+    def _upload(self, items: list[Item]) -> None:
+        for item in items:
             if self._known.get(item.name) == item.signature or item.source is None:
                 continue
             self._lease.confirm()
@@ -249,7 +240,7 @@ class Mirror:
             else:
                 self._storage.upload(item.source, item.name)
             self._known = {**self._known, item.name: item.signature}
-        self._remove(self._known.keys() - {item.name for item in state.items})
+        self._remove(self._known.keys() - {item.name for item in items})
 
     def _remove(self, names: set[str]) -> None:
         for name in reversed(in_order(names)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rss_rl.errors import CheckpointError, StorageError
+from rss_rl.json_files import json_object
 from rss_rl.mirror.files import is_of_run
 from rss_rl.runs.checkpoint import (
     LATEST,
@@ -118,17 +118,14 @@ def stored_config(storage: Storage) -> dict[str, Any] | None:
     content = storage.read(CONFIG_FILE)
     if content is None:
         return None
-    try:
-        record = json.loads(content)
-        config = record["config"]
-        if not isinstance(config, dict) or not isinstance(record["schema_version"], int):
-            raise ValueError("not a JSON object with a version")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    record = json_object(content)
+    config = record.get("config")
+    if not isinstance(config, dict) or not isinstance(record.get("schema_version"), int):
         raise CheckpointError(
-            f"not the configuration of a run: {error}",
+            "not the configuration of a run",
             where=f"{storage.uri}/{CONFIG_FILE}",
             remedy="Choose another path, or delete its content",
-        ) from error
+        )
     return config
 
 

@@ -13,14 +13,9 @@ On policy every w_i is 1, as in `policy_gradient_loss`.
 truncated-sum    w = min(rho_max, prod of all r_j), one weight per example. Unbiased while nothing
                  is truncated. The ratio of one slot alone would not be: A_s depends on the other
                  slots' selections, too.
-truncated-token  w_i = min(rho_max, r_i). All other bits, of this slot and of the others, count as
-                 on policy: exact if no other bit's probability has changed, so the bias is of first
-                 order in the policy lag at any rho_max; the variance does not grow with the number
-                 of bits. Weighting by the other slots but not by the slot's other bits would have
-                 the variance of the first form and the bias of the second.
-clipped-token    the same with PPO's clipping, which zeroes the gradient of bits that have moved
-                 far. It ignores the change of the other bits as PPO ignores that of the state
-                 distribution: the trust region keeps it small, not the weights.
+clipped-token    w_i = r_i, or 0 where PPO's clipping binds: for bits that have moved far. All other
+                 bits count as on policy, as PPO ignores the change of the state distribution: the
+                 trust region keeps it small, not the weights.
 
 Legend: S slots, K selections, B examples, R roles, N_s tokens of slot s; A advantage, r importance
 ratio.
@@ -108,31 +103,6 @@ def truncated_sum(
     )
 
 
-def truncated_token(
-    log_prob: Sequence[Tensor], behaviour: Sequence[Tensor], advantages: Tensor, ratio_max: float
-) -> Weighted:
-    """-A_s sum_i w_si log p_si with w_si = min(rho_max, r_si), a weight for each bit.
-
-    Args:
-        log_prob: S x [K, B, R, N_s], differentiable. behaviour: of the same shapes.
-        advantages: [K, B, S], treated as constants. ratio_max: rho_max > 0.
-
-    Raises:
-        ValueError: shapes that do not fit.
-    """
-    _check(log_prob, behaviour, advantages, summed=False)
-    losses, ratios, weights, clipped, counted = _lists()
-    for slot, (now, before) in enumerate(zip(log_prob, behaviour, strict=True)):
-        log_ratio = now.detach() - before  # [K, B, R, N_s]
-        weight = log_ratio.clamp(max=math.log(ratio_max)).exp()
-        losses.append(-advantages[..., slot].detach() * (weight * now).sum((-1, -2)))
-        ratios.append(log_ratio.clamp(max=_LARGEST_LOG_RATIO).exp())
-        weights.append(weight)
-        clipped.append(log_ratio > math.log(ratio_max))
-        counted.append((now.detach() != 0) | (before != 0))
-    return Weighted(losses, ratios, weights, clipped, counted)
-
-
 def clipped_token(
     log_prob: Sequence[Tensor], behaviour: Sequence[Tensor], advantages: Tensor, ratio_clip: float
 ) -> Weighted:
@@ -149,7 +119,7 @@ def clipped_token(
     """
     _check(log_prob, behaviour, advantages, summed=False)
     low, high = 1 - ratio_clip, 1 + ratio_clip
-    losses, ratios, weights, clipped, counted = _lists()
+    parts: list[list[Tensor]] = [[], [], [], [], []]  # those of `Weighted`
     for slot, (now, before) in enumerate(zip(log_prob, behaviour, strict=True)):
         ratio = (now - before).clamp(max=_LARGEST_LOG_RATIO).exp()  # [K, B, R, N_s]
         advantage = advantages[..., slot].detach()[..., None, None]
@@ -157,17 +127,10 @@ def clipped_token(
         real = (now.detach() != 0) | (before != 0)
         plain = ratio.detach()
         binds = ((plain > high) & (advantage > 0)) | ((plain < low) & (advantage < 0))
-        losses.append(-(gain * real).sum((-1, -2)))
-        ratios.append(plain)
-        weights.append(torch.where(binds, 0.0, plain))
-        clipped.append(binds)
-        counted.append(real)
-    return Weighted(losses, ratios, weights, clipped, counted)
-
-
-def _lists() -> tuple[list[Tensor], ...]:
-    """What is gathered slot by slot: the five parts of `Weighted`."""
-    return [], [], [], [], []
+        loss, weight = -(gain * real).sum((-1, -2)), torch.where(binds, 0.0, plain)
+        for gathered, part in zip(parts, (loss, plain, weight, binds, real), strict=True):
+            gathered.append(part)
+    return Weighted(*parts)
 
 
 def ratio_sums(weighted: Weighted) -> Tensor:

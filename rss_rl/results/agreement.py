@@ -41,8 +41,9 @@ from rss_rl.ops.rationale_overlap import (
 from rss_rl.ops.scores import roc_auc
 from rss_rl.policies.distributions import word_scores
 from rss_rl.results.reading import open_with_data
+from rss_rl.rollouts.device import inference
+from rss_rl.rollouts.run_models import Models
 from rss_rl.rollouts.scan import Scanned, scan
-from rss_rl.rollouts.snapshot import Models, inference
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch, ExampleSource
 
@@ -93,7 +94,7 @@ def score_run_agreement(
     """`score_agreement` of a checkpoint of the run at `path`.
 
     Args:
-        trust: see `rss_rl.training.trained_models.open_models`.
+        trust: see `rss_rl.training.trained_runs.open_models`.
 
     Raises:
         RssError: see `score_agreement` and `rss_rl.results.reading.score_run`.

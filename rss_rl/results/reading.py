@@ -20,13 +20,12 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared, Split
 from rss_rl.data.vocabulary import SPECIAL_WORDS
 from rss_rl.errors import DataError
-from rss_rl.rollouts.device import find_device
+from rss_rl.rollouts.device import find_device, inference
+from rss_rl.rollouts.run_models import Models, open_data, run_task
 from rss_rl.rollouts.scan import Scanned, scan
-from rss_rl.rollouts.snapshot import Models, inference, open_data
-from rss_rl.rollouts.tasks import run_task
 from rss_rl.seeding import generator
 from rss_rl.training.evaluation import Mode, evaluate
-from rss_rl.training.trained_models import open_models
+from rss_rl.training.trained_runs import open_models
 from rss_rl.types import Array, Batch
 
 _MOST_ROWS = 2000

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from rss_rl.rollouts.published import Snapshot, StoredSnapshot
 from rss_rl.rollouts.rollout import Job, Rollout
 from rss_rl.rollouts.sampler import Sampler
+from rss_rl.rollouts.snapshot import Snapshot, StoredSnapshot
 
 Done = tuple[Job, Rollout, float]
 """A finished job, its rollout, and the seconds that a sampler was busy with it."""

@@ -17,10 +17,10 @@ from rss_rl.errors import NonFiniteError
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.policies.distributions import SelectionDistribution
 from rss_rl.policies.inputs import selection_uniforms
-from rss_rl.rollouts.published import Snapshot
+from rss_rl.rollouts.device import inference
 from rss_rl.rollouts.rollout import Job, Rollout
-from rss_rl.rollouts.snapshot import Models, Parts, inference
-from rss_rl.rollouts.tasks import run_task
+from rss_rl.rollouts.run_models import Models, run_task
+from rss_rl.rollouts.snapshot import Parts, Snapshot
 from rss_rl.types import Array, Batch, ExampleSource
 
 _CPU = torch.device("cpu")
@@ -53,8 +53,7 @@ class Sampler:
         models.policy.to(device)
         self._parts = Parts(models)
         self.version: int | None = None
-        task = run_task(config, models, examples, words, device)
-        self._task = replace(task, call_tokens=config.sampler.batch_tokens)
+        self._task = run_task(config, models, examples, words, device)
 
     def load(self, snapshot: Snapshot) -> None:
         """Load a snapshot."""

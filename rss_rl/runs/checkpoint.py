@@ -16,7 +16,6 @@ import logging
 import os
 import re
 import shutil
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from rss_rl.durable import disk_errors, file_sha256, replace_file, sync_directory
+from rss_rl.durable import disk_errors, file_sha256, plain_bytes, replace_file, sync_directory
 from rss_rl.errors import CheckpointError
 from rss_rl.json_files import canonical_json, read_json
 from rss_rl.runs.tensor_file import TensorLike, read_tensors, write_tensors
@@ -37,7 +36,7 @@ STATE_FILE = "state.json"
 _UNNAMED = "tensors"
 _STEP = re.compile(r"step-(\d{6,18})")
 _POINTER = re.compile(r"[A-Z][A-Z0-9_]*")
-_TENSORS = re.compile(r"tensors(-[0-9a-f]{16})?\.safetensors")
+_TENSORS = re.compile(r"tensors-[0-9a-f]{16}\.safetensors")
 _LONGEST_POINTER = 64
 _REMEDY = "Choose another checkpoint of the run, or start the run again"
 _log = logging.getLogger("rss_rl.checkpoint")
@@ -151,24 +150,20 @@ def checkpoint_steps(run_dir: Path) -> list[int]:
     return sorted(int(match[1]) for name in names if (match := _STEP.fullmatch(name)))
 
 
-def load_checkpoint(path: Path, which: str | int = LATEST) -> Checkpoint:
+def load_checkpoint(run_dir: Path, which: str | int = LATEST) -> Checkpoint:
     """Read a checkpoint and check it against its checksums.
 
     Args:
-        path: a run directory, or the directory of one checkpoint.
-        which: in a run directory: `latest`, a mark such as `best`, or a step. Only for `latest`, a
-            damaged checkpoint is skipped with a warning, for the newest intact one before it.
+        which: `latest`, a mark such as `best`, or a step. Only for `latest`, a damaged checkpoint
+            is skipped with a warning, for the newest intact one before it.
 
     Raises:
         CheckpointError: there is none, or it is damaged or was not written by rss-rl.
     """
-    if (path / STATE_FILE).is_file():
-        return _read(path, path)
-    if isinstance(which, int):
-        return _read(step_directory(path, which), path)
-    if which != LATEST:
-        return _read(_checkpoints(path) / read_pointer(path, which), path)
-    return _read_newest(path)
+    if which == LATEST:
+        return _read_newest(run_dir)
+    step = which if isinstance(which, int) else parse_step(read_pointer(run_dir, which))
+    return _read(run_dir, step)
 
 
 def _read_newest(run_dir: Path) -> Checkpoint:
@@ -182,7 +177,7 @@ def _read_newest(run_dir: Path) -> Checkpoint:
         newest = parse_step(read_pointer(run_dir, LATEST))
     for step in sorted({newest, *(s for s in steps if s < newest)}, reverse=True):
         try:
-            found = _read(step_directory(run_dir, step), run_dir)
+            found = _read(run_dir, step)
         except CheckpointError as error:
             # Without the remedy, which is for callers that named this checkpoint.
             warnings.append(
@@ -200,14 +195,14 @@ def _read_newest(run_dir: Path) -> Checkpoint:
     )
 
 
-def _read(path: Path, run_dir: Path) -> Checkpoint:
-    """Read and check the checkpoint in the directory `path`."""
+def _read(run_dir: Path, step: int) -> Checkpoint:
+    """Read and check the checkpoint of a step."""
+    path = step_directory(run_dir, step)
     if not path.is_dir():
         raise _absent(path, run_dir)
     state_file = path / STATE_FILE
-    _check_own(path, state_file)
     record = read_json(state_file, remedy=_REMEDY)
-    version, step, state = (record.get(key) for key in ("schema_version", "step", "state"))
+    version, state = record.get("schema_version"), record.get("state")
     if type(version) is not int or version != SCHEMA_VERSION:
         raise CheckpointError(
             f"schema version {version!r}, this program reads {SCHEMA_VERSION}",
@@ -215,12 +210,8 @@ def _read(path: Path, run_dir: Path) -> Checkpoint:
             remedy="Use the version of rss-rl that wrote it",
         )
     file = tensors_path(path, record.get("tensors_file"))
-    if type(step) is not int or step < 0 or not isinstance(state, dict) or file is None:
+    if record.get("step") != step or not isinstance(state, dict) or file is None:
         raise _damaged("'step', 'state' or 'tensors_file' is not as written by rss-rl", state_file)
-    _check_own(path, file)
-    named = _STEP.fullmatch(path.name)
-    if named is not None and int(named[1]) != step:
-        raise _damaged(f"its state is of step {step}", state_file)
     text = canonical_json(state, where=str(state_file))
     _check_digest(record.get("state_sha256"), _text_sha256(text), state_file)
     with disk_errors(file, "unreadable", _REMEDY):
@@ -270,16 +261,6 @@ def state_errors(checkpoint: Checkpoint | None) -> Iterator[None]:
         raise _damaged(what, file) from error
 
 
-def check_step(checkpoint: Checkpoint | None, update: int) -> None:
-    """Refuse a state whose update count differs from the checkpoint's step.
-
-    Raises:
-        ValueError: naming both.
-    """
-    if checkpoint is not None and checkpoint.step != update:
-        raise ValueError(f"its state is of update {update!r:.50}, not {checkpoint.step}")
-
-
 def _checkpoints(run_dir: Path) -> Path:
     """The directory of a run's checkpoints."""
     return run_dir / "checkpoints"
@@ -317,10 +298,8 @@ def read_pointer(run_dir: Path, name: str) -> str:
     """
     path = pointer_path(run_dir, name)
     steps = ", ".join(map(str, checkpoint_steps(run_dir))) or "none"
-    _check_own(path.parent, path)
     try:
-        with path.open("rb") as file:
-            target = file.read(_LONGEST_POINTER).decode().removesuffix("\n")
+        target = plain_bytes(path, _LONGEST_POINTER).decode().removesuffix("\n")
         parse_step(target)
     except FileNotFoundError as error:
         raise CheckpointError(
@@ -348,28 +327,6 @@ def _staging(final: Path) -> Iterator[Path]:
         yield temporary
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _check_own(directory: Path, *files: Path) -> None:
-    """Refuse links, and anything but regular files, in a checkpoint.
-
-    rss-rl creates no links there: one may lead out of the run; reading a pipe would block, and a
-    device might never end. The run directory itself may be reached through links.
-
-    Raises:
-        CheckpointError: naming the file.
-    """
-    for path in (directory, *files):
-        try:
-            mode = path.lstat().st_mode
-        except OSError:
-            continue  # missing: the reader has a better error for it
-        if not (stat.S_ISDIR(mode) if path == directory else stat.S_ISREG(mode)):
-            raise CheckpointError(
-                "a link, or not a plain file",
-                where=str(path),
-                remedy="Put the file itself there, or choose another checkpoint of the run",
-            )
 
 
 def tensors_path(final: Path, name: object) -> Path | None:

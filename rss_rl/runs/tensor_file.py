@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
 
 from rss_rl.durable import file_sha256, sync_file
 from rss_rl.errors import CheckpointError
@@ -21,21 +21,14 @@ if TYPE_CHECKING:
 else:
     TensorLike: TypeAlias = object
 
-_DTYPES = {
-    "BOOL": np.bool_,
-    "U8": np.uint8,
-    "I8": np.int8,
-    "U16": np.uint16,
-    "I16": np.int16,
-    "U32": np.uint32,
-    "I32": np.int32,
-    "U64": np.uint64,
-    "I64": np.int64,
-    "F16": np.float16,
-    "F32": np.float32,
-    "F64": np.float64,
-}
-_SAVED = frozenset(np.dtype(kind) for kind in _DTYPES.values())
+
+_UNREADABLE = SafetensorError, OSError, ValueError, TypeError, AttributeError, MemoryError
+"""What the library raises for damaged files, and for types that NumPy lacks."""
+
+
+def _is_exact(dtype: np.dtype[Any]) -> bool:
+    """Whether numbers of this type are saved and read without loss."""
+    return dtype.kind in "biuf" and dtype.itemsize <= 8
 
 
 def _as_array(name: str, tensor: TensorLike, path: Path) -> Array:
@@ -48,7 +41,7 @@ def _as_array(name: str, tensor: TensorLike, path: Path) -> Array:
             raise CheckpointError(
                 f"tensor '{name}': {error}", where=str(path), remedy=remedy
             ) from error
-    if tensor.dtype.newbyteorder("=") not in _SAVED:
+    if not _is_exact(tensor.dtype):
         raise CheckpointError(f"tensor '{name}' is {tensor.dtype}", where=str(path), remedy=remedy)
     # Not ascontiguousarray, which turns a scalar into an array of one. C order is needed: the
     # safetensors writer ignores strides, and would permute a transposed tensor.
@@ -73,16 +66,12 @@ def read_tensors(path: Path, remedy: str) -> dict[str, Array]:
     Raises:
         CheckpointError: not an intact safetensors file of supported dtypes; ends with `remedy`.
     """
-    tensors: dict[str, Array] = {}
     try:
-        with safe_open(path, framework="np") as handle:
-            for name in handle.keys():  # noqa: SIM118 - the handle is no mapping
-                dtype = handle.get_slice(name).get_dtype()
-                if dtype not in _DTYPES:
-                    raise CheckpointError(
-                        f"tensor '{name}' has the dtype {dtype}", where=str(path), remedy=remedy
-                    )
-                tensors[name] = handle.get_tensor(name)
-    except (SafetensorError, OSError, ValueError, MemoryError) as error:
+        tensors: dict[str, Array] = load_file(path)
+    except _UNREADABLE as error:
         raise CheckpointError(f"unreadable: {error}", where=str(path), remedy=remedy) from error
+    for name, tensor in tensors.items():
+        if not _is_exact(tensor.dtype):
+            what = f"tensor '{name}' has the dtype {tensor.dtype}"
+            raise CheckpointError(what, where=str(path), remedy=remedy)
     return tensors

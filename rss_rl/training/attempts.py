@@ -1,20 +1,28 @@
-"""Training attempts: after learners were lost, the next one resumes from the last checkpoint."""
+"""Training attempts: after learners were lost, the next one resumes from the last checkpoint.
+
+Learner and samplers live in this process, or on a cluster: see `Roles`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import LearnersLostError
+from rss_rl.logs.events import EventSink
 from rss_rl.logs.logger import open_loggers
 from rss_rl.logs.metrics import MetricsWriter
+from rss_rl.rollouts.backend import Backend, LocalBackend
+from rss_rl.rollouts.device import find_device
+from rss_rl.rollouts.run_models import build_prepared_models
+from rss_rl.rollouts.sampler import Sampler
 from rss_rl.runs.checkpoint import (
     Checkpoint,
-    check_step,
     checkpoint_steps,
     load_checkpoint,
     mark_checkpoint,
@@ -22,11 +30,9 @@ from rss_rl.runs.checkpoint import (
 )
 from rss_rl.training.evaluation import Mode
 from rss_rl.training.initial_policy import InitialPolicy
-from rss_rl.training.learner import Learner
+from rss_rl.training.learner import Learner, LocalLearner
 from rss_rl.training.observer import Observer
-from rss_rl.training.roles import Roles
-from rss_rl.training.safe_point import SafePoint
-from rss_rl.training.time_budget import TimeBudget
+from rss_rl.training.stopping import SafePoint, TimeBudget
 from rss_rl.training.trainer import Event, PhaseBegan, Stopped, Trainer, find_best_metric
 
 FORK = "fork"
@@ -37,6 +43,38 @@ SPLITS = ("dev", "test")
 
 Scores = dict[str, dict[str, dict[str, float]]]
 """By split, mode and metric."""
+
+
+class Roles(Protocol):
+    """Makes the parts of a run."""
+
+    def learner(self, config: RunConfig, prepared: Prepared) -> AbstractContextManager[Learner]:
+        """The learner; leaving the context releases it.
+
+        Raises:
+            LearnerError: it cannot be placed or started.
+        """
+
+    def backend(self, config: RunConfig, prepared: Prepared, log: EventSink) -> Backend:
+        """The samplers, which record failures and restarts in `log`.
+
+        Raises:
+            SamplerError: none can be started.
+        """
+
+
+class LocalRoles:
+    """Everything in this process, without Ray."""
+
+    def learner(self, config: RunConfig, prepared: Prepared) -> AbstractContextManager[Learner]:
+        """See `Roles`."""
+        return nullcontext(LocalLearner(config, prepared))
+
+    def backend(self, config: RunConfig, prepared: Prepared, log: EventSink) -> Backend:
+        """See `Roles`; a sampler in this process has nothing to log."""
+        models, words = build_prepared_models(config, prepared), prepared.vocabulary.words
+        device = find_device(config.learner.device)
+        return LocalBackend(Sampler(config, models, prepared.split("train"), words, device))
 
 
 @dataclass(frozen=True)
@@ -124,7 +162,6 @@ def _attempt(
     observer, roles, prepared = context.observer, context.roles, context.prepared
     observer.begin_from(start)
     loggers = open_loggers(config, path, find_best_metric(config, prepared).name, step)
-    loggers += roles.loggers(str(path.relative_to(observer.run_dir.parent)))
 
     def logger_failed(name: str, cause: str) -> None:
         observer.log.write("logger_failed", "warning", logger=name, cause=cause)
@@ -154,7 +191,6 @@ def _attempt(
                 point=context.point,
                 leave=leave,
             )
-            check_step(start, trainer.updates)
         with closing(trainer):
             for event in trainer.run():
                 if fork and isinstance(event, PhaseBegan) and event.index == 1:

@@ -26,9 +26,9 @@ from rss_rl.envs.task import SelectionTask
 from rss_rl.metrics.metrics import marked_counts, measured
 from rss_rl.models.inputs import to_tensors
 from rss_rl.ops.rationale_overlap import shuffled_selection
+from rss_rl.rollouts.device import inference
+from rss_rl.rollouts.run_models import Models, run_task
 from rss_rl.rollouts.scan import Scanned, scan
-from rss_rl.rollouts.snapshot import Models, inference
-from rss_rl.rollouts.tasks import run_task
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch, ExampleSource, LabelSpec
 

@@ -32,25 +32,31 @@ from rss_rl.learners.updates import (
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.policies.inputs import selection_uniforms
 from rss_rl.policies.protocol import bits_per_token
-from rss_rl.rollouts.device import find_device
-from rss_rl.rollouts.published import CLASSIFIER, POLICY, WORDS, Snapshot, StoredSnapshot
-from rss_rl.rollouts.rollout import Rollout
-from rss_rl.rollouts.snapshot import (
-    Models,
-    Publisher,
+from rss_rl.rollouts.device import (
     autocast,
     autocast_dtype,
-    build_prepared_models,
+    find_device,
     fixed_threads,
+    keep_freed_memory,
+)
+from rss_rl.rollouts.rollout import Rollout
+from rss_rl.rollouts.run_models import (
+    Models,
+    build_prepared_models,
     load_weights,
+    run_task,
     select_prefix,
 )
-from rss_rl.rollouts.tasks import run_task
+from rss_rl.rollouts.snapshot import CLASSIFIER, POLICY, WORDS, Publisher, Snapshot, StoredSnapshot
 from rss_rl.seeding import example_keys
-from rss_rl.training.allocator import keep_freed_memory
 from rss_rl.training.evaluation import Mode, evaluate
-from rss_rl.training.policy_learning import check_learns, reached_share, thresholded_selections
-from rss_rl.training.random_selections import mix_selections, random_selections
+from rss_rl.training.selections import (
+    check_learns,
+    mix_selections,
+    random_selections,
+    reached_share,
+    thresholded_selections,
+)
 from rss_rl.training.showcase import Showcase, make_showcase
 from rss_rl.types import Array, Batch
 

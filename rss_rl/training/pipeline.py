@@ -18,8 +18,8 @@ import numpy as np
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import SamplerError
 from rss_rl.rollouts.backend import Backend
-from rss_rl.rollouts.published import Snapshot, StoredSnapshot
 from rss_rl.rollouts.rollout import Job, Rollout, join_rollouts
+from rss_rl.rollouts.snapshot import Snapshot, StoredSnapshot
 
 _POLL_S = 1.0
 _IDLE_WINDOW = 32

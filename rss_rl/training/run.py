@@ -4,7 +4,11 @@ from __future__ import annotations
 
 __all__ = ["ALL_TOKENS", "Finished", "RunEvent", "train"]
 
+import functools
+import hashlib
 import logging
+import platform
+import subprocess
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
@@ -21,10 +25,9 @@ from rss_rl.errors import CheckpointError, ConfigError, DataError
 from rss_rl.mirror.mirror import open_mirror
 from rss_rl.models.attention_choice import settled_attention
 from rss_rl.reward_models.protocol import RewardSetup
-from rss_rl.rollouts.device import find_device, multiplies_bfloat16
-from rss_rl.rollouts.snapshot import autocast_dtype, open_data
+from rss_rl.rollouts.device import autocast_dtype, find_device
+from rss_rl.rollouts.run_models import open_data
 from rss_rl.runs.checkpoint import Checkpoint, checkpoint_steps, load_checkpoint
-from rss_rl.runs.provenance import provenance
 from rss_rl.runs.run_directory import (
     ALL_TOKENS,
     CONFIG_FILE,
@@ -36,6 +39,8 @@ from rss_rl.training.attempts import (
     FORK,
     SPLITS,
     LearnersLost,
+    LocalRoles,
+    Roles,
     RunContext,
     Scores,
     Trained,
@@ -43,21 +48,22 @@ from rss_rl.training.attempts import (
 )
 from rss_rl.training.initial_policy import InitialPolicy, read_initial_policy
 from rss_rl.training.learner import POLICY_UPDATE
-from rss_rl.training.memory_needs import check_room, memory_errors
+from rss_rl.training.memory import check_room, memory_errors
 from rss_rl.training.observer import Observer
-from rss_rl.training.roles import LocalRoles, Roles
-from rss_rl.training.safe_point import SafePoint
 from rss_rl.training.status_writer import Course
-from rss_rl.training.time_budget import TimeBudget
+from rss_rl.training.stopping import SafePoint, TimeBudget
 from rss_rl.training.trainer import Event, find_best_metric, fork_state
+from rss_rl.version import VERSION, installed_version
 
 _ATTENTION = "model.attention"
-_LENGTHS = "batch_lengths"
 _log = logging.getLogger("rss_rl.training")
 _LESS = (
     "Lower batch_size or batch_tokens (evaluation.batch_size), model.hidden, or cut long texts with"
     " 'rss-rl data prepare --max-words'; a resumed run starts from its last checkpoint"
 )
+_LIBRARIES = ("torch", "ray", "gymnasium", "numpy", "pyarrow", "pydantic", "tensorboard")
+_SOURCE = Path(__file__).resolve().parents[2]
+_GIT_SECONDS = 5
 _INPUTS = ("manifest.json", "vocabulary.json", "vectors.safetensors")
 
 
@@ -106,21 +112,16 @@ def train(
     """
     with memory_errors("to train", _LESS):
         prepared = _check(config, roles)
-        initial = None if resume else read_initial_policy(config, prepared)
         mirror = open_mirror(storage, path, config, resume, overwrite, take_over)
     with (
         memory_errors("to train", _LESS),
         closing(mirror),
-        nullcontext(_begin(config, path, prepared) if resume else initial) as initial,
+        nullcontext(_initial_policy(config, path, prepared, resume)) as initial,
         _directory(config, path, resume, overwrite) as run,
         Observer(run.path, Course(config, budget), mirror, storage) as observer,
     ):
         _copy_inputs(run, prepared)
-        products = {
-            key: str(autocast_dtype(device, precision) or torch.float32).removeprefix("torch.")
-            for key, (precision, device) in _precisions(config).items()
-        }
-        run.note_provenance(provenance(prepared) | products | _origin(initial))
+        run.note_provenance(provenance(prepared) | _products(config) | _origin(initial))
         context = RunContext(prepared, roles or LocalRoles(), stop, observer, budget, point, splits)
         settled = _settled(config, run)
         trained = yield from train_phases(
@@ -160,41 +161,58 @@ def _check(config: RunConfig, roles: Roles | None) -> Prepared:
             f"{config.batch_size:,}",
             f"{rows:,}",
         )
-    _warn_of_emulation(config)
     return prepared
 
 
-def _begin(config: RunConfig, path: Path, prepared: Prepared) -> InitialPolicy | None:
-    """The initial policy of a run that is resumed; None once a checkpoint holds it."""
-    return None if checkpoint_steps(path) else read_initial_policy(config, prepared)
+def _initial_policy(
+    config: RunConfig, path: Path, prepared: Prepared, resume: bool
+) -> InitialPolicy | None:
+    """The policy that a run begins with; None once a checkpoint holds it."""
+    begun = resume and checkpoint_steps(path)
+    return None if begun else read_initial_policy(config, prepared)
 
 
 def _origin(initial: InitialPolicy | None) -> dict[str, str]:
     return {} if initial is None else {"policy.from_run": initial.origin}
 
 
-def _warn_of_emulation(config: RunConfig) -> None:
-    """A processor without bfloat16 emulates it: on AVX2 an update takes ten times as long."""
-    for key, (precision, device) in _precisions(config).items():
-        if precision == "bfloat16" and not multiplies_bfloat16(device):
-            _log.warning(
-                "%s=bfloat16 is emulated on this %s, much slower than float32: set it to auto",
-                key,
-                device,
-            )
-
-
-def _precisions(config: RunConfig) -> dict[str, tuple[str, torch.device]]:
-    """Precision asked for and device, by key, of the learner and sampler within this process."""
+def _products(config: RunConfig) -> dict[str, str]:
+    """The dtype of matrix products of a learner within this process."""
     if config.learner.actors:
         return {}
-    device = find_device(config.learner.device)
-    found: dict[str, tuple[str, torch.device]] = {
-        "learner.precision": (config.learner.precision, device)
+    dtype = autocast_dtype(find_device(config.learner.device), config.learner.precision)
+    return {"learner.precision": str(dtype or torch.float32).removeprefix("torch.")}
+
+
+def provenance(prepared: Prepared) -> dict[str, Any]:
+    """Version and commit of rss-rl, versions of its libraries, and the SHA-256 of the data's
+    manifest, which holds the sizes and counts of all its files; plain JSON data."""
+    manifest = prepared.manifest.model_dump_json()
+    return {
+        "rss_rl": VERSION,
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "libraries": {name: installed_version(name) for name in _LIBRARIES},
+        "data": {
+            "name": prepared.manifest.name,
+            "manifest_sha256": hashlib.sha256(manifest.encode()).hexdigest(),
+        },
     }
-    if config.sampler.backend == "local":
-        found["sampler.precision"] = config.sampler.precision, device
-    return found
+
+
+@functools.cache
+def _commit() -> str | None:
+    """Commit of the checkout that runs, with `-dirty` if files differ; None outside a checkout."""
+    if not (_SOURCE / ".git").exists():
+        return None
+    how = "--always", "--dirty", "--abbrev=40", "--exclude=*"
+    command = ["git", "-C", str(_SOURCE), "describe", *how]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None
 
 
 def _check_reward(config: RunConfig, prepared: Prepared) -> None:
@@ -227,22 +245,17 @@ def _directory(
 
 
 def _choices(config: RunConfig) -> dict[str, str]:
-    """What a configuration leaves to the machine or the version, chosen for the whole run."""
-    found: dict[str, str] = {}
-    if config.batch_lengths == "auto":
-        found[_LENGTHS] = config.settled_lengths
-    if config.model.attention == "auto":
-        found[_ATTENTION] = settled_attention(config.model)
-    return found
+    """What a configuration leaves to the machine, chosen for the whole run."""
+    auto = config.model.attention == "auto"
+    return {_ATTENTION: settled_attention(config.model)} if auto else {}
 
 
 def _settled(config: RunConfig, run: RunDirectory) -> RunConfig:
     """The configuration with the choices of a run's begin, as all its processes are given it."""
+    if config.model.attention != "auto":
+        return config
     tree = config.model_dump(mode="json")
-    if config.batch_lengths == "auto":
-        tree[_LENGTHS] = run.settled.get(_LENGTHS, "auto")
-    if config.model.attention == "auto":
-        tree["model"]["attention"] = run.settled.get(_ATTENTION, "auto")
+    tree["model"]["attention"] = run.settled.get(_ATTENTION, "auto")
     # It names the components that the user named.
     return parse_config(tree, where=str(run.path / CONFIG_FILE), trust=Trust.of(tree))
 
@@ -289,6 +302,7 @@ def _train_all_tokens(
     whole = config.model_copy(
         update={
             "phases": (phase,) if fork is None else (first, phase),
+            "batch_lengths": config.settled_lengths,
             "evaluation": config.evaluation.model_copy(update={"all_tokens": False}),
             "reward": config.reward.model_copy(
                 update={"target_share": None, "share_schedule": 0.0}

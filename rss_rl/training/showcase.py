@@ -11,8 +11,8 @@ import torch
 
 from rss_rl.data.store import Split
 from rss_rl.logs.metrics import MetricsWriter
+from rss_rl.rollouts.run_models import Models
 from rss_rl.rollouts.scan import Scanned
-from rss_rl.rollouts.snapshot import Models
 from rss_rl.types import DEPENDENT, HEAD, Array, LabelSpec
 
 _HISTOGRAM_EXAMPLES = 256

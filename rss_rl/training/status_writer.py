@@ -20,7 +20,7 @@ from typing import Literal, SupportsFloat
 from rss_rl.config import RunConfig
 from rss_rl.runs.run_directory import ALL_TOKENS, STATUS_FILE
 from rss_rl.training.status import Scored, StatusRecord
-from rss_rl.training.time_budget import TimeBudget
+from rss_rl.training.stopping import TimeBudget
 from rss_rl.training.trainer import Evaluated, Event, PhaseBegan, UpdateReport
 
 _SMOOTHING = 0.95

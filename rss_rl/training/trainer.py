@@ -44,8 +44,7 @@ from rss_rl.runs.checkpoint import (
 from rss_rl.training.evaluation import Mode
 from rss_rl.training.learner import Learner, LocalLearner
 from rss_rl.training.pipeline import RolloutPipeline
-from rss_rl.training.safe_point import SafePoint
-from rss_rl.training.time_budget import TimeBudget
+from rss_rl.training.stopping import SafePoint, TimeBudget
 from rss_rl.types import Array
 
 
@@ -260,11 +259,11 @@ class Trainer:
         return turn is not None and turn.sampled and self._needs.log_probs
 
     def _supply_samplers(self) -> None:
-        """Publish if it is due, and hand over the jobs of all updates that may be sampled now."""
+        """Publish, and hand over the jobs of all updates that may be sampled now."""
         if not self._samples(self.schedule.turn()):
             return
         published = self._pipeline.published
-        if published is None or self.updates - published >= self.config.sampler.publish_every:
+        if published != self.updates:
             self._pipeline.start()
             started = time.perf_counter()
             snapshot = self.learner.publish(self.updates, whole=published is None)

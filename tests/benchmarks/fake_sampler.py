@@ -10,9 +10,9 @@ import numpy as np
 import ray
 
 from rss_rl.cluster.actors import ActorProcess, this_process
-from rss_rl.cluster.mailbox import MAIL, Mailbox
-from rss_rl.rollouts.published import StoredSnapshot
+from rss_rl.cluster.sampler_actor import MAIL, Mailbox
 from rss_rl.rollouts.rollout import Job, Rollout
+from rss_rl.rollouts.snapshot import StoredSnapshot
 
 
 class FakeSampler:

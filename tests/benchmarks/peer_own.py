@@ -14,10 +14,11 @@ from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch, tensor_batch
 from rss_rl.policies.inputs import policy_inputs
 from rss_rl.policies.rss import RSSPolicy
+from rss_rl.rollouts.device import keep_freed_memory
 from rss_rl.rollouts.rollout import Job, Rollout, join_rollouts
+from rss_rl.rollouts.run_models import Models
 from rss_rl.rollouts.sampler import Sampler
-from rss_rl.rollouts.snapshot import Models
-from rss_rl.training.allocator import keep_freed_memory
+from rss_rl.rollouts.snapshot import Publisher
 from rss_rl.types import ROLES
 
 _CPU = torch.device("cpu")
@@ -44,7 +45,7 @@ def _config(selections: int, tuning: Tuning) -> RunConfig:
             "learner": {
                 "estimator": {
                     "name": "reinforce",
-                    "options": {"baseline": baseline, "correction": "none"},
+                    "options": {"baseline": baseline},
                 },
                 "policy": {"learning_rate": tuning.learning_rate},
                 "entropy_cost": tuning.entropy_cost,
@@ -89,7 +90,7 @@ class Pipeline:
         self.rewards: list[float] = []
 
     def _publish(self) -> None:
-        self._sampler.load(self._models.publish(self._update))
+        self._sampler.load(Publisher(self._models).publish(self._update))
 
     def _rollout(self) -> Rollout:
         rows = self._order.integers(len(self._examples), size=self._batch // self._selections)

@@ -49,19 +49,19 @@ import ray
 from fake_sampler import FakeSampler
 from throughput import make_trainer, variant_config
 
-from rss_rl.cluster.mailbox import MAIL
-from rss_rl.cluster.pool import RayBackend
+from rss_rl.cluster.sampler_actor import MAIL
+from rss_rl.cluster.sampler_pool import RayBackend
 from rss_rl.config import RunConfig, load_config
 from rss_rl.data.batch_order import BatchOrder
 from rss_rl.data.store import Prepared
 from rss_rl.logs.events import NO_LOG
 from rss_rl.packaged import find_config
-from rss_rl.rollouts.published import Snapshot
 from rss_rl.rollouts.rollout import Job
-from rss_rl.rollouts.snapshot import open_data
+from rss_rl.rollouts.run_models import open_data
+from rss_rl.rollouts.snapshot import Snapshot
+from rss_rl.training.attempts import LocalRoles
 from rss_rl.training.learner import LocalLearner
 from rss_rl.training.pipeline import RolloutPipeline
-from rss_rl.training.roles import LocalRoles
 
 LAG = 8
 Say = Callable[..., None]

@@ -17,7 +17,7 @@ from rss_rl.runs.run_directory import ALL_TOKENS
 from rss_rl.training.attempts import LearnersLost
 from rss_rl.training.run import Finished, RunEvent
 from rss_rl.training.status_writer import Course
-from rss_rl.training.time_budget import TimeBudget
+from rss_rl.training.stopping import TimeBudget
 from rss_rl.training.trainer import Evaluated, PhaseBegan, UpdateReport
 
 RATE = "throughput/examples_per_second"

@@ -31,10 +31,6 @@ def test_train_understands_its_command() -> None:
     assert (given["out"], given["storage"]) == (Path("runs/job"), "s3://bucket/my run")
 
 
-def test_an_open_cluster_is_named_to_the_training_too() -> None:
-    assert entrypoint("job", "/nfs/a", insecure=True).endswith(" --insecure")
-
-
 def test_what_is_packed(tmp_path: Path) -> None:
     size = pack_code(tmp_path / "code", "data: here\n")
     files = {path.relative_to(tmp_path / "code").as_posix() for path in tmp_path.rglob("*.*")}
@@ -57,10 +53,11 @@ def test_what_is_packed(tmp_path: Path) -> None:
 
 def test_a_dry_run_sends_nothing_and_imports_no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # which the job is told, too
     arguments = ["submit", "demo", "data=s3://b/d", "seed=7", "--storage", "s3://b/r", "--dry-run"]
     result = invoke([*arguments, "--pip", "s3fs", "--gpus", "1"])
     assert result.exit_code == 0, result.output
-    for part in ("seed: 7", "s3://b/d", '"s3fs"', '"entrypoint_num_gpus": 1', " MB"):
+    for part in ("seed: 7", "s3://b/d", '"s3fs"', '"entrypoint_num_gpus": 1', '"disabled"', " MB"):
         assert part in result.stdout
 
 

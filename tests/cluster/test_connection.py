@@ -99,12 +99,6 @@ class TestOneStartedHere:
         assert not (nobodys_home / ".ray").exists()  # its token is this process's
         assert "".join(capfd.readouterr()) == ""  # nor any chatter of Ray's
 
-    def test_it_is_not_opened_by_a_variable(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-        with pytest.raises(ClusterError, match="RAY_AUTH_MODE=disabled.*--insecure"):
-            connect()
-        assert not ray.is_initialized()
-
     def test_one_that_ray_left_open_is_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("rss_rl.cluster.connection.ask_head", lambda _: Answer("open"))
         with pytest.raises(ClusterError, match="started a cluster that checks no token"):
@@ -159,7 +153,7 @@ class TestJoining:
 
     def test_an_open_one_is_refused_fast(self, open_: Nodes) -> None:
         began = time.monotonic()
-        with pytest.raises(ClusterError, match="checks no token.*--insecure"):
+        with pytest.raises(ClusterError, match="checks no token.*RAY_AUTH_MODE=disabled"):
             connect(open_.address)
         assert time.monotonic() - began < 3
         assert not ray.is_initialized()
@@ -170,11 +164,9 @@ class TestJoining:
     ) -> None:
         with pytest.raises(ClusterError, match="checks no token"):
             connect(open_.address)
-        with pytest.raises(ClusterError, match="would send it ours.*RAY_AUTH_MODE=disabled"):
-            connect(open_.address, insecure=True)
         monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
         forget_token()
-        info = connect(open_.address, insecure=True)
+        info = connect(open_.address)
         use(info)
         assert "checks no token" in info.notes[0]
 
@@ -196,15 +188,18 @@ class TestDashboard:
     @pytest.mark.usefixtures("token")
     def test_what_may_be_used(self, guarded: Nodes, open_: Nodes) -> None:
         assert ask_dashboard(guarded.dashboard).kind == "guarded"
-        assert check(ask_dashboard, guarded.dashboard, insecure=False, timeout_s=1) == find_token()
+        assert check(ask_dashboard, guarded.dashboard, timeout_s=1) == find_token()
         with pytest.raises(ClusterError, match="checks no token"):
-            check(ask_dashboard, open_.dashboard, insecure=False, timeout_s=1)
+            check(ask_dashboard, open_.dashboard, timeout_s=1)
 
-    @pytest.mark.parametrize("insecure", [False, True])
-    def test_the_wrong_port(self, guarded: Nodes, insecure: bool) -> None:
+    @pytest.mark.parametrize("mode", ["token", "disabled"])
+    def test_the_wrong_port(
+        self, guarded: Nodes, mode: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Neither is taken for the other, and what answers strangely is never trusted."""
+        monkeypatch.setenv("RAY_AUTH_MODE", mode)
         head, dashboard = f"http://{guarded.address}", guarded.dashboard.removeprefix("http://")
         with pytest.raises(ClusterError, match="not a Ray cluster"):
-            check(ask_dashboard, head, insecure=insecure, timeout_s=1)
+            check(ask_dashboard, head, timeout_s=1)
         with pytest.raises(ClusterError, match="no Ray cluster answered"):
-            check(ask_head, dashboard, insecure=insecure, timeout_s=1)
+            check(ask_head, dashboard, timeout_s=1)

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from ray.exceptions import GetTimeoutError
 
-from rss_rl.cluster import mailbox
-from rss_rl.cluster.mailbox import Mailbox
-from rss_rl.rollouts.published import CLASSIFIER, POLICY, WORDS, StoredDelta, StoredSnapshot
+from rss_rl.cluster import sampler_actor
+from rss_rl.cluster.sampler_actor import Mailbox
+from rss_rl.rollouts.snapshot import CLASSIFIER, POLICY, WORDS, StoredDelta, StoredSnapshot
 
 
 @pytest.fixture(autouse=True)
 def store(monkeypatch: pytest.MonkeyPatch) -> None:
     """References are bundles themselves."""
-    monkeypatch.setattr(mailbox.ray, "get", lambda references, timeout: references)
+    monkeypatch.setattr(sampler_actor.ray, "get", lambda references, timeout: references)
 
 
 def whole(part: str, tag: int, place: int = 0) -> StoredDelta:

@@ -19,7 +19,7 @@ from ray_nodes import own_ray
 from tiny_runs import assert_each_example_once_an_epoch, reports_of
 from watched import WatchedRoles
 
-from rss_rl.cluster.pool import RayBackend
+from rss_rl.cluster.sampler_pool import RayBackend
 from rss_rl.config import RunConfig
 from rss_rl.training.run import RunEvent, train
 from rss_rl.training.trainer import UpdateReport

@@ -12,13 +12,13 @@ import pytest
 import ray
 
 from rss_rl.cluster.actors import ActorProcess, this_process
-from rss_rl.cluster.mailbox import MAIL, Mailbox
-from rss_rl.cluster.pool import RayBackend
+from rss_rl.cluster.sampler_actor import MAIL, Mailbox
+from rss_rl.cluster.sampler_pool import RayBackend
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import DataError, SamplerError
 from rss_rl.logs.events import NO_LOG, EventSink, Level
-from rss_rl.rollouts.published import Snapshot, StoredSnapshot
 from rss_rl.rollouts.rollout import Job, Rollout
+from rss_rl.rollouts.snapshot import Snapshot, StoredSnapshot
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

@@ -15,15 +15,15 @@ import ray
 from tiny_runs import Outcome
 from watched import WatchedRoles
 
-from rss_rl.cluster.pool import RayBackend
-from rss_rl.cluster.sampler_actor import ray_samplers
+from rss_rl.cluster.roles import ray_samplers
+from rss_rl.cluster.sampler_pool import RayBackend
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import NonFiniteError, SamplerError
 from rss_rl.rollouts.backend import Done
-from rss_rl.rollouts.published import Snapshot
 from rss_rl.rollouts.rollout import Job
-from rss_rl.rollouts.snapshot import build_prepared_models
+from rss_rl.rollouts.run_models import build_prepared_models
+from rss_rl.rollouts.snapshot import Snapshot
 from rss_rl.training.run import RunEvent, train
 from rss_rl.training.trainer import UpdateReport
 from rss_rl.types import Array

@@ -5,31 +5,26 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tiny_transformers
-from ray_nodes import Nodes, forget_token, new_token
 from safetensors.numpy import load_file
 from starlette.testclient import TestClient
 from tiny_runs import Outcome, stop_and_resume
 
 import rss_rl
-from rss_rl.cache import cache_root
-from rss_rl.cluster.connection import connected
 from rss_rl.cluster.roles import RayRoles
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import CheckpointError
 from rss_rl.inference.artifact import export_run, pack_model
-from rss_rl.rollouts.snapshot import build_prepared_models
+from rss_rl.rollouts.run_models import build_prepared_models
+from rss_rl.rollouts.snapshot import Publisher
 from rss_rl.serving.app import make_app
 from rss_rl.training.run import train
-
-NODES = ("head", "second")
 
 
 @pytest.fixture(scope="session")
@@ -60,44 +55,11 @@ def test_stopped_and_resumed(
     Outcome.read(tmp_path / "run").assert_equals(Outcome.read(run))
 
 
-def test_nodes_that_lack_the_transformer_get_it(
-    tiny: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It lies in the home directory of who trains; those of the nodes are others."""
-    with closing(Nodes(new_token(), installed=True)) as nodes:
-        nodes.start_head(cpus=1, dashboard=False)
-        nodes.join("second", cpus=1)
-        monkeypatch.setenv("RSS_RL_CACHE", str(cache_root()))
-        monkeypatch.setenv("HOME", str(tmp_path))
-        monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(nodes.token_path))
-        forget_token()
-        folder = tiny_transformers.save(tmp_path / "bert")
-
-        def config(**changes: Any) -> RunConfig:
-            options = {"pretrained": "~/bert", "learns": "lora", "rank": 2}
-            phases = [{"name": "both", "supervised": True, "policy": True, "steps": 3}]
-            encoder = {"name": "transformer", "options": options}
-            short = {"phases": phases, "evaluation": {"all_tokens": False}}
-            return tiny(model={"encoder": encoder}, **short, **changes)
-
-        with connected(print, nodes.address):
-            spread = config(sampler={"backend": "ray", "actors": 1}, learner={"actors": 1})
-            list(train(spread, tmp_path / "run", roles=RayRoles()))
-        written = [list(nodes.root.glob(f"{n}/home/.cache/rss-rl/folders/*")) for n in NODES]
-        assert [len(places) for places in written] == [1, 1]
-        for places in written:
-            assert {f.name for f in places[0].iterdir()} == {f.name for f in folder.iterdir()}
-        list(train(config(), tmp_path / "here"))
-    monkeypatch.undo()
-    forget_token()
-    Outcome.read(tmp_path / "run").assert_equals(Outcome.read(tmp_path / "here"))
-
-
 def test_a_snapshot_holds_what_learns(configured: Callable[..., RunConfig]) -> None:
     """Adapters and head: neither the transformer, nor word vectors after the first time."""
     config = configured()
     models = build_prepared_models(config, open_prepared(config.data))
-    classifier = models.publish(0).deltas[0]
+    classifier = Publisher(models).publish(0).deltas[0]
     learning = [p for p in models.classifier.parameters() if p.requires_grad]
     assert 0 <= len(classifier.weights) - sum(p.numel() for p in learning) < 16 * len(learning)
     assert len(classifier.weights) < sum(p.numel() for p in models.classifier.parameters()) / 2

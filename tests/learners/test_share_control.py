@@ -160,13 +160,6 @@ def test_state() -> None:
     fresh = ShareController(TARGET)
     fresh.load_state_dict(ShareController(TARGET).state_dict())
     assert fresh.state_dict() == ShareController(TARGET).state_dict()
-    state = control.state_dict()
-    for name, wrong in {"multiplier": math.inf, "cost": None, "slope": "much"}.items():
-        roles = [state["roles"][0], state["roles"][1] | {name: wrong}]
-        with pytest.raises(ValueError, match=name):
-            other.load_state_dict(state | {"roles": roles})
-    with pytest.raises(ValueError, match="error"):
-        other.load_state_dict(state | {"error": "much"})
 
 
 def test_a_schedule_leads_from_all_tokens_to_the_share() -> None:

@@ -56,7 +56,7 @@ class TestWhatIsNoRuns:
         write_all(there, ["config.json"])
         with pytest.raises(CheckpointError, match="not the configuration of a run"):
             open_mirror(str(there), tmp_path / "run", RUN, resume, overwrite)
-        assert set(open_storage(str(there))._all("")) == {*foreign, "config.json"}
+        assert set(open_storage(str(there)).files()) == {*foreign, "config.json"}
 
 
 def write_all(folder: Path, names: Iterable[str]) -> None:

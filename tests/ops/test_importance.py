@@ -20,13 +20,11 @@ from rss_rl.ops.importance import (
     clipped_token,
     ratio_sums,
     truncated_sum,
-    truncated_token,
 )
 from rss_rl.ops.losses import policy_gradient_loss
 
 FORMS: dict[str, tuple[Correction, float]] = {
     "truncated-sum": (truncated_sum, 2.0),
-    "truncated-token": (truncated_token, 1.3),
     "clipped-token": (clipped_token, 0.2),
 }
 every_form = pytest.mark.parametrize("form", FORMS)

@@ -29,7 +29,7 @@ from rss_rl.models.inputs import tensor_batch
 from rss_rl.results.agreement import (
     score_agreement,
 )
-from rss_rl.rollouts.snapshot import Models, build_prepared_models
+from rss_rl.rollouts.run_models import Models, build_prepared_models
 from rss_rl.training.run import train
 from rss_rl.types import LabelSpec
 

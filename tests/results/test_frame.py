@@ -15,8 +15,8 @@ from rss_rl.data.prepare import prepare
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import CheckpointError
 from rss_rl.results.frame import grouped, is_setting, runs_frame, score_names, with_groups
-from rss_rl.runs.provenance import provenance
 from rss_rl.runs.run_directory import RunDirectory
+from rss_rl.training.run import provenance
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from rss_rl.config import LearnerConfig, RunConfig, parse_config
-from rss_rl.rollouts import snapshot
-from rss_rl.rollouts.device import multiplies_bfloat16
+from rss_rl.rollouts.device import autocast, autocast_dtype, multiplies_bfloat16
 from rss_rl.training.run import train
 
 CPU = torch.device("cpu")
@@ -26,31 +25,21 @@ def test_auto_is_bfloat16_where_the_device_multiplies_it(
     assert not multiplies_bfloat16(torch.device("meta"))
     expected = {
         "auto": torch.bfloat16 if has else None,
-        "bfloat16": torch.bfloat16,
         "float32": None,
     }
     for precision, dtype in expected.items():
         assert LearnerConfig(precision=precision).precision == precision  # type: ignore[arg-type]
-        assert snapshot.autocast_dtype(CPU, precision) is dtype
-        with snapshot.autocast(CPU, precision):
+        assert autocast_dtype(CPU, precision) is dtype
+        with autocast(CPU, precision):
             assert torch.is_autocast_enabled("cpu") is (dtype is not None)
 
 
-@pytest.mark.parametrize("native", [True, False])
-def test_a_run_warns_of_emulated_bfloat16_and_notes_its_precision(
-    native: bool,
-    tiny_config: RunConfig,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_run_notes_its_precision(
+    tiny_config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: native, raising=False)
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False, raising=False)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True, raising=False)
     tree = tiny_config.model_dump(mode="json")
-    tree["learner"]["precision"], tree["sampler"]["precision"] = "bfloat16", "auto"
+    tree["learner"]["precision"] = "auto"
     next(train(parse_config(tree, where="test"), tmp_path / "run"))
-    assert ("learner.precision=bfloat16 is emulated on this cpu" in caplog.text) is not native
-    assert "sampler.precision" not in caplog.text
     record = json.loads((tmp_path / "run" / "provenance.json").read_text())
     assert record["learner.precision"] == "bfloat16"
-    assert record["sampler.precision"] == ("bfloat16" if native else "float32")

@@ -14,13 +14,24 @@ from torch import nn
 
 from rss_rl.config import OptimizerConfig, RunConfig
 from rss_rl.data.store import Prepared
+from rss_rl.errors import ConfigError
 from rss_rl.learners.phases import Turn
 from rss_rl.models.protocol import Classifier
 from rss_rl.rollouts.backend import LocalBackend
-from rss_rl.rollouts.published import CLASSIFIER, PARTS, POLICY, WORDS, Delta, Snapshot
 from rss_rl.rollouts.rollout import Job
+from rss_rl.rollouts.run_models import Models, build_prepared_models
 from rss_rl.rollouts.sampler import Sampler
-from rss_rl.rollouts.snapshot import Models, Parts, Publisher, build_prepared_models
+from rss_rl.rollouts.snapshot import (
+    CLASSIFIER,
+    PARTS,
+    POLICY,
+    WORDS,
+    Delta,
+    Parts,
+    Publisher,
+    Snapshot,
+    trainable_parts,
+)
 from rss_rl.training.learner import LocalLearner
 
 _WARM_UP = Turn(supervised=True, policy=False, sampled=False)
@@ -41,7 +52,7 @@ def other(tiny_config: RunConfig, tiny: Prepared) -> Models:
 
 def add_(models: Models, part: str, amount: float) -> None:
     with torch.no_grad():
-        for parameter in models.parts()[part]:
+        for parameter in trainable_parts(models)[part]:
             parameter.add_(amount)
 
 
@@ -83,7 +94,7 @@ def test_initial_weights_are_the_seeds_whatever_other_threads_build(
 
 
 def test_all_parameters_are_in_one_part(models: Models) -> None:
-    every = [id(p) for part in models.parts().values() for p in part]
+    every = [id(p) for part in trainable_parts(models).values() for p in part]
     assert len(every) == len(set(every))
     assert set(every) == {id(p) for p in models.parameters()}
 
@@ -91,17 +102,17 @@ def test_all_parameters_are_in_one_part(models: Models) -> None:
 def test_snapshots_round_trip_and_loaded_or_copied_ones_do_not_alias(
     models: Models, other: Models
 ) -> None:
-    snapshot = models.publish(0)
+    snapshot = Publisher(models).publish(0)
     assert parts(snapshot) == list(PARTS)
     least = 4 * sum(p.numel() for p in models.parameters())
     assert least <= snapshot.bytes < least + 64 * len(models.parameters())
     kept = [delta.copied() for delta in snapshot.deltas]
-    other.load(Snapshot(0, frozen(snapshot.deltas)))
+    Parts(other).load(Snapshot(0, frozen(snapshot.deltas)))
     assert_same(models, other)
     before = [p.clone() for p in other.parameters()]
     for part in PARTS:
         add_(models, part, 1.0)
-    again = other.publish(1)
+    again = Publisher(other).publish(1)
     for mine, theirs in zip(again.deltas, kept, strict=True):
         np.testing.assert_array_equal(mine.weights, theirs.weights)
     assert all(torch.equal(a, b) for a, b in zip(before, other.parameters(), strict=True))
@@ -110,22 +121,22 @@ def test_snapshots_round_trip_and_loaded_or_copied_ones_do_not_alias(
 @pytest.mark.parametrize("part", PARTS)
 def test_the_part_that_changed_travels_alone(models: Models, other: Models, part: str) -> None:
     publisher = Publisher(models)
-    other.load(publisher.publish(0, whole=True))
+    Parts(other).load(publisher.publish(0, whole=True))
     assert publisher.publish(1, whole=False).deltas == ()
     add_(models, part, 0.5)
     publisher.note(part)
     snapshot = publisher.publish(2, whole=False)
     assert parts(snapshot) == [part]
-    own = models.parts()[part]
+    own = trainable_parts(models)[part]
     assert 0 <= snapshot.bytes - 4 * sum(p.numel() for p in own) < 64 * len(own)
-    other.load(snapshot)
+    Parts(other).load(snapshot)
     assert_same(models, other)
     assert parts(publisher.publish(3, whole=True)) == list(PARTS)
 
 
 def test_of_word_vectors_the_rows_that_changed_travel(models: Models, other: Models) -> None:
     publisher, size = Publisher(models), models.classifier.embedding.size
-    other.load(publisher.publish(0, whole=True))
+    Parts(other).load(publisher.publish(0, whole=True))
     for rows in ([5, 2], [2, 7]):
         with torch.no_grad():
             models.classifier.embedding.trainable[rows] += 0.5
@@ -135,57 +146,34 @@ def test_of_word_vectors_the_rows_that_changed_travel(models: Models, other: Mod
     assert delta.rows is not None
     assert delta.rows.tolist() == [2, 5, 7]
     assert snapshot.bytes == 3 * (4 * size + 8)
-    other.load(Snapshot(1, frozen(snapshot.deltas)))
+    Parts(other).load(Snapshot(1, frozen(snapshot.deltas)))
     assert_same(models, other)
 
 
-class Counting(nn.Module):
-    """Buffers of several types, one that no checkpoint has, and a parameter."""
+class Normed(nn.Module):
+    """Keeps a running mean of what it is given."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm = nn.BatchNorm1d(2)  # its count is an int64 without dimensions
-        self.register_buffer("flags", torch.tensor([True, False, True]))
-        self.register_buffer("halves", torch.zeros(3, dtype=torch.bfloat16))
-        self.register_buffer("cache", torch.zeros(2), persistent=False)
+        self.norm = nn.BatchNorm1d(2)
 
 
-@pytest.mark.parametrize("place", [CLASSIFIER, POLICY])
-def test_buffers_travel_whoever_changes_them(models: Models, other: Models, place: str) -> None:
-    mine, theirs = Counting(), Counting()
-    for module, of in ((mine, models), (theirs, other)):
-        of.modules[place].add_module("counting", module)
-    publisher = Publisher(models)
-    other.load(publisher.publish(0, whole=True))
-    assert publisher.publish(1, whole=False).deltas == ()
-    mine.norm(torch.randn(5, 2))  # as a forward pass in training does: nobody is told
-    mine.flags.logical_not_()
-    mine.halves.add_(0.3)
-    mine.cache.add_(1.0)
-    snapshot = publisher.publish(2, whole=False)
-    assert parts(snapshot) == [place]
-    other.load(Snapshot(2, frozen(snapshot.deltas)))
-    assert int(theirs.norm.num_batches_tracked) == 1
-    assert_same(models, other)
-    assert not theirs.cache.any()
-    assert publisher.publish(3, whole=False).deltas == ()
+def test_running_statistics_which_samplers_would_lack_are_refused(
+    tiny_config: RunConfig, tiny: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rss_rl.rollouts.run_models.build_policy", lambda *_: Normed())
+    with pytest.raises(ConfigError, match="BatchNorm1d keeps running statistics"):
+        build_prepared_models(tiny_config, tiny)
 
 
 def test_snapshots_of_other_modules_are_refused(models: Models) -> None:
-    nothing, size = np.zeros(0, np.uint8), models.classifier.embedding.size
+    size = models.classifier.embedding.size
     for delta, message in (
-        (Delta(POLICY, np.zeros(3, np.float32), nothing), "numbers of 'policy'"),
-        (Delta(WORDS, np.zeros(size + 1, np.float32), nothing, np.array([1])), "word vectors"),
-        (models.publish(0).deltas[0]._replace(buffers=np.zeros(3, np.uint8)), "3 bytes for 0"),
+        (Delta(POLICY, np.zeros(3, np.float32)), r"a snapshot of \(3,\) for"),
+        (Delta(WORDS, np.zeros(size + 1, np.float32), np.array([1])), "word vectors"),
     ):
         with pytest.raises(ValueError, match=message):
-            models.load(Snapshot(0, (delta,)))
-
-
-def parameters(*kinds: torch.dtype) -> list[nn.Parameter]:
-    """One of each type, of different shapes, and one that is not contiguous."""
-    made = [torch.randn(3, number + 1).to(kind) for number, kind in enumerate(kinds)]
-    return [nn.Parameter(each) for each in [*made, torch.randn(4, 5).T]]
+            Parts(models).load(Snapshot(0, (delta,)))
 
 
 def learning(config: RunConfig, **supervised: Any) -> RunConfig:
@@ -231,9 +219,10 @@ def test_a_job_that_waits_is_sampled_with_the_snapshot_it_was_submitted_with(
     for version in range(12):
         for part in draw.permutation(PARTS)[:2] if version else PARTS:
             if part == WORDS and version:
-                rows = torch.from_numpy(draw.permutation(len(models.parts()[WORDS][0]))[:9])
+                words = models.classifier.embedding.trainable
+                rows = torch.from_numpy(draw.permutation(len(words))[:9])
                 with torch.no_grad():
-                    models.parts()[WORDS][0][rows] += float(draw.normal())
+                    words[rows] += float(draw.normal())
                 publisher.note(WORDS, rows)
             else:
                 add_(models, part, 0.05 * float(draw.normal()))
@@ -244,7 +233,7 @@ def test_a_job_that_waits_is_sampled_with_the_snapshot_it_was_submitted_with(
         job = Job(version, 0, _ROWS, selections=2, scored=True, thresholded=True)
         backend.submit([job])
         fresh = sampler()
-        fresh.load(models.publish(version))
+        fresh.load(Publisher(models).publish(version))
         expected.append(fresh.sample(job))
     found = [backend.collect(0.0)[0][1] for _ in expected]
     assert [rollout.to_bytes() for rollout in found] == [each.to_bytes() for each in expected]
@@ -253,7 +242,5 @@ def test_a_job_that_waits_is_sampled_with_the_snapshot_it_was_submitted_with(
 
 def test_word_vectors_that_stay_fixed_never_travel(models: Models) -> None:
     classifier: Classifier = models.classifier
-    fixed = classifier.embedding.fixed
-    sizes = {delta.part: delta.bytes for delta in models.publish(0).deltas}
+    sizes = {delta.part: delta.bytes for delta in Publisher(models).publish(0).deltas}
     assert sizes[WORDS] == 4 * classifier.embedding.trainable.numel()
-    assert all(buffer is not fixed for part in PARTS for buffer in Parts(models).buffers(part))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rss_rl.errors import CheckpointError
-from rss_rl.runs.checkpoint import load_checkpoint, save_checkpoint
+from rss_rl.runs.checkpoint import load_checkpoint, save_checkpoint, step_directory
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +29,14 @@ def tensors_of(checkpoint: Path) -> Path:
     return path
 
 
-def forge(target: Path, sound: Path, tensors: bytes, **change: Any) -> Path:
+def forge(run: Path, sound: Path, tensors: bytes, **change: Any) -> None:
     """A checkpoint like a sound one, whose checksums are right, whatever it holds."""
+    target = step_directory(run, 1)
     target.mkdir(parents=True, exist_ok=True)
     (target / tensors_of(sound).name).write_bytes(tensors)
     record = json.loads((sound / "state.json").read_text())
     digest = {"tensors_sha256": hashlib.sha256(tensors).hexdigest()}
     (target / "state.json").write_text(json.dumps({**record, **digest, **change}))
-    return target
 
 
 def header(text: str, length: int | None = None) -> bytes:
@@ -63,9 +63,9 @@ def header(text: str, length: int | None = None) -> bytes:
     ],
 )
 def test_hostile_tensor_files_are_errors(tmp_path: Path, sound: Path, tensors: bytes) -> None:
-    path = forge(tmp_path / "step-000001", sound, tensors)
+    forge(tmp_path, sound, tensors)
     with pytest.raises(CheckpointError) as caught:
-        load_checkpoint(path)
+        load_checkpoint(tmp_path, 1)
     assert caught.value.remedy
     assert tensors_of(sound).name in caught.value.where
 
@@ -89,9 +89,9 @@ def test_hostile_tensor_files_are_errors(tmp_path: Path, sound: Path, tensors: b
 )
 def test_hostile_records_are_errors(tmp_path: Path, sound: Path, change: dict[str, Any]) -> None:
     tensors = tensors_of(sound).read_bytes()
-    path = forge(tmp_path / "step-000001", sound, tensors, **change)
+    forge(tmp_path, sound, tensors, **change)
     with pytest.raises(CheckpointError) as caught:
-        load_checkpoint(path)
+        load_checkpoint(tmp_path, 1)
     assert caught.value.remedy
 
 
@@ -100,17 +100,19 @@ def test_hostile_records_are_errors(tmp_path: Path, sound: Path, change: dict[st
     ["", "[]", "null", '{"state": NaN}', '{"a": Infinity}', "[" * 100_000, '{"step": 1', "\ud800"],
 )
 def test_hostile_json_is_an_error(tmp_path: Path, sound: Path, text: str) -> None:
-    (tmp_path / tensors_of(sound).name).write_bytes(tensors_of(sound).read_bytes())
-    (tmp_path / "state.json").write_bytes(text.encode("utf-8", "surrogatepass"))
+    forge(tmp_path, sound, tensors_of(sound).read_bytes())
+    state = step_directory(tmp_path, 1) / "state.json"
+    state.write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(CheckpointError, match=r"state\.json"):
-        load_checkpoint(tmp_path)
+        load_checkpoint(tmp_path, 1)
 
 
 def test_a_huge_json_file_is_not_read(tmp_path: Path) -> None:
-    with (tmp_path / "state.json").open("wb") as file:
+    step_directory(tmp_path, 1).mkdir(parents=True)
+    with (step_directory(tmp_path, 1) / "state.json").open("wb") as file:
         file.truncate(2**33)
     with pytest.raises(CheckpointError, match="larger than"):
-        load_checkpoint(tmp_path)
+        load_checkpoint(tmp_path, 1)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +141,9 @@ def test_any_damage_is_an_error_and_nothing_else(
     data: st.DataObject, sound: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Bytes changed, cut off or added in either file: found, and never another exception."""
-    path = tmp_path_factory.mktemp("fuzz")
+    run = tmp_path_factory.mktemp("fuzz")
+    path = step_directory(run, 1)
+    path.mkdir(parents=True)
     for file in sound.iterdir():
         (path / file.name).write_bytes(file.read_bytes())
     victim = path / data.draw(st.sampled_from(["state.json", tensors_of(path).name]))
@@ -154,7 +158,7 @@ def test_any_damage_is_an_error_and_nothing_else(
         content[place:place] = data.draw(st.binary(min_size=1, max_size=8))
     victim.write_bytes(bytes(content))
     try:
-        found = load_checkpoint(path)
+        found = load_checkpoint(run, 1)
     except CheckpointError as error:
         assert error.remedy
     else:  # a change of the JSON text that is no change of its meaning, such as a space

@@ -31,8 +31,8 @@ SIZES = (7, 5, 1, 4)
 """Examples of the updates in turn: odd, even, and fewer than there are learners."""
 TIMEOUT_S = {"train": 40.0, "single": 40.0, "kill": 40.0, "hang": 4.0}
 SCENARIOS: dict[str, dict[str, Any]] = {
-    "leave-one-out": {"baseline": "leave-one-out", "correction": "truncated-token"},
-    "moving-average": {"baseline": "moving-average", "correction": "truncated-sum"},
+    "leave-one-out": {"name": "ppo-clip", "baseline": "leave-one-out"},
+    "moving-average": {"baseline": "moving-average"},
 }
 """Options of the estimator."""
 WEIGHT_AVERAGE = {"moving-average": 0.9}

@@ -10,8 +10,8 @@ from rss_rl.data.store import Prepared
 from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.rollouts.backend import Backend
 from rss_rl.runs.checkpoint import Checkpoint
+from rss_rl.training.attempts import LocalRoles
 from rss_rl.training.learner import Learner, LocalLearner
-from rss_rl.training.roles import LocalRoles
 from rss_rl.training.trainer import Trainer
 
 

@@ -189,7 +189,6 @@ def importance_loss(
     """Loss of each selection [k, b, s] and its gradient in log_p, s x [k, b, r, n], weights fixed.
 
     truncated-sum    -rho A_s sum_i log pi_si, rho = min(rho_max, prod_s prod_i pi_si / mu_si)
-    truncated-token  -A_s sum_i rho_si log pi_si, rho_si = min(rho_max, pi_si / mu_si)
     clipped-token    -sum_i min(r_si A_s, clip(r_si, 1 - eps, 1 + eps) A_s), r_si = pi_si / mu_si
     """
     loss, gradient = np.zeros(a.shape), [np.zeros(part.shape) for part in log_p]
@@ -210,9 +209,8 @@ def importance_loss(
                 loss[k, b, s] -= min(plain, clipped)
                 gradient[s][here] = -plain if plain <= clipped else 0.0
             else:
-                weight = rho if form == "truncated-sum" else min(limit, ratio)
-                loss[k, b, s] -= weight * paid * log_pi
-                gradient[s][here] = -weight * paid
+                loss[k, b, s] -= rho * paid * log_pi
+                gradient[s][here] = -rho * paid
     return loss, gradient
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from rss_rl.cluster.learner_actors import RayLearners
-from rss_rl.cluster.pool import RayBackend
-from rss_rl.cluster.roles import RayRoles
-from rss_rl.cluster.sampler_actor import ray_samplers
+from rss_rl.cluster.roles import RayRoles, ray_samplers
+from rss_rl.cluster.sampler_pool import RayBackend
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.logs.events import EventSink

@@ -11,8 +11,8 @@ import torch
 from rss_rl.config import OptimizerConfig, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.learners.phases import Turn
-from rss_rl.rollouts.published import WORDS
-from rss_rl.rollouts.snapshot import Models, build_prepared_models
+from rss_rl.rollouts.run_models import Models, build_prepared_models
+from rss_rl.rollouts.snapshot import WORDS, Parts
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.learner import LocalLearner
 from rss_rl.training.run import train
@@ -39,17 +39,17 @@ def test_samplers_read_the_average_that_the_learner_has(
     """To the bit, whether they were given rows or everything."""
     learner = LocalLearner(averaged, tiny)
     by_rows, anew = (build_prepared_models(averaged, tiny) for _ in range(2))
-    by_rows.load(learner.publish(0))
+    Parts(by_rows).load(learner.publish(0))
     sizes = []
     for number in range(6):
         learner.update(number, np.array([2 * number]), _WARM_UP)
         snapshot = learner.publish(number + 1, whole=False)
         sizes += [len(p.rows) for p in snapshot.deltas if p.part == WORDS and p.rows is not None]
-        by_rows.load(snapshot)
+        Parts(by_rows).load(snapshot)
     count = len(by_rows.classifier.embedding.trainable)
     assert sizes
     assert max(sizes) < count
-    anew.load(learner.publish(7))
+    Parts(anew).load(learner.publish(7))
     for models in (by_rows, anew):
         assert torch.equal(words_of(models), words_of(learner.models))
     written = learner.models.classifier.embedding.trainable

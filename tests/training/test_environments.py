@@ -21,9 +21,9 @@ from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.packaged import find_config, packaged_configs
 from rss_rl.rollouts.rollout import Job, Rollout
+from rss_rl.rollouts.run_models import Models, build_models, run_task
 from rss_rl.rollouts.sampler import Sampler
-from rss_rl.rollouts.snapshot import Models, build_models
-from rss_rl.rollouts.tasks import run_task
+from rss_rl.rollouts.snapshot import Publisher
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.evaluation import evaluate
 from rss_rl.training.run import train
@@ -116,7 +116,7 @@ def rollout_of(
     config: RunConfig, models: Models, examples: Any, words: Sequence[str], charged: Any
 ) -> Rollout:
     sampler = Sampler(config, models, examples, words)
-    sampler.load(replace(models.publish(0), charged=charged))
+    sampler.load(replace(Publisher(models).publish(0), charged=charged))
     job = Job(0, 0, np.arange(SIZE), selections=2, scored=True, thresholded=False)
     return sampler.sample(job)
 

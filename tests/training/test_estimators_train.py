@@ -17,8 +17,9 @@ from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.policies.distributions import Certain, Gates
 from rss_rl.rollouts.rollout import Job
+from rss_rl.rollouts.run_models import build_prepared_models
 from rss_rl.rollouts.sampler import Sampler
-from rss_rl.rollouts.snapshot import build_prepared_models
+from rss_rl.rollouts.snapshot import Publisher
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.learner import LocalLearner
 from rss_rl.training.trainer import Trainer
@@ -101,7 +102,7 @@ def test_a_rollout_does_not_depend_on_who_samples_it_or_with_whom(
     for _ in range(2):
         models = build_prepared_models(config, tiny)
         samplers.append(Sampler(config, models, tiny.split("train")))
-        samplers[-1].load(models.publish(0))
+        samplers[-1].load(Publisher(models).publish(0))
     k = config.sampler.selections
 
     def job(rows: list[int]) -> Job:

@@ -19,7 +19,7 @@ from rss_rl.models.inputs import tensor_batch
 from rss_rl.runs.checkpoint import checkpoint_steps, load_checkpoint
 from rss_rl.training.initial_policy import read_initial_policy
 from rss_rl.training.run import train
-from rss_rl.training.trained_models import open_models
+from rss_rl.training.trained_runs import open_models
 from rss_rl.training.trainer import Evaluated
 
 _WORDS = "classifier/embedding.trainable"

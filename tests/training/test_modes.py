@@ -17,11 +17,12 @@ from rss_rl.data.store import Prepared
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.policies.distributions import IndependentBits
 from rss_rl.rollouts.rollout import Job
+from rss_rl.rollouts.run_models import Models, build_prepared_models
 from rss_rl.rollouts.sampler import Sampler
-from rss_rl.rollouts.snapshot import Models, build_prepared_models
+from rss_rl.rollouts.snapshot import Publisher
 from rss_rl.training.evaluation import evaluate
 from rss_rl.training.learner import LocalLearner
-from rss_rl.training.policy_learning import reached_share
+from rss_rl.training.selections import reached_share
 from rss_rl.training.showcase import make_showcase
 
 CPU = torch.device("cpu")
@@ -102,7 +103,7 @@ def test_rollouts_are_drawn_and_paid_without_dropout(
     config: RunConfig, tiny: Prepared, models: Models
 ) -> None:
     sampler = Sampler(config, models, tiny.split("train"))
-    sampler.load(models.publish(0))
+    sampler.load(Publisher(models).publish(0))
     job = Job(0, 0, np.arange(6), 4, scored=True, thresholded=True)
     first, second = (sampler.sample(job) for _ in range(2))
     for one, other in zip(first.selections, second.selections, strict=True):

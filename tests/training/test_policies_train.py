@@ -12,9 +12,9 @@ from trainers import trainer_of
 
 from rss_rl.config import EncoderChoice, EstimatorConfig, PolicyConfig, RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.rollouts.snapshot import build_prepared_models
+from rss_rl.rollouts.run_models import build_prepared_models
 from rss_rl.training.run import train
-from rss_rl.training.trained_models import open_models
+from rss_rl.training.trained_runs import open_models
 
 POLICIES: dict[str, dict[str, Any]] = {
     "iterative": {"name": "iterative"},
@@ -41,12 +41,6 @@ def with_policy(config: RunConfig, settings: dict[str, Any]) -> RunConfig:
     return config.model_copy(update={"policy": small})
 
 
-def reinforce(correction: str) -> EstimatorConfig:
-    if correction == "clipped-token":
-        return EstimatorConfig(name="ppo-clip")
-    return EstimatorConfig(name="reinforce", options={"correction": correction})
-
-
 def changed(config: RunConfig, section: str, **settings: Any) -> RunConfig:
     new = getattr(config, section).model_copy(update=settings)
     return config.model_copy(update={section: new})
@@ -71,33 +65,27 @@ def test_a_run_learns_a_policy_and_opens_again(
                 assert not torch.equal(learnt, start), name
 
 
-CORRECTED = [
-    *((settings, "truncated-token") for settings in POLICIES.values()),
-    *(({}, correction) for correction in ("none", "truncated-sum", "clipped-token")),
-]
+CORRECTED = [*((settings, "ppo-clip") for settings in POLICIES.values()), ({}, "reinforce")]
 
 
-@pytest.mark.parametrize(
-    ("settings", "correction"), CORRECTED, ids=[*POLICIES, *(name for _, name in CORRECTED[-3:])]
-)
+@pytest.mark.parametrize(("settings", "estimator"), CORRECTED, ids=[*POLICIES, "reinforce"])
 def test_stale_rollouts_are_corrected(
     tiny_config: RunConfig,
     tiny: Prepared,
     tmp_path: Path,
     settings: dict[str, Any],
-    correction: str,
+    estimator: str,
 ) -> None:
     config = with_policy(tiny_config, settings)
     faster = tiny_config.learner.policy.model_copy(update={"learning_rate": 0.01})
-    config = changed(config, "learner", estimator=reinforce(correction), policy=faster)
+    config = changed(config, "learner", estimator=EstimatorConfig(name=estimator), policy=faster)
     config = changed(config, "sampler", max_policy_lag=2)
     config = config.model_copy(update={"phases": tiny_config.phases[1:]})
     trainer = trainer_of(config, tiny, tmp_path, backend=lambda: FirstSnapshot(config, tiny))
     reports = [trainer.update().scalars for _ in range(3)]
     assert [report["policy/lag"] for report in reports] == [0, 1, 2]
-    expected = set() if correction == "none" else RATIOS
-    assert [RATIOS & report.keys() for report in reports] == [set(), expected, expected]
-    for report in reports[1:] if expected else []:
+    assert [RATIOS & report.keys() for report in reports] == [set(), RATIOS, RATIOS]
+    for report in reports[1:]:
         # Were the learner's log-probs not those of the sampler's bits, ratios were far from 1.
         assert 0.7 < report["policy/ratio_mean"] < 1.4
         assert report["policy/ratio_max"] > 1
@@ -111,7 +99,7 @@ def test_what_the_sampler_reports_is_what_the_learner_evaluates(
     """A lag without an update in between: every ratio is 1."""
     config = with_policy(tiny_config, settings)
     frozen = tiny_config.learner.policy.model_copy(update={"learning_rate": 1e-12})
-    config = changed(config, "learner", estimator=reinforce("truncated-token"), policy=frozen)
+    config = changed(config, "learner", estimator=EstimatorConfig(name="ppo-clip"), policy=frozen)
     config = changed(config, "sampler", max_policy_lag=2)
     config = config.model_copy(update={"phases": tiny_config.phases[1:]})
     trainer = trainer_of(config, tiny, tmp_path, backend=lambda: FirstSnapshot(config, tiny))

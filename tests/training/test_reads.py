@@ -13,11 +13,12 @@ from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.rollouts.rollout import Job
+from rss_rl.rollouts.run_models import build_models, build_prepared_models
 from rss_rl.rollouts.sampler import Sampler
-from rss_rl.rollouts.snapshot import build_models, build_prepared_models
+from rss_rl.rollouts.snapshot import Publisher
 from rss_rl.training.evaluation import evaluate
 from rss_rl.training.run import Finished, train
-from rss_rl.training.trained_models import open_models
+from rss_rl.training.trained_runs import open_models
 from rss_rl.training.trainer import Stopped
 from rss_rl.types import LabelSpec
 
@@ -45,7 +46,7 @@ def test_what_is_drawn_depends_on_the_other_sentence(config: RunConfig, tiny: Pr
     """And is what the modules draw from what the one function shows them."""
     models = build_prepared_models(config, tiny)
     sampler = Sampler(config, models, tiny.split("train"))
-    sampler.load(models.publish(0))
+    sampler.load(Publisher(models).publish(0))
     rows = np.arange(6)
     job = Job(0, 0, rows, 2, scored=True, thresholded=True, bitwise=True)
     rollout = sampler.sample(job)

@@ -21,7 +21,7 @@ from rss_rl.training import learner
 from rss_rl.training.evaluation import evaluate
 from rss_rl.training.run import ALL_TOKENS, Finished, train
 from rss_rl.training.showcase import make_showcase, mark_sentence
-from rss_rl.training.trained_models import open_models
+from rss_rl.training.trained_runs import open_models
 from rss_rl.training.trainer import Evaluated, PhaseBegan, Stopped, UpdateReport
 
 

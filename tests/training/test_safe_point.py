@@ -12,7 +12,7 @@ import pytest
 from rss_rl.config import RunConfig
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.run import train
-from rss_rl.training.safe_point import SafePoint
+from rss_rl.training.stopping import SafePoint
 
 
 class Left(Exception):

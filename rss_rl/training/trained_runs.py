@@ -1,4 +1,4 @@
-"""The environment that a run trains on, as `gymnasium.make` makes it."""
+"""A trained run, opened: its models with the weights of a checkpoint, and its environment."""
 
 from __future__ import annotations
 
@@ -6,18 +6,56 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from gymnasium.vector import AutoresetMode
 
 from rss_rl.components import NOTHING, Trust
-from rss_rl.config import RunConfig
+from rss_rl.config import RunConfig, parse_config
+from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.envs.task import SelectionTask, longest_sentence, make_task
 from rss_rl.envs.token_selection import TokenSelectionEnv
 from rss_rl.envs.vector import TokenSelectionVectorEnv
 from rss_rl.learners.share_control import ShareController
-from rss_rl.rollouts.snapshot import build_prepared_models, open_data
-from rss_rl.rollouts.tasks import run_task
+from rss_rl.models.attention_choice import loadable_attention
+from rss_rl.rollouts.run_models import (
+    Models,
+    build_prepared_models,
+    load_weights,
+    open_data,
+    run_task,
+)
 from rss_rl.runs.checkpoint import load_checkpoint
-from rss_rl.training.trained_models import open_models
+from rss_rl.runs.run_directory import CONFIG_FILE, RunDirectory
+from rss_rl.training.memory import memory_errors
+
+
+@memory_errors("for the model", "Use a machine with more, or end other programs")
+def open_models(
+    path: Path | str, which: str | int = "best", trust: Trust = NOTHING
+) -> tuple[RunConfig, Models, Prepared]:
+    """A run's configuration, its models with the weights of a checkpoint, and its inputs.
+
+    The third is the prepared dataset without its splits: vocabulary, vectors, tokenizer.
+
+    Args:
+        trust: in components that the run names as package.module:OBJECT.
+
+    Raises:
+        RssError: no run, no such checkpoint, or files that do not fit each other.
+    """
+    path = Path(path)
+    run = RunDirectory.open(path)
+    config = parse_config(run.config, where=str(path / CONFIG_FILE), trust=trust)
+    # The comparison with every token reads the inputs of the run it belongs to.
+    own = run.inputs.is_dir()
+    inputs = open_prepared(run.inputs if own else run.path.parent / run.inputs.name)
+    usable = config.model_copy(update={"model": loadable_attention(config.model)})
+    models = build_prepared_models(usable, inputs)
+    checkpoint = load_checkpoint(path, which)
+    load_weights(models, checkpoint.tensors, torch.device("cpu"))
+    models.classifier.eval()
+    models.policy.eval()
+    return config, models, inputs
 
 
 def find_task(

@@ -23,13 +23,12 @@ import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from rss_rl.cluster.actors import ActorProcess, kill_process, last_line
-from rss_rl.cluster.mailbox import joined
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import DataError, LearnersLostError, RssError, SamplerError, StorageError
 from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.rollouts.backend import BackendStats, Done
-from rss_rl.rollouts.published import Delta, Snapshot, StoredDelta, StoredSnapshot, bundles
 from rss_rl.rollouts.rollout import Job, Rollout
+from rss_rl.rollouts.snapshot import Delta, Snapshot, StoredDelta, StoredSnapshot, bundles
 
 _POLL_S = 0.2
 _FAILURE_WINDOW = 100
@@ -179,7 +178,7 @@ class RayBackend:
         if not isinstance(snapshot, StoredSnapshot):
             deltas = tuple(store(snapshot.deltas))
             snapshot = StoredSnapshot(snapshot.version, deltas, snapshot.charged)
-        self._newest = joined(self._newest, snapshot)
+        self._newest = self._newest.then(snapshot)
         self._publications += 1
         for slot in self._live():
             slot.actor.publish.remote(self._publications, snapshot)

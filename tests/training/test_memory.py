@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-import rss_rl.training.memory_needs as memory_needs
+import rss_rl.training.memory as memory
 from rss_rl.config import RunConfig, parse_config
-from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError, ResourceError
 from rss_rl.inference.model import Model, load_model
 from rss_rl.training.learner import LocalLearner
-from rss_rl.training.memory_needs import available_bytes, check_room, memory_errors, run_needs
+from rss_rl.training.memory import available_bytes, memory_errors
 from rss_rl.training.run import train
 
 
@@ -38,7 +36,6 @@ def with_values(config: RunConfig, **values: Any) -> RunConfig:
         ("model__hidden", 10**6, "model.hidden"),
         ("policy__options__hidden", 10**9, "policy.options"),
         ("sampler__selections", 10**10, "sampler.selections"),
-        ("evaluation__selections", 10**10, "evaluation.selections"),
     ],
 )
 def test_what_has_no_room_is_refused_before_it_is_made(
@@ -68,34 +65,12 @@ def test_a_batch_that_has_no_room_is_refused_with_the_rows_there_are(
     assert "train has 48 rows" in output.value.remedy
 
 
-def test_learners_are_asked_about_the_machine_they_share(
-    tiny_config: RunConfig, tiny: Prepared, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = {"actors": 2, "threads": 1}
-    config = with_values(tiny_config, sampler__backend="ray", model__hidden=3000)
-    tree = config.model_dump(mode="json")
-    tree["learner"] |= settings
-    config = parse_config(tree, where="test")
-    needs = run_needs(config, tiny)
-    one = needs[0].bytes + max(need.bytes for need in needs[1:])
-    assert one > 2**28
-    monkeypatch.setattr(memory_needs, "available_bytes", lambda: 1.5 * one)
-    check_room(config, tiny, sharing=1)
-    with pytest.raises(ConfigError, match="the 2 learners on a machine take at least") as output:
-        check_room(config, tiny, sharing=2)
-    assert socket.gethostname() in output.value.what
-
-
-@pytest.mark.parametrize(
-    "limits",
-    [{"_container": 5.0}, {"_own_limit": 5.0}, {"_meminfo": 5.0}],
-)
+@pytest.mark.parametrize("limit", ["_container", "_meminfo"])
 def test_what_is_available_is_the_least_of_what_is_known(
-    limits: dict[str, float], monkeypatch: pytest.MonkeyPatch
+    limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert 1e6 < available_bytes() < 1e15
-    for name, value in limits.items():
-        monkeypatch.setattr(memory_needs, name, lambda value=value: value)
+    monkeypatch.setattr(memory, limit, lambda: 5.0)
     assert available_bytes() == 5.0
 
 
@@ -122,7 +97,7 @@ def test_shortage_is_an_error_with_a_remedy(
             list(train(tiny_config, path))
     list(train(tiny_config, path, resume=True, stop=lambda: True))
     with monkeypatch.context() as patch:
-        patch.setattr("rss_rl.training.trained_models.build_prepared_models", fails)
+        patch.setattr("rss_rl.training.trained_runs.build_prepared_models", fails)
         with pytest.raises(ResourceError, match=r"memory for the model"):
             load_model(path, "latest")
     model = load_model(path, "latest")

@@ -1,0 +1,221 @@
+"""The models of a run: built from its configuration, loaded from checkpoints, and its task.
+
+Fixed word vectors, a non-persistent buffer, are in no checkpoint: every process reads them from the
+data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from rss_rl.config import Reads, RunConfig
+from rss_rl.data.manifest import Manifest
+from rss_rl.data.store import Prepared, open_prepared
+from rss_rl.envs.task import SelectionTask, build_reward_model
+from rss_rl.errors import CheckpointError, ConfigError
+from rss_rl.models.build import build_classifier
+from rss_rl.models.dropout import drawing, evaluating
+from rss_rl.models.encoders.protocol import TrainingLengths
+from rss_rl.models.inputs import TensorBatch
+from rss_rl.models.protocol import Classifier
+from rss_rl.policies.build import build_policy
+from rss_rl.policies.distributions import SelectionDistribution
+from rss_rl.policies.inputs import check_reads, input_size, policy_inputs
+from rss_rl.policies.protocol import Policy, bits_per_token
+from rss_rl.pretrained.context import ContextReader
+from rss_rl.pretrained.folder import open_pretrained
+from rss_rl.reward_models.protocol import RewardSetup
+from rss_rl.seeding import stream_key
+from rss_rl.types import Array, ExampleSource, LabelSpec
+
+
+class Models(NamedTuple):
+    """Classifier and policy of a run, and what the policy reads."""
+
+    classifier: Classifier
+    policy: Policy
+    reads: Reads = "sentence"
+    context: ContextReader | None = None
+
+    def policy_inputs(self, batch: TensorBatch) -> list[torch.Tensor]:
+        """What the policy reads, S x [B, N_s, E]; see `policy_inputs`.
+
+        A contextual policy's states are computed if the batch has none.
+        """
+        tokens, valid, states = batch.tokens, batch.valid, batch.states
+        if self.context is not None and states is None:
+            states = [self.context.states(*slot) for slot in zip(tokens, valid, strict=True)]
+        embedding = self.classifier.embedding
+        return policy_inputs(self.policy, embedding, tokens, valid, self.reads, states)
+
+    def distributions(self, batch: TensorBatch) -> list[SelectionDistribution]:
+        """What the policy returns, one for each of S sentences."""
+        pairs = zip(self.policy_inputs(batch), batch.valid, strict=True)
+        return [self.policy(*pair) for pair in pairs]
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """Both in evaluation mode within; on exit, each module returns to its previous mode."""
+        return evaluating(self.classifier, self.policy)
+
+    @property
+    def modules(self) -> dict[str, nn.Module]:
+        """Both modules by their names in checkpoints."""
+        return {"classifier": self.classifier, "policy": self.policy}
+
+    def parameters(self) -> list[nn.Parameter]:
+        """All parameters."""
+        return [*self.classifier.parameters(), *self.policy.parameters()]
+
+
+def training_lengths(manifest: Manifest, batch_size: int) -> TrainingLengths | None:
+    """Statistics of the training sentences' lengths; None if the data lack them.
+
+    Passages have no statistics by sentence.
+    """
+    train = manifest.splits.get("train")
+    if manifest.labels.kind == "sentence" or train is None:
+        return None
+    means = (tokens / train.rows for tokens in train.tokens)
+    return TrainingLengths(tuple(zip(means, train.length_sd, strict=True)), batch_size)
+
+
+def build_models(
+    config: RunConfig,
+    labels: LabelSpec,
+    sentences: int,
+    vectors: Array,
+    trainable: int,
+    words: Sequence[str] = (),
+    lengths: TrainingLengths | None = None,
+) -> Models:
+    """New modules whose initial weights depend only on the run's seed.
+
+    Args:
+        labels, sentences, vectors, trainable, lengths, words: see `build_classifier` and
+            `build_policy`.
+
+    Raises:
+        ConfigError: see `build_classifier`, `build_policy` and `check_reads`; or a module keeps
+            running statistics.
+    """
+    check_reads(config.policy.reads, sentences)
+    with drawing(stream_key(config.seed, "initial weights")):
+        classifier = build_classifier(
+            config.model, labels, sentences, vectors, trainable, lengths, words or None
+        )
+        name, how = config.policy.pretrained, (config.policy.layers, config.policy.window)
+        context = None if name is None else ContextReader(name, words, *how)
+        states = None if context is None else context.size
+        size = input_size(config.policy.reads, classifier.embedding.size, states)
+        policy = build_policy(config.policy, size, config.model.activation, words)
+    for module in (*classifier.modules(), *policy.modules()):
+        if getattr(module, "track_running_stats", False):
+            raise ConfigError(
+                f"{type(module).__name__} keeps running statistics, which samplers would lack: they"
+                " get parameters only",
+                where="model.encoder or policy",
+                remedy="Use LayerNorm, or track_running_stats=False",
+            )
+    return Models(classifier, policy, config.policy.reads, context)
+
+
+def open_data(config: RunConfig) -> Prepared:
+    """The data of a run, with the states of tokens that its policy reads.
+
+    Raises:
+        DataError: see `open_prepared` and `open_states`. StorageError: a URI does not respond.
+        ConfigError: the encoder of the states cannot be used.
+    """
+    prepared = open_prepared(config.data)
+    pretrained = config.policy.pretrained
+    if pretrained is None:
+        return prepared
+    digest = open_pretrained(pretrained).digest
+    return prepared.with_states(pretrained, digest, config.policy.layers, config.policy.window)
+
+
+def build_prepared_models(config: RunConfig, prepared: Prepared) -> Models:
+    """New modules for a prepared dataset.
+
+    Raises:
+        ConfigError: see `build_models`.
+    """
+    manifest = prepared.manifest
+    return build_models(
+        config,
+        manifest.labels,
+        manifest.sentences,
+        prepared.vectors(),
+        prepared.vocabulary.trainable,
+        prepared.vocabulary.words,
+        training_lengths(manifest, config.batch_size),
+    )
+
+
+def select_prefix(
+    tensors: Mapping[str, Array], prefix: str, device: torch.device
+) -> dict[str, torch.Tensor]:
+    """The tensors whose name begins with `prefix`, without it, as torch tensors."""
+    return {
+        name.removeprefix(prefix): torch.from_numpy(np.array(value)).to(device)
+        for name, value in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
+def load_weights(models: Models, tensors: Mapping[str, Array], device: torch.device) -> None:
+    """Load `classifier/...` and `policy/...` into the modules.
+
+    Raises:
+        CheckpointError: a name, shape or dtype does not fit, as with another configuration; or a
+            weight is NaN or infinite.
+    """
+    for name, module in models.modules.items():
+        found = select_prefix(tensors, f"{name}/", device)
+        try:
+            for key, own in module.state_dict().items():
+                if key in found and found[key].dtype != own.dtype:  # would be converted silently
+                    raise RuntimeError(f"{key} is {found[key].dtype}, not {own.dtype}")
+            weights = dict(module.named_parameters())
+            for key, value in found.items():
+                if key in weights and not bool(torch.isfinite(value).all()):
+                    raise RuntimeError(f"{key} has NaN or infinite weights")
+            module.load_state_dict(found)
+        except RuntimeError as error:
+            raise CheckpointError(
+                f"the {name}'s weights do not fit: {str(error).splitlines()[-1].strip()}",
+                remedy="Use the configuration and data the run was started with, and unchanged"
+                " files",
+            ) from error
+
+
+def run_task(
+    config: RunConfig,
+    models: Models,
+    examples: ExampleSource,
+    words: Sequence[str] | None = None,
+    device: torch.device | str = "cpu",
+) -> SelectionTask:
+    """The task of a run, which samplers, evaluation and environments share.
+
+    Args:
+        models: their classifier is shared with the reward model, if that needs one.
+        words: of the token ids; None if unknown.
+        device: of the classifier's weights.
+
+    Raises:
+        ConfigError: see the component in `reward.model`.
+    """
+    setup = RewardSetup(examples.labels, examples.sentences, models.classifier, str(device), words)
+    return SelectionTask(
+        examples,
+        build_reward_model(config.reward, setup),
+        config.reward,
+        bits=bits_per_token(models.policy),
+    )
