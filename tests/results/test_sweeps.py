@@ -15,6 +15,7 @@ from tiny_runs import tiny_tree
 
 from rss_rl.api.sweep_runs import Sweep
 from rss_rl.api.sweeping import sweep
+from rss_rl.config import parse_config
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.metrics.metrics import BestMetric
 from rss_rl.packaged import find_sweep, packaged_sweeps
@@ -65,6 +66,19 @@ def test_rows_times_axes_times_seeds(tmp_path: Path) -> None:
     assert shares == [0.3, 0.6, None]
     assert [run.mode for run in runs[:3]] == ["thresholded", "thresholded", "all"]
     assert {run.config.sampler.backend for run in runs} == {"local"}
+
+
+def test_a_run_is_a_base(tmp_path: Path) -> None:
+    """With its settings and data; code that its files name is not run."""
+    config = parse_config(tiny_tree(tmp_path / "prepared") | {"batch_size": 5}, where="test")
+    with RunDirectory.create(tmp_path / "run", config.model_dump(mode="json")) as run:
+        (first, _) = planned(load_spec({"base": str(run.path), "seeds": 2}), tmp_path / "out")
+        assert (first.row, first.config.batch_size) == ("run", 5)
+        assert first.config.data == str(tmp_path / "prepared")
+        file = run.path / "config.yaml"
+        file.write_text(file.read_text().replace("name: resan", "name: plugged:GREETING"))
+        with pytest.raises(ConfigError, match="plugged:GREETING"):
+            planned(load_spec({"base": str(run.path)}), tmp_path / "out")
 
 
 def test_later_settings_win(tmp_path: Path) -> None:
