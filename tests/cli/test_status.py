@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 from unittest import mock
@@ -17,12 +15,13 @@ import numpy as np
 import pytest
 from invoking import invoke
 
+from rss_rl.cli.status import show_status
 from rss_rl.config import PhaseConfig, RunConfig
 from rss_rl.errors import CheckpointError
 from rss_rl.logs.events import EVENTS_FILE, EventLog
 from rss_rl.runs.checkpoint import save_checkpoint
 from rss_rl.runs.run_directory import STATUS_FILE, RunDirectory
-from rss_rl.training.status import read_status
+from rss_rl.training.status import RunStatus, StatusRecord, read_status
 from rss_rl.training.status_writer import Course, StatusWriter
 from rss_rl.training.trainer import Evaluated, PhaseBegan, UpdateReport
 
@@ -141,33 +140,14 @@ def test_asking_does_not_keep_a_trainer_out(run: Path) -> None:
         asking.wait(20)
 
 
-KILLED = """
-    import os, signal, sys
-    from pathlib import Path
-    from rss_rl.runs.run_directory import RunDirectory
-    run = RunDirectory.open(Path(sys.argv[1]), lock=True)
-    print("locked", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_a_killed_run_is_followed_to_its_end(run: Path) -> None:
-    command = [sys.executable, "-c", textwrap.dedent(KILLED), str(run)]
-    training = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    with training:
-        assert training.stdout is not None
-        assert training.stdout.readline() == "locked\n"
-        follow = [sys.executable, "-m", "rss_rl.cli.main", "status", str(run)]
-        following = subprocess.Popen(
-            [*follow, "--follow", "--json"], stdout=subprocess.PIPE, text=True
-        )
-        with following:
-            assert following.stdout is not None
-            assert json.loads(following.stdout.readline())["state"] == "running"
-            training.send_signal(signal.SIGKILL)
-            rest = following.communicate(timeout=30)[0].splitlines()
-    assert following.returncode == 0
-    assert [json.loads(line)["state"] for line in rest][-1] == "crashed"
+def test_a_run_is_followed_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    found = [RunStatus("run", state, StatusRecord()) for state in ("running", "running", "crashed")]
+    show_status(iter(found).__next__, follow=True, json_=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line)["state"] for line in lines] == ["running", "running", "crashed"]
 
 
 def test_a_storage_path_tells_the_same(run: Path) -> None:
