@@ -109,6 +109,7 @@ def fit(
     if phrases and config is not None:
         raise ConfigError("--phrases and --config both name a configuration: give one of them")
     wish = Wish(keep, "own_phrases" if phrases else config, pretrained)
+    wish.check()
     shown = console or SafeConsole(highlight=False)
     path = Path(out) if out is not None else Path("runs") / run_name(data)
     paths = [path, *(path.with_name(f"{path.name}-seed{seed}") for seed in range(1, seeds))]
