@@ -41,9 +41,6 @@ _STYLE: Any = {
     "text.color": _TEXT,
     "axes.edgecolor": _LINE,
     "axes.labelcolor": _SOFT,
-    "axes.titlecolor": _TEXT,
-    "axes.titlesize": 12,
-    "axes.titleweight": "semibold",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -195,7 +192,7 @@ def _chart(title: str, x: str, y: str) -> Axes:
         figure = Figure(_SIZE, layout="constrained")
         FigureCanvasSVG(figure)
         axes: Axes = figure.subplots()
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="semibold", color=_TEXT)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=_TEXT)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     return axes
