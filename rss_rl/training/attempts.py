@@ -174,7 +174,7 @@ def _attempt(
             learner.load_tensors(initial_policy.in_place_of(learner.tensors()))
 
         def leave(event: Stopped) -> None:
-            observer.take(event, path, writer)
+            observer.take(event, path, writer, event.update)
             observer.close()
 
         with state_errors(start):
@@ -195,7 +195,7 @@ def _attempt(
             for event in trainer.run():
                 if fork and isinstance(event, PhaseBegan) and event.index == 1:
                     mark_checkpoint(path, event.update, FORK)
-                observer.take(event, path, writer)
+                observer.take(event, path, writer, trainer.take_saved())
                 yield event
                 if isinstance(event, Stopped):
                     return None

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from rss_rl.errors import CheckpointError, StorageError
+from rss_rl.errors import StorageError
 from rss_rl.logs.events import EventLog
 from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.mirror.mirror import Mirror, NullMirror
-from rss_rl.runs.checkpoint import LATEST, Checkpoint, parse_step, pointer_path, read_pointer
+from rss_rl.runs.checkpoint import Checkpoint, checkpoint_steps
 from rss_rl.training.status_writer import Course, EndState, StatusWriter
 from rss_rl.training.trainer import Evaluated, Event, PhaseBegan, Stopped, UpdateReport
 
@@ -38,16 +37,14 @@ class Observer:
         self.run_dir, self._mirror, self._storage = run_dir, mirror, storage
         self.log = EventLog(run_dir)
         self._status = StatusWriter(run_dir, course, storage)
-        self._seen: dict[Path, tuple[int, int] | None] = {}
         self._ended = False
 
     def __enter__(self) -> Self:
-        step = self._new_checkpoint(self.run_dir)
         where: dict[str, Any] = {"path": str(self.run_dir), "storage": self._storage}
-        if step is None:
-            self.log.write("run_started", "info", **where)
+        if steps := checkpoint_steps(self.run_dir):
+            self.log.write("run_resumed", "info", **where, step=steps[-1])
         else:
-            self.log.write("run_resumed", "info", **where, step=step)
+            self.log.write("run_started", "info", **where)
         self._mirror.start(self.log)
         return self
 
@@ -56,10 +53,15 @@ class Observer:
         for warning in () if checkpoint is None else checkpoint.warnings:
             self.log.write("checkpoint_passed_over", "warning", cause=warning)
 
-    def take(self, event: Event, part: Path, writer: MetricsWriter) -> None:
+    def take(
+        self, event: Event, part: Path, writer: MetricsWriter, saved: int | None = None
+    ) -> None:
         """Record a training event of `part`: the run directory or the comparison's.
 
         Call it after the event's checkpoint and marks have been written.
+
+        Args:
+            saved: step of a checkpoint that was written since the last call.
         """
         if isinstance(event, UpdateReport):
             version = event.scalars.get("policy/version")
@@ -69,16 +71,15 @@ class Observer:
             self.log.write("phase_began", phase=event.name, steps=event.steps, done=event.done)
         elif isinstance(event, Evaluated):
             self.log.write("evaluated", phase=event.phase, best=event.best, scores=event.metrics)
-        step = self._new_checkpoint(part)
-        if step is not None:
-            self.log.write("checkpoint_saved", step=step, part=part.name)
-            self._status.note_checkpoint(step)
+        if saved is not None:
+            self.log.write("checkpoint_saved", step=saved, part=part.name)
+            self._status.note_checkpoint(saved)
         copying = self._mirror.scalars()
         self._status.take(event, copying)
-        if step is not None:
+        if saved is not None:
             self._mirror.changed()
             if copying:
-                writer.scalars(step, copying)
+                writer.scalars(saved, copying)
         if isinstance(event, Stopped):
             self.log.write("stop_asked")
             self._conclude("run_stopped", "stopped")
@@ -96,19 +97,6 @@ class Observer:
         self._status.end(state)
         self._ended = True
         self._mirror.finish()
-
-    def _new_checkpoint(self, part: Path) -> int | None:
-        """The step of LATEST, if it is a new checkpoint since the last call."""
-        try:
-            found = os.stat(pointer_path(part, LATEST))
-            signature = found.st_ino, found.st_mtime_ns
-            step = None
-            if self._seen.get(part) != signature:
-                step = parse_step(read_pointer(part, LATEST))
-            self._seen[part] = signature
-        except (OSError, ValueError, CheckpointError):
-            return None
-        return step
 
     def __exit__(
         self,

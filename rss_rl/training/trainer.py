@@ -168,6 +168,7 @@ class Trainer:
         self.schedule = PhaseSchedule(config.phases)
         self.share = ShareController(config.reward, config.policy_updates)
         self.updates = 0  # done so far
+        self._saved: int | None = None  # step of a checkpoint that `take_saved` has not told
         self._evaluation_due = True  # a phase begins with one, and a stop may come before one
         self._best: float | None = None
         self._is_best_here = False  # no update since the best evaluation of the phase
@@ -373,6 +374,12 @@ class Trainer:
             self.state(),
             keep_last=self.config.checkpoint.keep_last,
         )
+        self._saved = self.updates
+
+    def take_saved(self) -> int | None:
+        """The step of the newest checkpoint, if one was written since the last call."""
+        saved, self._saved = self._saved, None
+        return saved
 
     def state(self) -> dict[str, Any]:
         """The state that a checkpoint holds besides tensors."""
