@@ -23,7 +23,6 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -33,6 +32,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 from rss_rl.errors import ConfigError, nearest
 from rss_rl.version import VERSION
@@ -244,17 +244,13 @@ class Component:
     source: str = ""
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise self._wrong(
-                f"unknown kind '{self.kind}'{nearest(self.kind, list(get_args(Kind)))}"
-            )
+        if self.kind not in KINDS:
+            raise self._wrong(f"unknown kind '{self.kind}'{nearest(self.kind, list(KINDS))}")
         texts = (self.name, self.help)
         if not all(isinstance(text, str) and text.strip() for text in texts) or ":" in self.name:
             raise self._wrong("a component has a name without colon and one line of help")
         if not (isinstance(self.options, type) and issubclass(self.options, Options)):
             raise self._wrong("options is not a class derived from rss_rl.components.Options")
-        if not callable(self.build):
-            raise self._wrong("build is not callable")
         try:
             inspect.signature(self.build).bind(None, None)
         except (TypeError, ValueError) as error:
@@ -280,11 +276,9 @@ class Component:
             ConfigError: an unknown option (names the nearest known one), or an invalid value.
         """
         try:
-            return self.options.model_validate(_tuples(options))
+            return self.options.model_validate(bounded(options))
         except ValidationError as error:
-            # Report a misspelt key rather than the key that is missing because of it.
-            first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
-            key = ".".join(str(part) for part in first["loc"])
+            first, key = first_mistake(error)
             if first["type"] == "extra_forbidden":
                 known = list(self.options.model_fields)
                 shown = ", ".join(known) or "none"
@@ -310,11 +304,25 @@ class Component:
         return self._known(self.capabilities(self.parse({}) if options is None else options))
 
 
-def _tuples(node: Any) -> Any:
-    """Lists as tuples, as frozen models need."""
+def first_mistake(error: ValidationError) -> tuple[ErrorDetails, str]:
+    """The first error and its dotted key; a misspelt key before one that is missing by it."""
+    first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
+    return first, ".".join(str(part) for part in first["loc"])
+
+
+def bounded(node: Any) -> Any:
+    """A tree with tuples for lists, as frozen models need.
+
+    Raises:
+        OverflowError: an integer beyond 64 bits.
+    """
     if isinstance(node, Mapping):
-        return {key: _tuples(value) for key, value in node.items()}
-    return tuple(_tuples(value) for value in node) if isinstance(node, list | tuple) else node
+        return {key: bounded(value) for key, value in node.items()}
+    if isinstance(node, list | tuple):
+        return tuple(bounded(value) for value in node)
+    if isinstance(node, int) and abs(node) >= 2**63:
+        raise OverflowError(f"a number of {node.bit_length()} bits")
+    return node
 
 
 # A scan opens files of every installed package, so all kinds share one.
@@ -396,10 +404,10 @@ def describe(component: Component, name: str = "") -> dict[str, Any]:
 
     Returns:
         Its fields, including those of a subclass; `capabilities` under its default options, with
-        their meanings, and `by_options`, whether options change them; `options`, see
-        `described_keys`; `example`, a configuration (or command) that names it.
+        their meanings; `options`, see `described_keys`; `example`, a setting (or command) that
+        names it.
     """
-    spec, name = KINDS[component.kind], name or component.name
+    spec, name, of_data = KINDS[component.kind], name or component.name, component.kind == "source"
     usual = component.options.model_construct()  # unchecked: some have no usable default
     capabilities = component.all_capabilities(usual)
     named = {f.name: getattr(component, f.name) for f in fields(component) if f.name != "build"}
@@ -407,9 +415,8 @@ def describe(component: Component, name: str = "") -> dict[str, Any]:
         "name": name,
         "package": package_of(component.kind, name),
         "slot": spec.slot,
-        "example": _example(component, name),
+        "example": f"{spec.slot} {name} --out DIR" if of_data else f"{spec.slot}={name}",
         "capabilities": {can: spec.capabilities[can] for can in sorted(capabilities)},
-        "by_options": callable(component.capabilities),
         "options": list(described_keys(component.options)),
     }
 
@@ -443,20 +450,6 @@ def described_keys(section: type[BaseModel], prefix: str = "") -> Iterator[dict[
         }
 
 
-def _example(component: Component, name: str) -> Any:
-    """A configuration (for a source, a command) that names it with its default options."""
-    spec, usual = KINDS[component.kind], component.options.model_construct()
-    options = usual.model_dump(mode="json", warnings=False)
-    if component.kind == "source":
-        own = component.can("made", usual) or component.can("included", usual)
-        given = "".join(f" --option {key}={json.dumps(value)}" for key, value in options.items())
-        return f"{spec.slot} {name}{'' if own else ' --from FOLDER'}{given} --out DIR"
-    tree: Any = {"name": name, "options": options} if options else name
-    for key in reversed(spec.slot.split(".")):
-        tree = {key: tree}
-    return tree
-
-
 def _shown_type(annotation: Any) -> str:
     """A type as a user writes its values: `int | null`, `relu | elu`, `list of int`."""
     origin, parts = get_origin(annotation), get_args(annotation)
@@ -479,17 +472,6 @@ def _shown_bound(bound: Any) -> str:
     signs |= {"min_length": "length >=", "max_length": "length <=", "pattern": "like"}
     found = ((sign, getattr(bound, key, None)) for key, sign in signs.items())
     return ", ".join(f"{sign} {value}" for sign, value in found if value is not None)
-
-
-def installed_components(kind: Kind) -> dict[str, Component | ConfigError]:
-    """All installed components of a kind by name; the error in place of a broken one."""
-    found: dict[str, Component | ConfigError] = {}
-    for name in component_names(kind):
-        try:
-            found[name] = find_component(kind, name)
-        except ConfigError as error:
-            found[name] = error
-    return found
 
 
 def kind_named(plural: str) -> Kind:
@@ -550,7 +532,7 @@ def _checked(found: Any, kind: Kind, name: str) -> Component:
         return made
     if not isinstance(found, Component):
         raise ConfigError(
-            f"'{name:.200}' is {_article(type(found).__name__)}, not a component",
+            f"'{name:.200}' is of type {type(found).__name__}, not a component",
             remedy="Declare one: OBJECT = rss_rl.components.Component(kind=..., name=..., ...)",
         )
     if found.kind != kind:
@@ -560,7 +542,3 @@ def _checked(found: Any, kind: Kind, name: str) -> Component:
             remedy=f"It belongs to {slot}",
         )
     return found
-
-
-def _article(noun: str) -> str:
-    return f"an {noun}" if noun[:1].lower() in "aeiou" else f"a {noun}"

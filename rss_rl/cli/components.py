@@ -59,14 +59,17 @@ def components(kind: str | None = None, name: str | None = None, *, json_: Json 
 
 
 def _all(kind: Kind) -> list[dict[str, Any]]:
-    from rss_rl.components import Component, installed_components, package_of
+    from rss_rl.components import component_names, find_component, package_of
+    from rss_rl.errors import ConfigError
 
     rows = []
-    for name, found in installed_components(kind).items():
-        row = {"name": name, "help": f"cannot be used: {found}", "can": "", "source": ""}
-        if isinstance(found, Component):
+    for name in component_names(kind):
+        try:
+            found = find_component(kind, name)
             can = ", ".join(sorted(found.all_capabilities(found.options.model_construct())))
-            row |= {"help": found.help, "can": can, "source": found.source}
+            row = {"name": name, "help": found.help, "can": can, "source": found.source}
+        except ConfigError as error:
+            row = {"name": name, "help": f"cannot be used: {error}", "can": "", "source": ""}
         rows.append(row | {"package": package_of(kind, name)})
     return rows
 

@@ -9,7 +9,15 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from rss_rl.components import EVERYTHING, NOTHING, Kind, Trust, find_component
+from rss_rl.components import (
+    EVERYTHING,
+    NOTHING,
+    Kind,
+    Trust,
+    bounded,
+    find_component,
+    first_mistake,
+)
 from rss_rl.config.choice import Section, with_folders
 from rss_rl.config.sections import RunConfig
 from rss_rl.config.yaml_files import parse_value, read_tree
@@ -17,7 +25,6 @@ from rss_rl.errors import ConfigError, nearest
 from rss_rl.storage import is_uri
 
 _LONGEST_SHOWN = 200
-_BIGGEST = 2**63
 _SLOTS: Mapping[tuple[str, ...], Kind] = {
     ("policy",): "policy",
     ("learner", "estimator"): "estimator",
@@ -171,13 +178,11 @@ def parse_section(
         ConfigError: with the first offending key.
     """
     try:
-        return kind.model_validate(_bounded(tree), context={"trust": trust})
+        return kind.model_validate(bounded(tree), context={"trust": trust})
     except (RecursionError, OverflowError) as error:  # a tree from a JSON file has any depth
         raise ConfigError(f"too large or too deep: {error}", where=where) from None
     except ValidationError as error:
-        # Report a misspelt key rather than the key that is missing because of it.
-        first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
-        key = ".".join(str(part) for part in first["loc"])
+        first, key = first_mistake(error)
         hint = ""
         if first["type"] == "extra_forbidden":
             known = _known_keys(kind, first["loc"][:-1])
@@ -200,17 +205,6 @@ def _shown(value: Any) -> str:
     except (ValueError, RecursionError):  # a number with more digits than Python prints
         text = f"a {type(value).__name__}"
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
-
-
-def _bounded(node: Any) -> Any:
-    """The tree with tuples for lists, as frozen sections need; no integer beyond 64 bits."""
-    if isinstance(node, Mapping):
-        return {key: _bounded(value) for key, value in node.items()}
-    if isinstance(node, list | tuple):
-        return tuple(_bounded(value) for value in node)
-    if isinstance(node, int) and abs(node) >= _BIGGEST:
-        raise OverflowError(f"a number of {node.bit_length()} bits")
-    return node
 
 
 def _known_keys(kind: type[Section], location: tuple[int | str, ...]) -> list[str]:
