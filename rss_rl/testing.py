@@ -90,6 +90,16 @@ class _Promises:
             remedy = "Keep lambdas, local classes and open files out of its attributes"
             self(False, f"cannot be pickled: {error}", remedy)
 
+    def constant(self, module: nn.Module, use: Callable[[nn.Module], object]) -> None:
+        """Raise if a module's buffers change when it is used in training mode."""
+        learning = copy.deepcopy(module).train()
+        use(learning)
+        self(
+            all(map(torch.equal, learning.buffers(), module.buffers())),
+            "a buffer changes in training mode",
+            "Samplers receive parameters only: keep no running statistics",
+        )
+
     def copies(self, thing: Any, other: Any, answer: Callable[[Any], Answers]) -> None:
         """Raise unless a pickled copy answers equally, and so does `other` with its state."""
         copies = {"pickled copy": self.pickled(thing)}
@@ -168,13 +178,13 @@ def check_policy(
         ComponentError: the first broken promise, with a remedy.
         ConfigError: it is not a policy, or not as its component declares.
     """
-    share, other, declared = False, None, None
+    other, declared = None, None
     if isinstance(policy, Component):
         _of_kind(policy, "policy")
         name, parsed = policy.name, policy.parse(options or {})
         setup, declared = PolicySetup(inputs, "elu", VOCABULARY), policy.all_capabilities(parsed)
         whole, other = (check_module(policy.build(setup, parsed), name) for _ in range(2))
-        share, other = policy.can("share", parsed), other.eval()
+        other = other.eval()
     else:
         name, whole = type(policy).__name__, check_module(policy, "check_policy")
     promises = _Promises(name)
@@ -189,14 +199,9 @@ def check_policy(
         first = texts(0)
         check_distribution(found := whole(first.tokens, first.valid), declared, name)
         for seed in _SEEDS:
-            _check_selections(whole, promises, texts(seed), share=share)
+            _check_selections(whole, promises, texts(seed))
         promises.copies(whole, other, lambda made: _selected(made, first))
-        learning = copy.deepcopy(whole).train()
-        _selected(learning, first)
-        for (buffer, after), before in zip(learning.named_buffers(), whole.buffers(), strict=True):
-            what = f"its buffer '{buffer}' changes in training mode"
-            remedy = "Samplers receive parameters only: keep no running statistics"
-            promises(torch.equal(after, before), what, remedy)
+        promises.constant(whole, lambda made: _selected(made, first))
         if found.has_log_probs:
             _check_frequency(whole, promises, texts(7, lengths=(2, 1), samples=_DRAWS))
 
@@ -216,7 +221,7 @@ def _selected(policy: Policy, texts: _Texts, selection: Tensor | None = None) ->
     return found
 
 
-def _check_selections(policy: Policy, promises: _Promises, texts: _Texts, *, share: bool) -> None:
+def _check_selections(policy: Policy, promises: _Promises, texts: _Texts) -> None:
     drawn = policy(texts.tokens, texts.valid).sample(texts.uniforms).selection
     found = _selected(policy, texts, drawn)
     promises.same(
@@ -243,14 +248,6 @@ def _check_selections(policy: Policy, promises: _Promises, texts: _Texts, *, sha
         "bits_per_token is 1, but the heads that sample selects differ from the dependents",
         f"Drop the attribute, or make it {ROLES}",
     )
-    if share:
-        rule = found["steered"]
-        other = (found["mode"] != (rule > 0.5)) & ((rule - 0.5).abs() > 1e-3)
-        promises(
-            not other.any(),
-            "mode does not keep exactly the tokens with probability over one half",
-            'Let it keep where probs > 0.5, or drop "share" from the capabilities',
-        )
     certain = isinstance(policy(texts.tokens, texts.valid), Certain)
     _check_learning(promises, found, {} if certain else dict(policy.named_parameters()))
     # Alone, and without any sentence, as a learner's shard may be.
@@ -374,6 +371,7 @@ def check_encoder(
     for batch in texts:
         _check_vectors(module, promises, batch, gates=gates)
     promises.copies(module, second.double().eval(), lambda made: {"": _vectors(made, texts[0])})
+    promises.constant(module, lambda made: _vectors(made, texts[0]))
     # At random weights: initial zeros can hide what they multiply.
     draw, made = torch.Generator().manual_seed(3), copy.deepcopy(module)
     for parameter in made.parameters():

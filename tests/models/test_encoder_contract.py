@@ -48,6 +48,7 @@ def test_an_encoder_of_ones_own_passes() -> None:
         ("Unpickled", {}, "cannot be pickled"),
         ("HiddenState", {"capabilities": frozenset()}, "newly built copy with its state"),
         ("LostBuffer", {"capabilities": frozenset()}, "newly built copy with its state"),
+        ("Counts", {}, "a buffer changes in training mode"),
         ("OtherWeights", {}, "equal seeds give other weights in 'map.weight'"),
         ("Random", {"capabilities": frozenset()}, "in evaluation mode"),
         ("Changes", {"capabilities": frozenset()}, "in evaluation mode"),

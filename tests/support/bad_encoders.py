@@ -108,6 +108,19 @@ class LostBuffer(Good):
         return self.scale * super().forward(embedded, valid, selection)
 
 
+class Counts(Good):
+    """Keeps a statistic of what it is trained on."""
+
+    def __init__(self, setup: EncoderSetup) -> None:
+        super().__init__(setup)
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
+        if self.training:
+            self.seen += 1
+        return super().forward(embedded, valid, selection)
+
+
 class OtherWeights(Good):
     drawn = torch.Generator().manual_seed(1)
 
