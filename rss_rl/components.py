@@ -39,12 +39,6 @@ from rss_rl.version import VERSION
 
 Kind = Literal["policy", "estimator", "encoder", "classifier", "reward_model", "source", "logger"]
 
-_TRAVELS = "a folder that an export takes along"
-
-Folder = Annotated[str, _TRAVELS]
-"""Type of an option that names a folder of files without code, or a name on the Hugging Face hub:
-exports copy it; on a cluster every node needs it."""
-
 
 @dataclass(frozen=True)
 class _KindSpec:
@@ -161,7 +155,8 @@ def default_estimator(policy: frozenset[str]) -> str:
 class Options(BaseModel):
     """Base class of a component's options: frozen, strict, no unknown keys, no NaN.
 
-    The string below an option, or `Field(description=...)`, describes it.
+    The string below an option, or `Field(description=...)`, describes it. An option `pretrained` is
+    the folder of a model without code, which exports copy, or its name on the Hugging Face hub.
     """
 
     model_config = ConfigDict(
@@ -358,12 +353,6 @@ def component_names(kind: Kind) -> list[str]:
 def built_in_names(kind: Kind) -> list[str]:
     """Names of the components of a kind that rss-rl itself installs, sorted."""
     return sorted(name for name, point in _installed(kind).items() if _is_built_in(point))
-
-
-def folder_options(options: type[Options]) -> list[str]:
-    """Names of the options that are of type `Folder`."""
-    fields = options.model_fields.items()
-    return [name for name, f in fields if _TRAVELS in f.metadata or f.annotation == Folder | None]
 
 
 def find_component(kind: Kind, name: str, trust: Trust = EVERYTHING) -> Component:

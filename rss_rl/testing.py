@@ -90,7 +90,7 @@ class _Promises:
             remedy = "Keep lambdas, local classes and open files out of its attributes"
             self(False, f"cannot be pickled: {error}", remedy)
 
-    def constant(self, module: nn.Module, use: Callable[[nn.Module], object]) -> None:
+    def constant(self, module: nn.Module, use: Callable[[Any], object]) -> None:
         """Raise if a module's buffers change when it is used in training mode."""
         learning = copy.deepcopy(module).train()
         use(learning)

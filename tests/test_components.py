@@ -96,7 +96,7 @@ def test_untrusted_names_are_not_imported(tmp_path: Path, monkeypatch: pytest.Mo
         ({"help": " "}, "one line of help"),
         ({"options": dict}, "derived from"),
         ({"build": lambda setup: None}, "setup and options"),
-        ({"build": None}, "not callable"),
+        ({"build": None}, "build cannot be called with setup and options"),
         ({"capabilities": frozenset({"gatess"})}, "unknown capability 'gatess'.*gates"),
     ],
 )

@@ -255,8 +255,8 @@ def test_the_shipped_configurations_are_valid(repository: Path) -> None:
     [
         (["sampler.resources={GPU: 1}"], "GPU=1 is not a custom resource"),
         (["sampler.gpus=0.5"], "set sampler.backend=ray"),
-        (["policy.layers=4"], "layers are those of policy.pretrained"),
-        (["policy.window=sentence"], "window is that of policy.pretrained"),
+        (["policy.layers=4"], "layers and window are those of"),
+        (["policy.window=sentence"], "layers and window are those of"),
         (["sampler.gpus=2", "sampler.backend=ray"], "less than or equal to 1"),
         (["sampler.resources={spot: -1}"], "spot=-1 is not a custom resource"),
         (["learner.actors=2"], "learner.actors needs sampler.backend=ray"),

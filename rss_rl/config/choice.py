@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import Field, ValidationInfo, model_validator
@@ -16,8 +16,8 @@ from rss_rl.components import (
     Options,
     Trust,
     find_component,
-    folder_options,
 )
+from rss_rl.config.yaml_files import flat_settings
 from rss_rl.errors import ConfigError
 
 LARGEST = 1e15
@@ -101,45 +101,31 @@ class Choice(Section):
         return component.build(setup, component.parse(self.options))
 
 
-def plugins_named(node: Any, key: str = "") -> Iterator[tuple[str, str]]:
+def plugins_named(section: Section) -> Iterator[tuple[str, str]]:
     """Dotted key and name of each slot in a section that names package.module:OBJECT."""
-    if isinstance(node, Choice) and ":" in node.name:
-        yield f"{key}.name", node.name
-    for name, value in _inner(node):
-        yield from plugins_named(value, f"{key}.{name}".lstrip("."))
+    for key, value in flat_settings(section.model_dump(mode="json")):
+        if key.endswith(".name") and ":" in str(value) and not key.startswith("phases."):
+            yield key, value
 
 
 def with_folders(section: _S, change: Callable[[str], str]) -> _S:
-    """The section with `change` applied to all folders that it or its components' options name."""
+    """The section with `change` applied to all folders, or names on a hub, of pretrained models.
+
+    These are all settings and options called `pretrained`.
+    """
     tree = section.model_dump(mode="json")
-    changed = False
-    for (*path, last), folder in _folders(section):
-        new = change(folder)
-        changed |= new != folder
-        node: Any = tree
-        for key in path:
-            node = node[key]
-        node[last] = new
-    return type(section).model_validate(tree) if changed else section
+    changed = _with_pretrained(tree, change)
+    return section if changed == tree else type(section).model_validate(changed)
 
 
-def _folders(
-    node: Any, path: tuple[str | int, ...] = ()
-) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Path of keys and folder of each field or option of type `Folder`."""
-    if isinstance(node, Section):
-        named = [(name, getattr(node, name)) for name in folder_options(type(node))]
-        yield from (((*path, name), folder) for name, folder in named if folder is not None)
-    if isinstance(node, Choice):
-        for option in folder_options(node.component.options):
-            if node.options.get(option) is not None:
-                yield (*path, "options", option), node.options[option]
-    for name, value in _inner(node):
-        yield from _folders(value, (*path, name))
-
-
-def _inner(node: Any) -> Iterable[tuple[Any, Any]]:
-    """The members of a section or list, by key or index."""
-    if isinstance(node, Section):
-        return ((name, getattr(node, name)) for name in type(node).model_fields)
-    return enumerate(node) if isinstance(node, list | tuple) else ()
+def _with_pretrained(node: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(node, list):
+        return [_with_pretrained(value, change) for value in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: change(value)
+        if key == "pretrained" and isinstance(value, str)
+        else _with_pretrained(value, change)
+        for key, value in node.items()
+    }

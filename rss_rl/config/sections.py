@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from rss_rl.components import DEFAULTS, Folder, Kind, default_estimator
+from rss_rl.components import DEFAULTS, Kind, default_estimator
 from rss_rl.config.choice import Choice, Section
 from rss_rl.types import Window
 
@@ -74,7 +74,7 @@ class PolicyConfig(Choice):
     each word as the encoder `pretrained` sees it in its text or sentence, from states that `rss-rl
     data encode` wrote; the classifier still gets the kept words alone.
     """
-    pretrained: Folder | None = None
+    pretrained: str | None = None
     """Folder of a transformer with its tokenizer, or its name on the Hugging Face hub, for
     reads=contextual.
     """

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rss_rl.components import Component, Folder, Options
+from rss_rl.components import Component, Options
 from rss_rl.errors import ComponentError, ConfigError
 from rss_rl.models.inputs import TensorBatch, to_tensors
 from rss_rl.ops.gated import union
@@ -58,7 +58,7 @@ class _TargetOptions(Options):
 class BlackboxOptions(_TargetOptions):
     """Options of a text classifier."""
 
-    pretrained: Folder
+    pretrained: str
     """Folder of an AutoModelForSequenceClassification with its tokenizer, or its name on the
     Hugging Face hub.
     """

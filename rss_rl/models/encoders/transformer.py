@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 from pydantic import Field
 from torch import Tensor, nn
 
-from rss_rl.components import Folder, Options
+from rss_rl.components import Options
 from rss_rl.errors import ConfigError
 from rss_rl.models.dropout import Dropout, batch_seed, drawing
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
@@ -29,7 +29,7 @@ from rss_rl.pretrained.reader import Positions, WordReader, layers_of
 class TransformerOptions(Options):
     """Options of a pretrained transformer."""
 
-    pretrained: Folder
+    pretrained: str
     """Folder of the model (config.json, model.safetensors, tokenizer.json), or its name on the
     Hugging Face hub.
     """
