@@ -80,16 +80,6 @@ class GradientStep:
         for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate * left
 
-    def __call__(self, loss: Tensor, update: int, whole: float | None = None) -> float:
-        """`prepare` and `apply`; the gradient norm before clipping.
-
-        Raises:
-            NonFiniteError: before any parameter changed.
-        """
-        norm = self.prepare(loss, update, whole)
-        self.apply()
-        return norm
-
     def prepare(self, loss: Tensor, update: int, whole: float | None = None) -> float:
         """Backpropagate and clip; the gradient norm before clipping. No parameter changes.
 

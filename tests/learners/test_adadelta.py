@@ -6,6 +6,7 @@ import copy
 
 import pytest
 import torch
+from small import stepped
 from torch import Tensor, nn
 
 from rss_rl.config import OptimizerConfig
@@ -73,7 +74,9 @@ def test_updates_of_rows_equal_those_of_all_rows(name: str, clip: float | None) 
     for update in range(60):
         tokens = tokens_of(update)
         seen[tokens[(tokens > 0) & (tokens < ROWS)]] = True
-        norms = [step(net.loss(tokens), update) for step, net in ((one, by_row), (other, dense))]
+        norms = [
+            stepped(step, net.loss(tokens), update) for step, net in ((one, by_row), (other, dense))
+        ]
         assert norms[0] == pytest.approx(norms[1], rel=1e-5)
     assert 8 < int(seen.sum()) < ROWS - 4
     for mine, theirs in zip(by_row.parameters(), dense.parameters(), strict=True):
@@ -87,14 +90,14 @@ def test_a_resumed_run_goes_on_to_the_bit(name: str) -> None:
     whole = Bag(by_row=True)
     step = step_of(whole, name, 0.5)
     for update in range(10):
-        step(whole.loss(tokens_of(update)), update)
+        stepped(step, whole.loss(tokens_of(update)), update)
     resumed = copy.deepcopy(whole)
     again = step_of(resumed, name, 0.5)
     saved = {key: value.clone() for key, value in step.state_dict().items()}
     again.load_state_dict(saved)
     for update in range(10, 20):
-        step(whole.loss(tokens_of(update)), update)
-        again(resumed.loss(tokens_of(update)), update)
+        stepped(step, whole.loss(tokens_of(update)), update)
+        stepped(again, resumed.loss(tokens_of(update)), update)
     assert all(
         torch.equal(a, b) for a, b in zip(whole.parameters(), resumed.parameters(), strict=True)
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from small import stepped
 from torch import Tensor, nn
 
 from rss_rl.config import OptimizerConfig
@@ -43,13 +44,13 @@ def test_l2_is_the_gradient_2_gamma_theta_on_weights_alone(name: str) -> None:
     other = step_of(by_hand, name=name, learning_rate=0.1)
     for update in range(3):
         coefficients = torch.linspace(-1, 1, 6).reshape(2, 3) * (update + 1)
-        one((with_l2.weight * coefficients).sum() + with_l2.loss(), update)
+        stepped(one, (with_l2.weight * coefficients).sum() + with_l2.loss(), update)
         penalty = gamma * by_hand.weight.square().sum()
-        other((by_hand.weight * coefficients).sum() + by_hand.loss() + penalty, update)
+        stepped(other, (by_hand.weight * coefficients).sum() + by_hand.loss() + penalty, update)
     for key, value in values(with_l2).items():
         torch.testing.assert_close(value, values(by_hand)[key], rtol=1e-5, atol=1e-7, msg=key)
     without = Net()
-    step_of(without, name=name, learning_rate=0.1)(without.loss(), 0)
+    stepped(step_of(without, name=name, learning_rate=0.1), without.loss(), 0)
     assert not torch.equal(without.weight, with_l2.weight)
 
 
@@ -59,7 +60,7 @@ def test_adadelta_takes_the_papers_settings() -> None:
     assert isinstance(step.optimizer, torch.optim.Adadelta)
     square, change, theta = 0.0, 0.0, 1.0  # Zeiler 2012, by hand, on one weight with gradient g
     for update, g in enumerate([1.0, -2.0, 0.5]):
-        step(net.loss(g), update)
+        stepped(step, net.loss(g), update)
         square = 0.95 * square + 0.05 * g * g
         move = ((change + 1e-8) ** 0.5 / (square + 1e-8) ** 0.5) * g
         change = 0.95 * change + 0.05 * move * move
@@ -73,10 +74,10 @@ def test_sgd_moves_by_the_clipped_gradient_and_has_no_state() -> None:
     step = step_of(net, name="sgd", learning_rate=0.1, clip_norm=10.0)
     factor, theta = 100.0, 1.0  # each of 17 entries has this gradient
     for update in range(2):
-        step(net.loss(factor), update)
+        stepped(step, net.loss(factor), update)
         theta -= 0.1 * 10 / 17**0.5
     assert net.weight[0, 0].item() == pytest.approx(theta, abs=1e-5)
-    step(net.loss(0.5), 2)
+    stepped(step, net.loss(0.5), 2)
     assert net.bias[0].item() == pytest.approx(theta - 0.1 * 0.5, abs=1e-5)
     assert step.state_dict() == {}
     step.load_state_dict({})
@@ -88,7 +89,7 @@ def test_clipping_scales_the_whole_gradient_and_reports_its_norm() -> None:
     size = 17**0.5  # 6 + 3 + 8 entries of 1
     for limit, scale in ((0.5, 0.5 / size), (100.0, 1.0), (None, 1.0)):
         net = Net()
-        norm = step_of(net, clip_norm=limit)(net.loss(), 0)
+        norm = stepped(step_of(net, clip_norm=limit), net.loss(), 0)
         assert norm == pytest.approx(size, rel=1e-6)
         for parameter in net.parameters():
             assert parameter.grad is not None
@@ -103,7 +104,7 @@ def test_learning_rate_falls_linearly_to_zero() -> None:
     moves = []
     for update in (0, 1, 3, 4, 9):
         before = values(net)
-        step(net.loss(), update)
+        stepped(step, net.loss(), update)
         moves.append(
             {key: (before[key] - value).mean().item() for key, value in values(net).items()}
         )
@@ -115,7 +116,7 @@ def test_learning_rate_falls_linearly_to_zero() -> None:
 
 def test_embedding_rate_zero_keeps_the_word_vectors() -> None:
     net = Net()
-    step_of(net, embedding_rate=0.0)(net.loss(), 0)
+    stepped(step_of(net, embedding_rate=0.0), net.loss(), 0)
     assert torch.equal(values(net)["embedding.trainable"], torch.ones(4, 2))
     assert not torch.equal(net.weight.detach(), torch.ones(2, 3))
 
@@ -124,11 +125,11 @@ def test_embedding_rate_zero_keeps_the_word_vectors() -> None:
 def test_a_loss_that_is_not_finite_changes_nothing(bad: float) -> None:
     net = Net()
     step = step_of(net)
-    step(net.loss(), 0)
+    stepped(step, net.loss(), 0)
     before, state = values(net), step.state_dict()
     state = {key: value.clone() for key, value in state.items()}
     with pytest.raises(NonFiniteError, match="^the some loss is (nan|-?inf)"):
-        step(net.loss() * bad, 1)
+        stepped(step, net.loss() * bad, 1)
     assert all(torch.equal(before[key], value) for key, value in values(net).items())
     after = step.state_dict()
     assert all(torch.equal(state[key], value) for key, value in after.items())
@@ -140,7 +141,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing(clip: float | None) -> No
     step = step_of(net, clip_norm=clip)
     loss = (net.bias - 1).abs().sqrt().sum()  # 0, with an infinite slope
     with pytest.raises(NonFiniteError, match="gradient norm of the some loss is"):
-        step(loss, 0)
+        stepped(step, loss, 0)
     assert all((value == 1).all() for value in values(net).values())
 
 
@@ -149,21 +150,21 @@ def test_optimizer_tensors_round_trip(name: str) -> None:
     one, other = Net(), Net()
     first = step_of(one, name=name, l2=0.1, decay_updates=10)
     for update in range(3):
-        first(one.loss(update + 0.5), update)
+        stepped(first, one.loss(update + 0.5), update)
     other.load_state_dict(one.state_dict())
     second = step_of(other, name=name, l2=0.1, decay_updates=10)
     saved = {key: value.clone() for key, value in first.state_dict().items()}
     second.load_state_dict(saved)
     for update in range(3, 6):
-        first(one.loss(-1.0), update)
-        second(other.loss(-1.0), update)
+        stepped(first, one.loss(-1.0), update)
+        stepped(second, other.loss(-1.0), update)
     for key, value in values(one).items():
         assert torch.equal(value, values(other)[key]), key
     fresh = Net()
     fresh.load_state_dict(other.state_dict())
     forgetful = step_of(fresh, name=name, l2=0.1, decay_updates=10)
-    forgetful(fresh.loss(-1.0), 6)
-    first(one.loss(-1.0), 6)
+    stepped(forgetful, fresh.loss(-1.0), 6)
+    stepped(first, one.loss(-1.0), 6)
     assert not torch.equal(one.weight, fresh.weight)  # so that the state does matter
 
 

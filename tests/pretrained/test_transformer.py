@@ -17,6 +17,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
+from small import stepped
 from transformers import AutoModel
 
 from rss_rl.config import ModelConfig, OptimizerConfig
@@ -254,7 +255,7 @@ def test_what_learns_steps_travels_and_is_saved(
     )
     tokens, valid = batch([[2, 3, 4, 5], [8, 7]])
     loss = model.losses(model([tokens], [valid]), torch.tensor([0, 1])).sum()
-    step(loss, 0)
+    stepped(step, loss, 0)
     moved = {n for n, p in model.named_parameters() if not torch.equal(p, before[n])}
     inner = {n for n in moved if n.startswith("encoder.")}
     assert moved - inner == {n for n in before if n.startswith("head.")}

@@ -19,6 +19,7 @@ from rss_rl.config import (
     parse_section,
 )
 from rss_rl.learners.group import ALONE, Group
+from rss_rl.learners.optim import GradientStep
 from rss_rl.learners.updates import RewardBatch, UpdateSetup, build_update
 from rss_rl.models.build import build_classifier
 from rss_rl.models.inputs import TensorBatch
@@ -109,6 +110,13 @@ def policy_update(
         EstimatorConfig, {"name": name, "options": options}, where="test", trust=EVERYTHING
     )
     return build_update(named, setup)
+
+
+def stepped(step: GradientStep, loss: Tensor, update: int) -> float:
+    """Gradients and step of an optimiser; the gradient norm before clipping."""
+    norm = step.prepare(loss, update)
+    step.apply()
+    return norm
 
 
 def step(update: Any, batch: TensorBatch, paid: RewardBatch, number: int = 0, **more: Any) -> Any:
