@@ -9,7 +9,7 @@ an example, N_s tokens of slot s, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,7 +120,8 @@ class SelectionTask:
             score: Callable[..., Scores] = getattr(self.model, "score", self.model)
             scored = score(repeated, real)
         scores = self._named(scored, len(repeated))
-        _check_finite(scores, repeated.rows)
+        for name, values in scores.items():
+            check_finite(f"the reward model's {name}", values, repeated.rows)
         costs = cost_terms(real, repeated.valid, self.config, self.charged)
         return Rewards(scores, costs, predicted)
 
@@ -149,16 +150,20 @@ class SelectionTask:
         return named
 
 
-def _check_finite(scores: Mapping[str, Array], rows: Array) -> None:
-    for name, values in scores.items():
-        finite = np.isfinite(values)
-        if not finite.all():
-            bad = int(np.flatnonzero(~finite)[0])
-            raise NonFiniteError(
-                f"the reward model's {name} is {values[bad]}",
-                where=f"row {rows[bad]}",
-                remedy="Look for non-finite weights: lower the learning rate or clip gradients",
-            )
+def check_finite(what: str, values: Array, rows: Array) -> None:
+    """Refuse NaN and infinities in numbers [..., B] of the examples at rows, int64 [B].
+
+    Raises:
+        NonFiniteError: naming the number and the row.
+    """
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad):
+        first = tuple(bad[0])
+        raise NonFiniteError(
+            f"{what} is {values[first]}",
+            where=f"row {rows[first[-1]]}",
+            remedy="Look for non-finite weights: lower the learning rate or clip gradients",
+        )
 
 
 def build_reward_model(config: RewardConfig, setup: RewardSetup) -> Any:

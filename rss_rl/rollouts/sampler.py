@@ -13,7 +13,7 @@ import torch
 
 from rss_rl.config import RunConfig
 from rss_rl.envs.rewards import uncharged
-from rss_rl.errors import NonFiniteError
+from rss_rl.envs.task import check_finite
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.policies.distributions import SelectionDistribution
 from rss_rl.policies.inputs import selection_uniforms
@@ -79,7 +79,8 @@ class Sampler:
         chances = self._models.distributions(tensor_batch(batch, self._device))
         selections, log_probs = self._draw(job, batch, chances)
         summed = [bits.sum((-1, -2)) for bits in log_probs]  # S x [K, B]
-        _check_finite(summed, job.rows)
+        for log_prob in summed:  # NaN weights still draw selections: only log-probs reveal them
+            check_finite("the policy's log-prob", log_prob, job.rows)
         scores: Mapping[str, Array] = {}
         costs: Mapping[str, Array] = {}
         thresholded = np.full((len(batch), batch.sentences), np.nan, np.float32)
@@ -121,19 +122,6 @@ class Sampler:
             selections.append(sampled.selection.contiguous().cpu().numpy())
             log_probs.append(sampled.log_prob.float().cpu().numpy())
         return selections, log_probs
-
-
-def _check_finite(log_probs: list[Array], rows: Array) -> None:
-    """A policy with NaN weights still draws selections: only its log-probs reveal it."""
-    for log_prob in log_probs:  # [K, B]
-        bad = np.argwhere(~np.isfinite(log_prob))
-        if len(bad):
-            sample, example = bad[0]
-            raise NonFiniteError(
-                f"the policy's log-prob is {log_prob[sample, example]}",
-                where=f"row {rows[example]}",
-                remedy="Look for non-finite weights: lower the learning rate or clip gradients",
-            )
 
 
 def _drawn(terms: Mapping[str, Array], samples: int, examples: int) -> dict[str, Array]:

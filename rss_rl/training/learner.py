@@ -60,6 +60,8 @@ from rss_rl.training.selections import (
 from rss_rl.training.showcase import Showcase, make_showcase
 from rss_rl.types import Array, Batch
 
+_TRIED = 8
+"""Examples by which a policy is checked before the run."""
 POLICY_UPDATE = "policy_update/"
 """Prefix of the tensors that hold the state of the policy update."""
 
@@ -131,7 +133,8 @@ class LocalLearner:
             distillation=config.learner.distillation,
         )
         self._publisher = Publisher(self.models, resident=config.sampler.backend == "local")
-        check_learns(self.models, config)
+        few = self.examples.batch(np.arange(min(_TRIED, len(self.examples))))
+        check_learns(self.models, config, tensor_batch(few, self.device))
         self._update: PolicyUpdate | None = None
         if any(phase.policy for phase in config.phases):
             self._update = build_update(config.estimator, self._update_setup(dtype))

@@ -33,13 +33,15 @@ from rss_rl.rollouts.run_models import Models
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch
 
-_WORDS_TRIED = 64
 _NEAR_HALF = 0.01
 """Probabilities this close to one half may be rounded to either side."""
 
 
-def check_learns(models: Models, config: RunConfig) -> None:
+def check_learns(models: Models, config: RunConfig, batch: TensorBatch) -> None:
     """Refuse a phase that trains a policy which cannot learn.
+
+    Args:
+        batch: some examples, for which the policy is asked.
 
     Raises:
         ConfigError: it has no parameters, or only returns the tokens it keeps; or a target share is
@@ -48,7 +50,8 @@ def check_learns(models: Models, config: RunConfig) -> None:
     if not any(phase.policy for phase in config.phases):
         return
     where = f"policy '{config.policy.name}'"
-    found = _tried(models)
+    with models.evaluating(), torch.no_grad():
+        found = models.distributions(batch)[0]
     check_distribution(found, config.policy.capabilities, where)
     certain = isinstance(found, Certain)
     if certain or not list(models.policy.parameters()):
@@ -61,25 +64,6 @@ def check_learns(models: Models, config: RunConfig) -> None:
         )
     if config.reward.target_share is not None:  # fail now, not after an hour of warm-up
         _steerable_chances(found)
-
-
-def _tried(models: Models) -> SelectionDistribution:
-    """What the policy returns for a made-up example, twice the same sentence of many words.
-
-    States are random, so that no encoder is loaded.
-    """
-    embedding = models.classifier.embedding
-    count = min(_WORDS_TRIED, len(embedding.trainable) + len(embedding.fixed))
-    tokens = torch.arange(count, device=embedding.trainable.device)[None]
-    valid = torch.ones_like(tokens, dtype=torch.bool)
-    states = None
-    if models.context is not None:
-        drawn = torch.Generator().manual_seed(0)
-        made = torch.randn(*tokens.shape, models.context.size, generator=drawn).to(tokens.device)
-        states = [made, made]
-    batch = TensorBatch([tokens, tokens], [valid, valid], tokens[:, 0], states=states)
-    with models.evaluating(), torch.no_grad():
-        return models.distributions(batch)[0]
 
 
 def _steerable_chances(found: SelectionDistribution) -> Tensor:

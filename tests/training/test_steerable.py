@@ -81,19 +81,19 @@ def test_a_rule_that_differs_later_is_refused_then(tiny_config: RunConfig, tiny:
     config = configured(tiny_config, least=0.1)
     models = build_prepared_models(config, tiny)
     policy: Any = models.policy
-    batch = tiny.split("train").batch(torch.arange(8).numpy())
+    batch = tensor_batch(tiny.split("train").batch(torch.arange(8).numpy()), CPU)
     for level, refused in ((3.0, False), (-1.0, True), (-4.0, False)):
         for module in policy.modules_by_role:
             torch.nn.init.constant_(module.score.weight, 0.0)
             torch.nn.init.constant_(module.score.bias, level)
         if refused:
             with pytest.raises(ConfigError, match="another rule"):
-                reached_share(models, config, tensor_batch(batch, CPU), 0.3)
+                reached_share(models, config, batch, 0.3)
             with pytest.raises(ConfigError, match="another rule"):
-                check_learns(models, config)
+                check_learns(models, config, batch)
             continue
-        check_learns(models, config)
-        kept = reached_share(models, config, tensor_batch(batch, CPU), 0.3)
+        check_learns(models, config, batch)
+        kept = reached_share(models, config, batch, 0.3)
         assert kept["selection/thresholded_kept"] == pytest.approx(float(level > 0))
 
 
@@ -119,7 +119,7 @@ def test_built_in_policies_keep_the_rule(
         for name, parameter in models.policy.named_parameters():
             if name.endswith("weight"):
                 parameter.mul_(5)
-    check_learns(models, config)
-    batch = tiny.split("train").batch(torch.arange(40).numpy())
-    reached = reached_share(models, config, tensor_batch(batch, CPU), 0.3)
+    batch = tensor_batch(tiny.split("train").batch(torch.arange(40).numpy()), CPU)
+    check_learns(models, config, batch)
+    reached = reached_share(models, config, batch, 0.3)
     assert 0 < reached["selection/thresholded_kept"] < 1
