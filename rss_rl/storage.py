@@ -6,12 +6,11 @@ atomically: object stores show only complete objects; elsewhere a temporary file
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -19,6 +18,7 @@ from typing import BinaryIO
 import pyarrow as pa
 from pyarrow import fs
 
+from rss_rl.durable import replacing
 from rss_rl.errors import StorageError
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+)://")
@@ -62,18 +62,14 @@ class Storage:
         with self._refusals(""):
             return bool(self.filesystem.get_file_info(self.root).type == fs.FileType.File)
 
-    def files(self, below: str = "") -> dict[str, int]:
+    def files(self) -> dict[str, int]:
         """Size in bytes of every file below the root, by name; empty where there is no directory.
-
-        Args:
-            below: list only this directory; names stay relative to the root.
 
         Raises:
             StorageError: as in all methods, the filesystem refuses; names the file.
         """
-        with self._refusals(below):
-            folder = self._path(below) if below else self.root
-            selector = fs.FileSelector(folder, recursive=True, allow_not_found=True)
+        with self._refusals(""):
+            selector = fs.FileSelector(self.root, recursive=True, allow_not_found=True)
             found = self.filesystem.get_file_info(selector)
         return {
             str(PurePosixPath(info.path).relative_to(self.root)): info.size
@@ -112,28 +108,19 @@ class Storage:
         Raises:
             StorageError: also if it has another size.
         """
-        # Process ids are not unique among containers that share a directory.
-        temporary = target.with_name(f".tmp-{target.name}-{uuid.uuid4().hex}")
         done = 0
-        try:
-            with self._refusals(name):
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with (
-                    self.filesystem.open_input_stream(self._path(name)) as stream,
-                    temporary.open("wb") as file,
-                ):
-                    while (size is None or done <= size) and (chunk := stream.read(_CHUNK)):
-                        file.write(chunk)
-                        done += len(chunk)
-                    if size not in (None, done):
-                        more = "more than " if done > (size or 0) else ""
-                        raise OSError(f"has {more}{min(done, size or 0)} bytes, not {size}")
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(temporary, target)
-        finally:
-            with suppress(OSError):  # which would hide the first error
-                temporary.unlink(missing_ok=True)
+        with self._refusals(name):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with (
+                replacing(target) as temporary,
+                self.filesystem.open_input_stream(self._path(name)) as stream,
+                temporary.open("wb") as file,
+            ):
+                while (size is None or done <= size) and (chunk := stream.read(_CHUNK)):
+                    file.write(chunk)
+                    done += len(chunk)
+                if size not in (None, done):
+                    raise OSError(f"has other than {size} bytes")
 
     def upload(self, source: Path | BinaryIO, name: str) -> None:
         """Copy a local file, or an open one from its start, replacing an existing file."""

@@ -47,7 +47,7 @@ def refuse_present(storage: Storage) -> None:
     Raises:
         StorageError: it does.
     """
-    if _has_checkpoints(storage.files("checkpoints")):
+    if _has_checkpoints(storage.files()):
         raise StorageError(
             "there is already a run",
             where=storage.uri,

@@ -142,7 +142,7 @@ def test_the_learner_never_waits_and_the_newest_state_wins(tmp_path: Path) -> No
         assert made.scalars()["storage/failures"] == 0
         made.close()
         assert open_below(tmp_path) <= before
-    steps = {name.split("/")[1] for name in storage.files("checkpoints") if "step-" in name}
+    steps = {name.split("/")[1] for name in storage.files() if "step-" in name}
     assert steps == {"step-000008"}
 
 
