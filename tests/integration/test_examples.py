@@ -124,7 +124,7 @@ def test_they_train_resume_are_scored_exported_and_loaded(news: Path) -> None:
     run("train", "--resume", "local")  # finished: named by entry points, so opened
     run("export", "local", "--out", "exported")
     model = rss_rl.load("exported")
-    assert "encoder dilated" in str(model)
+    assert "Encoder dilated" in str(model)
     assert model.predict(["Team wins the final match"])
 
 
