@@ -63,7 +63,7 @@ add(COMMANDS, report, show.reported)
 add(COMMANDS, sweep, show.swept)
 add(COMMANDS, components)
 add(COMMANDS, submit)
-add(COMMANDS, doctor, show.found)
+add(COMMANDS, doctor, show.checked)
 
 
 def app(arguments: Sequence[str] | None = None) -> None:

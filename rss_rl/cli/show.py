@@ -89,7 +89,7 @@ def written(call: Callable[..., Path]) -> None:
     say(console(), f"wrote {call()}")
 
 
-def found(call: Callable[..., list[Finding]]) -> None:
+def checked(call: Callable[..., list[Finding]]) -> None:
     """Print findings; a problem makes an exit code of 1."""
     findings = call()
     for name, what, remedy in findings:
