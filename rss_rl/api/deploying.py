@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import socket
 import time
@@ -32,6 +31,7 @@ from rss_rl.api.terminal import SafeConsole, busy, say
 from rss_rl.errors import ConfigError
 
 _LOOPBACK = "127.0.0.1"
+_STOPPING = "stopping: incomplete files are not written; Ctrl-C again quits at once"
 
 
 def export(
@@ -137,7 +137,7 @@ def predict(
     of, done, total, started = len(job.outputs), 0, Counts(0, 0), time.monotonic()
     with (
         suppress(KeyboardInterrupt),
-        Interruption(_stop) as interruption,
+        Interruption(_STOPPING, raises=True) as interruption,
         busy(out, "starting") as tell,
     ):
 
@@ -163,11 +163,6 @@ def predict(
     there = f"; {job.complete:,} were complete already" if job.complete else ""
     bad = f", {total.bad:,} of them with an error" if total.bad else ""
     say(SafeConsole(), f"wrote {target}: {of:,} files, {total.rows:,} rows{bad}{there}")
-
-
-def _stop() -> None:
-    os.write(2, b"\nstopping: incomplete files are not written; Ctrl-C again quits at once\n")
-    raise KeyboardInterrupt
 
 
 def serve(
@@ -233,7 +228,7 @@ def serve(
     with listen(host or _LOOPBACK, port) as listening:
         say(SafeConsole(), f"serving {name} at {_address(listening.getsockname(), token)}")
         say(out, "Press Ctrl-C to stop")
-        with Interruption(lambda: None) as interruption:
+        with Interruption("stopping") as interruption:
             make_server(app).run(sockets=[listening])
     raise SystemExit(interruption.exit_code)
 

@@ -29,15 +29,16 @@ class Interruption:
     signal, and within ten seconds of a SIGTERM after which nobody called `asked`.
 
     Args:
-        announce: called from the signal handler at the first signal; must not block.
+        message: printed at the first signal, on standard error. raises: then interrupt the caller,
+            which does not ask.
         leave: called in that thread before it ends the process, to save state; returns True when
             done, and is called again until then, while there is time.
     """
 
     def __init__(
-        self, announce: Callable[[], None], leave: Callable[[], bool] | None = None
+        self, message: str, leave: Callable[[], bool] | None = None, *, raises: bool = False
     ) -> None:
-        self._announce, self._leave = announce, leave
+        self._message, self._leave, self._raises = f"\n{message}\n".encode(), leave, raises
         self._signal: int | None = None
         self._heeded = threading.Event()
         self._before: dict[int, Any] = {}
@@ -63,7 +64,9 @@ class Interruption:
     def _handle(self, number: int, _: FrameType | None) -> None:
         if self._signal is None:
             self._signal = number
-            self._announce()
+            os.write(2, self._message)
+            if self._raises:
+                raise KeyboardInterrupt
             return
         _show_cursor()
         signal.signal(number, signal.SIG_DFL)

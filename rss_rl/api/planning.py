@@ -199,11 +199,6 @@ def workers(config: RunConfig, address: str | None, out: Console) -> Iterator[Ro
         yield RayRoles()
 
 
-def say_stopping() -> None:
-    """Say that a run is stopping; safe in a signal handler."""
-    os.write(2, b"stopping after this update; Ctrl-C again quits at once\n")
-
-
 def say_stopped(out: Console, path: Path, stopped: Stopped, storage: str | None) -> None:
     """Say how a stopped run is resumed."""
     kept = ["--storage", storage] if storage else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -38,7 +37,7 @@ from rss_rl.results.sweeps.spec import Spec
 
 _HOPELESS = 5
 """Failed runs of a search, without any that ended, after which no more are begun."""
-_STOPPING = b"stopping: each run saves a checkpoint first; Ctrl-C again quits at once\n"
+_STOPPING = "stopping: each run saves a checkpoint first; Ctrl-C again quits at once"
 
 
 def train_missing(one: Sweep, jobs: int, again: bool, address: str | None) -> int | None:
@@ -53,7 +52,7 @@ def train_missing(one: Sweep, jobs: int, again: bool, address: str | None) -> in
     tell = partial(say, one.out)
     searches = one.spec.search is not None
     with (
-        Interruption(_say_stopping) as interruption,
+        Interruption(_STOPPING) as interruption,
         connected(tell, address, cores=jobs),
     ):
         run_sweep(
@@ -66,10 +65,6 @@ def train_missing(one: Sweep, jobs: int, again: bool, address: str | None) -> in
             show=one.show,
         )
     return interruption.signal
-
-
-def _say_stopping() -> None:
-    os.write(2, _STOPPING)  # safe in a signal handler
 
 
 def _base(spec: Spec, folder: Path, out: Console) -> Base:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from rss_rl.config import RunConfig
     from rss_rl.training.run import RunEvent
 
+_STOPPING = "stopping after this update; Ctrl-C again quits at once"
+
 
 def train(
     config: Annotated[Config | RunConfig, Typed(str), Parameter(name="CONFIG|RUN")],
@@ -111,7 +113,7 @@ def train(
         budget = TimeBudget(plan.config.phases, seconds(time), compares=plan.config.compares)
     with (
         shown_progress(shown, Course(plan.config, budget)) as show,
-        Interruption(planning.say_stopping, planning.abort_update(plan, point)) as interruption,
+        Interruption(_STOPPING, planning.abort_update(plan, point)) as interruption,
         planning.workers(plan.config, address, shown) as roles,
         torch.inference_mode(False),
         torch.enable_grad(),

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rss_rl.api.planning import say_stopping
 from rss_rl.api.progress import shown_progress
 from rss_rl.config import RunConfig
 from rss_rl.errors import LearnersLostError
@@ -98,8 +97,3 @@ def test_the_time_left_counts_the_comparison(monkeypatch: pytest.MonkeyPatch) ->
             clock[0] += 20
             show(update(number, 1.0))
     assert "co-train 112  phase 2 of 3, about 20 s left" in out.getvalue()
-
-
-def test_a_stop_is_announced(capfd: pytest.CaptureFixture[str]) -> None:
-    say_stopping()
-    assert "Ctrl-C again quits at once" in capfd.readouterr().err
