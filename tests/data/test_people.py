@@ -200,16 +200,3 @@ def test_maps_are_kept_with_the_prepared_data(tmp_path: Path) -> None:
         assert train.words(row)[0] == tuple(texts[int(train.words(row)[0][1])].split())
     twice = batch.repeat(2).annotations
     assert np.array_equal(twice, np.concatenate([batch.annotations] * 2))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("name", "folder", "rows"),
-    [("eraser-movies", "eraser_movies", 1999), ("yelp-hat", "yelp_hat", 1545)],
-)
-def test_the_real_rows(real_data: Path, name: str, folder: str, rows: int) -> None:
-    if not (real_data / folder).exists():
-        pytest.skip(f"{folder} is not among the real datasets")
-    source = named_source(name, SourceRequest(real_data / folder))
-    found = [row for split in ("train", "dev", "test") for row in source.read(split)]
-    assert len(found) == rows
-    assert all(isinstance(row, RawExample) for row in found)
