@@ -30,10 +30,10 @@ _MOST_SHOWN = 10
 """Classes shown; the most probable if there are more."""
 
 
-def console(*, stderr: bool = False) -> Console:
-    """A console; outside a terminal, tables get a fixed width."""
-    made = SafeConsole(stderr=stderr, highlight=False)
-    return made if made.is_terminal else SafeConsole(stderr=stderr, highlight=False, width=_WIDTH)
+def console() -> Console:
+    """Standard output; outside a terminal, tables get a fixed width."""
+    made = SafeConsole(highlight=False)
+    return made if made.is_terminal else SafeConsole(highlight=False, width=_WIDTH)
 
 
 def echo(text: str) -> None:

@@ -46,7 +46,7 @@ def test_printable_keeps_what_people_write() -> None:
         echo,
         print,
         lambda text: console().print(text, markup=False),
-        lambda text: console(stderr=True).print(text, markup=False, soft_wrap=True),
+        lambda text: SafeConsole(stderr=True).print(text, markup=False, soft_wrap=True),
         lambda text: console().print(table_of(text)),
         lambda text: SafeConsole(stderr=True).print(f"[bold]{text}[/bold]"),
         lambda text: (_ for _ in ()).throw(DataError(text, where=text, remedy=text)),
