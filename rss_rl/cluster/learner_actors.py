@@ -26,11 +26,14 @@ from rss_rl.rollouts.run_models import open_data
 from rss_rl.rollouts.snapshot import StoredDelta, StoredSnapshot, bundles
 from rss_rl.training.evaluation import Mode
 from rss_rl.training.learner import LocalLearner
+from rss_rl.training.memory import memory_errors
 from rss_rl.training.showcase import Showcase
 from rss_rl.types import Array
 
 _AFTERMATH_S = 3.0
 """Time for Ray to report the death of the learner that made the others fail."""
+
+_LESS = "Lower model.hidden or batch_size, or take nodes with more memory"
 
 
 class LearnerActor:
@@ -51,6 +54,7 @@ class LearnerActor:
             address: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
             return address, free.getsockname()[1]
 
+    @memory_errors("for a learner", _LESS)
     def join(self, address: str, port: int) -> None:
         """Join the process group and build the learner."""
         settings = self._config.learner
@@ -64,6 +68,7 @@ class LearnerActor:
         )
         self._learner = LocalLearner(self._config, open_data(self._config), group)
 
+    @memory_errors("for a learner", _LESS)
     def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of the learner."""
         return getattr(self._learner, method)(*arguments)

@@ -23,7 +23,7 @@ from rss_rl.errors import NonFiniteError, SamplerError
 from rss_rl.rollouts.backend import Done
 from rss_rl.rollouts.rollout import Job
 from rss_rl.rollouts.run_models import build_prepared_models
-from rss_rl.rollouts.snapshot import Snapshot
+from rss_rl.rollouts.snapshot import Publisher, Snapshot
 from rss_rl.training.run import RunEvent, train
 from rss_rl.training.trainer import UpdateReport
 from rss_rl.types import Array
@@ -174,7 +174,7 @@ class TestErrors:
 
     @pytest.fixture
     def snapshot(self, tiny: Callable[..., RunConfig], prepared: Path) -> Snapshot:
-        return build_prepared_models(tiny(), open_prepared(prepared)).publish(1)
+        return Publisher(build_prepared_models(tiny(), open_prepared(prepared))).publish(1)
 
     def job(self) -> Job:
         return Job(3, 1, np.arange(4), selections=2, scored=True, thresholded=False)
