@@ -71,10 +71,13 @@ def test_a_killed_call_goes_on_and_ends_as_one_that_never_was(
     run: Path, nodes: Nodes, processes: list[subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     source, target = texts_folder(tmp_path / "in", ROWS), tmp_path / "out"
-    here = begin(pack_model(run).sha256, str(source), str(tmp_path / "here"), ("review",))
+    here = begin(
+        pack_model(run).sha256, str(source), str(tmp_path / "here"), ("review",), share=0.3
+    )
     scorer = Scorer(here, lambda: load_model(run))
     assert sum(scorer.score(name).rows for name in here.outputs) == sum(ROWS.values())
     given = ("--input", source, "--output", target, "--text", "review", "--address", nodes.address)
+    given += ("--share", "0.3")
     processes.append(command_line("predict", run, *given, cwd=tmp_path))
     deadline = time.monotonic() + WAIT_S
     while not list(target.glob("*.parquet")):
