@@ -28,6 +28,10 @@ A policy that has run away with all its words is far from them in both, and need
 
 The constraints are equalities: where less is kept than asked for, lambda falls below 0 and pays.
 
+The share is asked for on unseen texts. Where what the policy reads was itself learnt from the texts
+of training, as label weights are, it keeps more of those than of others. The gap is measured
+whenever dev is scored, and training aims so much higher or lower.
+
 Source: Hestenes 1969 and Powell 1969 (multipliers); Stooke, Achiam and Abbeel 2020, "Responsive
 safety in reinforcement learning by PID Lagrangian methods" (all three terms).
 
@@ -58,6 +62,10 @@ _MEMORY = 0.9
 _TOLERANCE = 0.01
 _STRICTNESS = 1000.0
 """Of a merit, for each unit of share: more than any metric can make good."""
+_GAP_MEMORY = 0.7
+_WIDEST_GAP = 0.1
+"""Of what is kept in training and on dev; wider ones come of a policy that is still moving."""
+_LEAST_SHARE = 0.01
 _ROUNDING = 1e-12
 """Of sums of weights."""
 _LEAST = 1e-7
@@ -193,13 +201,20 @@ class ShareController:
         self._updates = 0
         self._roles = tuple(_Multiplier(config.sparsity_cost) for _ in range(ROLES))
         self._error: float | None = None
+        self._gap = 0.0
 
     @property
     def target(self) -> float | None:
-        """The share to keep in the coming update: it falls linearly from 1, if scheduled."""
-        if self._last is None or self._updates >= self._falling:
-            return self._last
-        return 1 - (1 - self._last) * self._updates / self._falling
+        """The share to keep in the coming update of the texts of training.
+
+        Scheduled, it falls linearly from 1.
+        """
+        if self._last is None:
+            return None
+        share = self._last
+        if self._updates < self._falling:
+            share = 1 - (1 - self._last) * self._updates / self._falling
+        return min(1.0, max(_LEAST_SHARE, share + self._gap))
 
     @property
     def costs(self) -> tuple[float, float] | None:
@@ -231,12 +246,20 @@ class ShareController:
             "selection/share_error": self._error,
         }
 
+    def scored(self, kept: float) -> None:
+        """Aim by what dev keeps at the threshold, beside what the last updates kept in training."""
+        if self.target is None or self._error is None:
+            return
+        gap = self.target + self._error - kept
+        if abs(gap) < _WIDEST_GAP:
+            self._gap = _GAP_MEMORY * self._gap + (1 - _GAP_MEMORY) * gap
+
     def state_dict(self) -> dict[str, Any]:
         """JSON-able state; empty where no share is asked for."""
         if self._last is None:
             return {}
         roles = [role.state_dict() for role in self._roles]
-        return {"error": self._error, "updates": self._updates, "roles": roles}
+        return {"error": self._error, "gap": self._gap, "updates": self._updates, "roles": roles}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore `state_dict`."""
@@ -244,4 +267,4 @@ class ShareController:
             return
         for role, own in zip(self._roles, state["roles"], strict=True):
             role.load_state_dict(own)
-        self._error, self._updates = state["error"], state["updates"]
+        self._error, self._gap, self._updates = state["error"], state["gap"], state["updates"]

@@ -91,7 +91,12 @@ _ALL = (
         "λ of a role, charged on the policy's probabilities so that the target share is kept",
         "last",
     ),
-    Metric("constraint/violation", "share", "share kept by thresholding, minus target", "last"),
+    Metric(
+        "constraint/violation",
+        "share",
+        "share kept by thresholding, minus the target of training",
+        "last",
+    ),
     Metric("selection/kept", _SHARE, "heads or dependents in the sampled selections"),
     Metric("selection/thresholded_kept", _SHARE, "as kept, by thresholding (target share)"),
     Metric(

@@ -308,6 +308,8 @@ class Trainer:
         scalars["time/evaluate_s"] = time.perf_counter() - started
         self._writer.scalars(self.updates, scalars)
         if mode == "thresholded":
+            if schedule.phase.policy:
+                self.share.scored(metrics[mode]["kept"])
             self.learner.showcase().write(self._writer, self.updates)
             schedule.observe(-merit(metrics[mode]["reward"], metrics[mode], self.config.reward))
         else:

@@ -152,6 +152,7 @@ def test_state() -> None:
     control, other = ShareController(TARGET), ShareController(TARGET)
     for kept, margins in ((0.5, (0.3, 0.1)), (0.2, (-0.1, 0.0)), (0.9, (4.0, -4.0))):
         control.observe(reached(kept, *margins))
+        control.scored(kept - 0.05)
     other.load_state_dict(json.loads(json.dumps(control.state_dict())))
     for each in (control, other):
         each.observe(reached(0.25, 0.05, -0.05))
@@ -160,6 +161,19 @@ def test_state() -> None:
     fresh = ShareController(TARGET)
     fresh.load_state_dict(ShareController(TARGET).state_dict())
     assert fresh.state_dict() == ShareController(TARGET).state_dict()
+
+
+def test_unseen_texts_keep_the_share_that_is_asked_for() -> None:
+    control = ShareController(TARGET)
+    assert control.target == 0.3
+    control.scored(0.1)  # nothing has been learnt yet
+    for _ in range(20):
+        for _ in range(30):
+            control.observe(reached(control.target, 0.0, 0.0))
+        control.scored(control.target - 0.03)
+    assert control.target == pytest.approx(0.33, abs=1e-3)
+    control.scored(0.9)  # of a policy that is still moving
+    assert control.target == pytest.approx(0.33, abs=1e-3)
 
 
 def test_a_schedule_leads_from_all_tokens_to_the_share() -> None:
