@@ -28,6 +28,7 @@ def evaluate(
     split: str = "test",
     mode: Annotated[Sequence[Mode], Typed(list[_Modes])] = (),
     marks: bool = False,
+    scores: Annotated[Sequence[str | Path], Typed(list[Path]), Parameter(metavar="FILE")] = (),
     share: Annotated[float | None, Parameter(validator=Number(gte=0, lte=1))] = None,
     which: Which = "best",
     device: str | None = None,
@@ -37,8 +38,11 @@ def evaluate(
 
     With --marks the data must say which words people marked, as eraser-movies and yelp-hat do;
     `rss-rl data list` lists more. In a pair, a text without any mark does not count. The run must
-    be of the faithful form. `top-k` and `random` keep the policy's mean share of words, or that of
-    --share.
+    be of the faithful form. `top-k`, `random` and scores from files keep the policy's mean share of
+    words, or that of --share.
+
+    A line of a scores file is `{"id": "a review", "scores": [0.1, 0.7, 0.2]}`: the example's id, as
+    `rss-rl data show` prints it, and a number for each word. For a pair of texts, give two lists.
 
     Comprehensiveness and sufficiency are defined as in ERASER. They use the classifier that reads
     all words, and say how much the probability of its class falls without the selected words, and
@@ -55,6 +59,7 @@ def evaluate(
         mode: How tokens are selected; repeatable. `all` is the comparison trained on all tokens.
             Default: all modes of the run.
         marks: Compare the selections with the words that people marked.
+        scores: With --marks: another method's scores of the words; repeatable.
         share: With --marks: share of the words for all selections but the policy's. Default: the
             policy's mean share.
         device: cpu, cuda, ... Default: the device that the run trained on.
@@ -71,7 +76,10 @@ def evaluate(
         `rss-rl evaluate runs/demo --split dev --mode thresholded --which latest --json`
 
         `rss-rl evaluate runs/movies-* --marks` compares the selections with people's.
+
+        `rss-rl evaluate runs/movies --scores other.jsonl --share 0.2` adds another method's scores.
     """
+    marks = marks or bool(scores)
     if marks and mode:
         raise ConfigError("--mode is not for --marks", remedy="Leave out one of them")
     if share is not None and not marks:
@@ -92,6 +100,7 @@ def evaluate(
                 split,
                 **how,
                 share=share,
+                files={str(file): Path(file) for file in scores},
                 progress=lambda done, end: tell(f"scoring: {done:,} of {end:,}"),
                 trust=run.trust,
             )

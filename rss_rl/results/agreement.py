@@ -2,7 +2,8 @@
 
 Selections: `policy`, tokens with probability over one half; `top-k`, the same share of every text,
 its most probable tokens; `random`, the policy's selection moved to random tokens of the same text,
-ranked by random scores. All predict from the selection alone.
+ranked by random scores. Others take their scores from a file (`rss_rl.data.score_file`), and select
+as many tokens as `top-k`. All predict from the selection alone.
 
 Let p_j(x) be the probability of the class j that the classifier predicts from all of x, and r the
 selection: comprehensiveness = p_j(x) - p_j(x without r), sufficiency = p_j(x) - p_j(r) (DeYoung et
@@ -15,7 +16,7 @@ Legend: B examples, S sentences, N_s tokens in slot s, C classes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,7 @@ import torch
 
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
+from rss_rl.data.score_file import read_scores
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.inputs import TensorBatch, to_tensors
 from rss_rl.ops.rationale_overlap import (
@@ -48,6 +50,8 @@ from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch, ExampleSource
 
 Progress = Callable[[int, int], None]
+WordScores = Sequence[Sequence[Array]]
+"""For each row of a split S x float64 [N_s], which rank its words."""
 
 
 class _Chosen(NamedTuple):
@@ -63,22 +67,25 @@ def score_agreement(
     config: RunConfig,
     *,
     share: float | None = None,
+    others: Mapping[str, WordScores] | None = None,
     device: torch.device,
     progress: Progress = lambda done, end: None,
 ) -> dict[str, dict[str, float]]:
     """Measures of a split under each selection, without dropout; see `Tally.metrics` for names.
 
     Args:
-        share: of the tokens that `top-k` and `random` keep; None: the policy's mean share.
+        share: of the tokens that `top-k`, `random` and others keep; None: the policy's mean share.
+        others: further rankings of the tokens, by the name of their selection.
         progress: called with the number of examples scored, and of how many.
 
     Raises:
         ConfigError: the run is not of the faithful form, or lacks a policy that is needed.
         DataError: the labels are not classes, or there are no rationales.
     """
-    _check(examples, config)
+    others = others or {}
+    _check(examples, config, bool(others), share)
     with inference(models, config.learner.threads, device, config.learner.precision):
-        return _Scorer(models, config, device).score(examples, share, progress)
+        return _Scorer(models, config, others, device).score(examples, share, progress)
 
 
 def score_run_agreement(
@@ -87,6 +94,7 @@ def score_run_agreement(
     *,
     which: str | int = "best",
     share: float | None = None,
+    files: Mapping[str, Path] | None = None,
     device: str | None = None,
     progress: Progress = lambda done, end: None,
     trust: Trust = NOTHING,
@@ -94,24 +102,43 @@ def score_run_agreement(
     """`score_agreement` of a checkpoint of the run at `path`.
 
     Args:
+        files: of scores, by the names of their selections.
         trust: see `rss_rl.training.trained_runs.open_models`.
 
     Raises:
-        RssError: see `score_agreement` and `rss_rl.results.reading.score_run`.
+        RssError: see `score_agreement`, `rss_rl.data.score_file.read_scores` and
+            `rss_rl.results.reading.score_run`.
     """
     config, models, prepared, found_device = open_with_data(path, which, device, trust)
     examples = prepared.split(split)
     return score_agreement(
-        models, examples, config, share=share, device=found_device, progress=progress
+        models,
+        examples,
+        config,
+        share=share,
+        others={name: read_scores(file, examples) for name, file in (files or {}).items()},
+        device=found_device,
+        progress=progress,
     )
 
 
-def _check(examples: ExampleSource, config: RunConfig) -> None:
-    if not config.selects:
+def _padded(by_row: WordScores, batch: Batch) -> list[Array]:
+    """Scores of the words of a batch, S x float64 [B, N_s]."""
+    found = []
+    for slot, valid in enumerate(batch.valid):
+        padded = np.zeros(valid.shape)
+        padded[valid] = np.concatenate([by_row[row][slot] for row in batch.rows.tolist()])
+        found.append(padded)
+    return found
+
+
+def _check(examples: ExampleSource, config: RunConfig, others: bool, share: float | None) -> None:
+    if not config.selects and (not others or share is None):
         raise ConfigError(
             "the run has no policy, so it selects no words that people could agree with",
             where="phases",
-            remedy="Name a run whose last phase learns from sampled selections",
+            remedy="Name a run whose last phase learns from sampled selections, or give --share and"
+            " scores of others with --scores",
         )
     if not config.predicts:
         raise ConfigError(
@@ -142,6 +169,7 @@ def _check(examples: ExampleSource, config: RunConfig) -> None:
 class _Scorer:
     models: Models
     config: RunConfig
+    others: Mapping[str, WordScores]
     device: torch.device
 
     def score(
@@ -175,18 +203,26 @@ class _Scorer:
     def _choices(self, scanned: Scanned, share: float | None, equal: float) -> dict[str, _Chosen]:
         batch = scanned.batch
         noise = [self._noise("scores", batch, slot) for slot in range(batch.sentences)]
-        policy = _Chosen(
-            [selection.cpu().numpy() for selection in scanned.thresholded],
-            [word_scores(found.probs) for found in scanned.distributions],
-        )
-        top = _Chosen(_top(policy.scores, batch.valid, equal), policy.scores)
-        moved = [
-            shuffled_selection(original, valid, self._noise("moved", batch, slot))
-            for slot, (original, valid) in enumerate(
-                zip((policy if share is None else top).selections, batch.valid, strict=True)
+        chosen: dict[str, _Chosen] = {}
+        moved = _top(noise, batch.valid, equal)
+        if self.config.selects:
+            policy = _Chosen(
+                [selection.cpu().numpy() for selection in scanned.thresholded],
+                [word_scores(found.probs) for found in scanned.distributions],
             )
-        ]
-        return {"policy": policy, "top-k": top, "random": _Chosen(moved, noise)}
+            top = _Chosen(_top(policy.scores, batch.valid, equal), policy.scores)
+            chosen = {"policy": policy, "top-k": top}
+            moved = [
+                shuffled_selection(original, valid, self._noise("moved", batch, slot))
+                for slot, (original, valid) in enumerate(
+                    zip((policy if share is None else top).selections, batch.valid, strict=True)
+                )
+            ]
+        chosen["random"] = _Chosen(moved, noise)
+        for name, by_row in self.others.items():
+            scores = _padded(by_row, batch)
+            chosen[name] = _Chosen(_top(scores, batch.valid, equal), scores)
+        return chosen
 
     def _noise(self, purpose: str, batch: Batch, slot: int) -> Array:
         """Uniform random numbers, [B, N_s]."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -222,6 +223,34 @@ def test_what_cannot_be_scored(
         score_agreement(models, split, tiny_config, device=_CPU)
 
 
+def policy_scores(models: Models, split: Any) -> list[list[Any]]:
+    """The likelier role's probability by row and text, as `policy` and `top-k` rank tokens."""
+    batches = (split.batch([row]) for row in range(len(split)))
+    return [
+        [both.max(0).astype(float).round(5) for both in chances_of(models, batch)]
+        for batch in batches
+    ]
+
+
+def test_scores_of_others_are_judged_as_the_policy_is(
+    tiny_config: RunConfig, marked: Prepared
+) -> None:
+    models, split = spread_models(tiny_config, marked), marked.split("test")
+    others = {"same": policy_scores(models, split)}
+    seen: list[tuple[int, int]] = []
+    scores = score_agreement(
+        models,
+        split,
+        tiny_config,
+        others=others,
+        device=_CPU,
+        progress=lambda *done: seen.append(done),
+    )
+    assert tuple(scores) == (*CHOICES, "same")
+    assert scores["same"] == pytest.approx(scores["top-k"])
+    assert seen[-1] == (12, 12)
+
+
 @pytest.fixture(scope="module")
 def trained(
     tiny_config: RunConfig, marked: Prepared, tmp_path_factory: pytest.TempPathFactory
@@ -233,13 +262,31 @@ def trained(
     return path
 
 
-def test_the_command(trained: Path) -> None:
+def test_the_command(trained: Path, marked: Prepared, tmp_path: Path) -> None:
+    """Marks of two runs, and scores from files that are as good as people's, and as bad."""
+    split = marked.split("test")
+    files = [tmp_path / "first" / "other.jsonl", tmp_path / "second" / "other.jsonl"]
+    for file, sign in zip(files, (1, -1), strict=True):
+        file.parent.mkdir()
+        lines = []
+        for row in range(len(split)):
+            bits = split.batch([row]).rationale
+            assert bits is not None
+            marks = (sign * bits[0][0].astype(int)).tolist()
+            lines.append(json.dumps({"id": split.example_id(row), "scores": marks}))
+        file.write_text("\n".join(lines))
+
     def ask(*more: str) -> Any:
         return invoke(["evaluate", str(trained), *more])
 
     shown = ask("--marks", "--share", "0.5").stdout
     assert all(choice in shown for choice in CHOICES)
     assert all(name in shown for name in ("IOU F1", "AUPRC", "token F1 at budgets", "similarity"))
+    both = [part for file in files for part in ("--scores", str(file))]
+    scores = json.loads(ask(*both, "--json").stdout)[str(trained)]
+    assert list(scores) == [*CHOICES, *map(str, files)]
+    assert scores[str(files[0])]["auprc"] == pytest.approx(1.0)
+    assert scores[str(files[1])]["auprc"] < 0.7
     for wrong, message in (
         (["--marks", "--mode", "all"], "Leave out one of them"),
         (["--share", "0.2"], "Give --marks, too"),
