@@ -91,7 +91,7 @@ class Example {
     const role = this.role(word);
     const known = word.sentence.known[word.place] ? "" : " Not in the vocabulary.";
     const after = word.sentence.flips[word.place];
-    const now = !after ? "not computed, see rss-rl explain --flips" : isScore ? after[0][1].toFixed(3) : this.name(likeliest(after)[0]) + " " + percent(likeliest(after)[1]);
+    const now = !after ? "not computed, as the text is long" : isScore ? after[0][1].toFixed(3) : this.name(likeliest(after)[0]) + " " + percent(likeliest(after)[1]);
     return [
       role[0].toUpperCase() + role.slice(1) + (chances ? ", " + chancesText(...chances) : "") + "." + known,
       "Forced " + (word.sentence.roles[word.place] ? "out: " : "in: ") + now,
