@@ -7,12 +7,12 @@ training begins or resumes, with a `LoggedRun` as its setup, and closed when it 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from rss_rl.config import RunConfig
-from rss_rl.errors import ConfigError, RssError
+from rss_rl.errors import ConfigError
 from rss_rl.types import Array
 
 _LONGEST_NAME = 100
@@ -58,20 +58,31 @@ class RunLogger:
         """End the log: the training finished or was stopped, or it failed."""
 
 
-def open_loggers(config: RunConfig, folder: Path, metric: str, step: int | None) -> list[RunLogger]:
+def open_loggers(
+    config: RunConfig,
+    folder: Path,
+    metric: str,
+    step: int | None,
+    failed: Callable[[str, str], None],
+) -> list[RunLogger]:
     """The loggers that a configuration names; for the arguments see `LoggedRun`.
 
+    Args:
+        failed: called with the name of a logger that cannot go on with a resumed run, and why: what
+            was trained must not depend on it.
+
     Raises:
-        ConfigError: one cannot begin, by name.
+        ConfigError: one cannot begin with a new run, by name.
     """
     run = LoggedRun(run_name(config), folder, config.model_dump(mode="json"), metric, step)
     opened: list[RunLogger] = []
     for choice in config.loggers:
         try:
             opened.append(choice.build(run))
-        except RssError:
-            raise
         except Exception as error:
+            if step is not None:
+                failed(choice.name, str(error) or type(error).__name__)
+                continue
             remedy = "Correct its settings, or leave it out: loggers='[tensorboard]'"
             if isinstance(error, ModuleNotFoundError):
                 remedy = f"Install the package: pip install {error.name}"

@@ -161,11 +161,12 @@ def _attempt(
     rows = None if start is None else start.state.get("metric_rows")
     observer, roles, prepared = context.observer, context.roles, context.prepared
     observer.begin_from(start)
-    loggers = open_loggers(config, path, find_best_metric(config, prepared).name, step)
 
     def logger_failed(name: str, cause: str) -> None:
         observer.log.write("logger_failed", "warning", logger=name, cause=cause)
 
+    best = find_best_metric(config, prepared).name
+    loggers = open_loggers(config, path, best, step, logger_failed)
     with (
         MetricsWriter(path, step, rows, loggers, logger_failed) as writer,
         roles.learner(config, prepared) as learner,

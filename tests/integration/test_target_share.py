@@ -12,6 +12,7 @@ from tiny_runs import Outcome, stop_and_resume, tiny_source
 from rss_rl.config import RunConfig
 from rss_rl.data.prepare import prepare
 from rss_rl.logs.metrics import read_metrics
+from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.run import Finished, train
 from rss_rl.training.trainer import UpdateReport
 
@@ -65,3 +66,4 @@ def test_reached(wide: Path, tiny: Callable[..., RunConfig], tmp_path: Path) -> 
     last = [e.scalars for e in events if isinstance(e, UpdateReport) and e.phase == "co-train"]
     settled = [scalars["selection/share_error"] for scalars in last[-60:]]
     assert sum(map(abs, settled)) / len(settled) < 0.05
+    assert load_checkpoint(tmp_path / "run").state["share"]["gap"] != 0  # dev was looked at

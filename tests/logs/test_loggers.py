@@ -79,7 +79,18 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "wandb", None)
     config = parse_config(tiny_tree(tmp_path) | {"loggers": ["tensorboard", "wandb"]}, where="t")
     with pytest.raises(ConfigError, match="'wandb' cannot log this run.*pip install wandb"):
-        open_loggers(config, tmp_path, "accuracy", None)
+        open_loggers(config, tmp_path, "accuracy", None, lambda name, cause: None)
+
+
+def test_a_run_resumes_without_a_logger_that_cannot_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    config = parse_config(tiny_tree(tmp_path) | {"loggers": ["wandb", "tensorboard"]}, where="t")
+    told: list[str] = []
+    (left,) = open_loggers(config, tmp_path, "accuracy", 3, lambda name, cause: told.append(name))
+    assert (type(left).__name__, told) == ("TensorBoardLogger", ["wandb"])
+    left.close(failed=False)
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, name: str) -> MagicMock:
