@@ -60,7 +60,7 @@ loggers: $(STAMP) ## test W&B, MLflow and Trackio offline, in .venv-loggers
 	.venv-loggers/bin/python -m pytest -q -p no:cacheprovider -W default \
 	  tests/logs/test_loggers_for_real.py
 
-test: checks ## lint, types, import contracts and the tests (some 9 minutes on 2 cores)
+test: checks ## lint, types, import contracts and the tests (8 to 11 minutes on 2 cores)
 	$(BIN)/python -m pytest $(IN_TURN) -m "not slow" $(PYTEST_ARGS)
 
 test-full: checks ## the same with the slow tests
