@@ -78,7 +78,7 @@ def explain(
     with busy(SafeConsole(stderr=True), "reading") as tell:
         encoded = model.encode(texts)
         facts = gather_facts(model, encoded, progress=lambda done: tell(f"{done} words tried"))
-    page = explanation_page(f"What {name} reads", model.labels, [facts], model.about)
+    page = explanation_page(f"What {name} reads", model.labels, facts, model.about)
     with disk_errors(out, "cannot be written", "Give another --out", StorageError):
         replace_file(out, page)
     return out

@@ -7,13 +7,12 @@ const likeliest = (outcome) => outcome.reduce((best, one) => (one[1] > best[1] ?
 const shareOf = (outcome, index) => (outcome.find((one) => one[0] === index) || [index, 0])[1];
 
 class Example {
-  constructor(facts) {
-    this.facts = facts;
+  constructor() {
     this.flipped = null;
-    this.first = isScore ? null : likeliest(facts.outcome)[0];
+    this.first = isScore ? null : likeliest(data.outcome)[0];
     this.root = make("article", "example");
     const texts = make("div");
-    this.lists = facts.sentences.map((sentence, slot) => this.sentence(texts, sentence, slot));
+    this.lists = data.sentences.map((sentence, slot) => this.sentence(texts, sentence, slot));
     this.panel = make("aside");
     this.heading = make("h2");
     this.line = make("p", "prediction");
@@ -61,8 +60,8 @@ class Example {
   effect(word) {
     const after = word.sentence.flips[word.place];
     if (!after) return 0;
-    if (isScore) return (after[0][1] - this.facts.outcome[0][1]) / (data.high - data.low || 1);
-    return shareOf(after, this.first) - shareOf(this.facts.outcome, this.first);
+    if (isScore) return (after[0][1] - data.outcome[0][1]) / (data.high - data.low || 1);
+    return shareOf(after, this.first) - shareOf(data.outcome, this.first);
   }
 
   paint() {
@@ -168,7 +167,7 @@ class Example {
 
   show(word) {
     const flipped = this.flipped;
-    const outcome = flipped ? flipped.sentence.flips[flipped.place] : this.facts.outcome;
+    const outcome = flipped ? flipped.sentence.flips[flipped.place] : data.outcome;
     this.heading.textContent = flipped ? "Prediction after a flip" : "Prediction";
     this.headline(outcome);
     this.rest.replaceChildren(this.bars(outcome), this.about(word || flipped));
@@ -176,7 +175,7 @@ class Example {
 
   /* Announced by screen readers when it changes, but not when the focus moves. */
   headline(outcome) {
-    const first = this.facts.outcome;
+    const first = data.outcome;
     const text = isScore ? outcome[0][1].toFixed(3) : this.name(likeliest(outcome)[0]);
     const line = make("p", "prediction", text);
     if (this.flipped) {
@@ -198,8 +197,8 @@ class Example {
     bars.setAttribute("role", "list");
     const span = data.high - data.low || 1;
     const rows = isScore
-      ? [[data.low.toString(), (outcome[0][1] - data.low) / span, (this.facts.outcome[0][1] - data.low) / span, data.high.toString()]]
-      : outcome.map(([index, share]) => [this.name(index), share, shareOf(this.facts.outcome, index), percent(share)]);
+      ? [[data.low.toString(), (outcome[0][1] - data.low) / span, (data.outcome[0][1] - data.low) / span, data.high.toString()]]
+      : outcome.map(([index, share]) => [this.name(index), share, shareOf(data.outcome, index), percent(share)]);
     for (const [name, share, was, text] of rows) {
       bars.append(bar(name, share, text, this.flipped ? was : undefined, "before the flip"));
     }
@@ -209,7 +208,7 @@ class Example {
   about(word) {
     const box = make("div", "facts");
     if (!word) {
-      const sentences = this.facts.sentences;
+      const sentences = data.sentences;
       const roles = sentences.flatMap((one) => one.roles);
       const count = (role) => roles.filter((one) => one === role).length;
       const kept = roles.length - count(0);
@@ -241,9 +240,9 @@ class Example {
 }
 
 const hasOneBit = ({ chances }) => !chances || chances[0].every((chance, place) => chance === chances[1][place]);
-hideRolesIf(data.examples.every((facts) => facts.sentences.every(hasOneBit)));
-const examples = data.examples.map((facts) => new Example(facts));
-document.getElementById("examples").replaceChildren(...examples.map((one) => one.root));
+hideRolesIf(data.sentences.every(hasOneBit));
+const example = new Example();
+document.getElementById("example").replaceChildren(example.root);
 
 function setShade(value) {
   shade = value;
@@ -253,8 +252,8 @@ function setShade(value) {
   document.getElementById("ramp-text").textContent = signed
     ? "a flip raises (blue) or lowers (amber) the " + what
     : "the darker, the more probable that a word is kept";
-  document.getElementById("examples").classList.toggle("effects", signed);
-  examples.forEach((one) => one.paint());
+  document.getElementById("example").classList.toggle("effects", signed);
+  example.paint();
 }
 document.querySelectorAll("input[name=shade]").forEach((input) => {
   input.addEventListener("change", () => setShade(input.value));

@@ -1,11 +1,10 @@
 """The explanation page of one model: a self-contained HTML file that loads and sends nothing.
 
-For each example it shows the selection, the attention, and the effect of flipping each word.
+It shows the selection, the attention, and the effect of flipping each word of an example.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,26 +20,20 @@ _MOST_DEPENDENTS = 40
 _LEAST_WEIGHT = 0.002
 
 
-def explanation_page(
-    title: str, labels: LabelSpec, examples: Sequence[Facts], note: str = ""
-) -> str:
+def explanation_page(title: str, labels: LabelSpec, facts: Facts, note: str = "") -> str:
     """The page as HTML.
 
     Args:
-        title: names the run. labels: of the task. note: a line below the title.
+        title: names the run. labels: of the task. facts: of the example. note: a line below the
+            title.
     """
     data = {
         "kind": labels.kind,
         "names": list(labels.names),
         "low": labels.low,
         "high": labels.high,
-        "examples": [
-            {
-                "outcome": _class_shares(facts.outcome, facts.outcome),
-                "sentences": [_sentence(facts, slot) for slot in range(len(facts.flips))],
-            }
-            for facts in examples
-        ],
+        "outcome": _class_shares(facts.outcome, facts.outcome),
+        "sentences": [_sentence(facts, slot) for slot in range(len(facts.flips))],
     }
     return filled(
         "explanation.html", title=title, note=note, version=VERSION, data=script_data(data)

@@ -63,6 +63,7 @@ _READS = {
     "thresholded": "the words it keeps",
     "random": "as many random words",
     "all": "all words, trained on them",
+    "linear": "all words, a linear classifier",
 }
 _WORDS = 20
 _CLASS_WORDS = 8
@@ -162,6 +163,7 @@ def _shown(part: Part, split: str) -> dict[str, Any]:
     frame, means = part.frame, grouped(part.frame)
     first, metric = frame.iloc[0], _measure(part.frame, split)
     names, reading = shown_scores(means), part.reading
+    linear = next(filter(None, (read_linear(Path(run)) for run in frame["run"].unique())), None)
     return {
         "name": part.manifest.name,
         "groups": [
@@ -172,11 +174,11 @@ def _shown(part: Part, split: str) -> dict[str, Any]:
         "warnings": list(_warnings(frame)),
         "summary": [
             *_summary(means, metric, split, part.manifest.splits[split].rows),
-            *_linear(frame, split),
+            *filter(None, [linear_sentence(linear, split)]),
         ],
         "asked": list(_asked(frame, part.manifest)),
         "metric": None if metric is None else find_measure(metric).label,
-        "bars": [] if metric is None else list(_bars(means, metric, split)),
+        "bars": [] if metric is None else list(_bars(means, metric, split, linear)),
         "measures": [find_measure(name) for name in names],
         "scores": [
             (group, [_score_line(line, names) for line in own.to_dict("records")])
@@ -234,12 +236,6 @@ def _summary(means: pd.DataFrame, metric: str | None, split: str, rows: int) -> 
     lines.extend(filter(None, [interval_sentence(found, rows, split)]))
     count = own["runs"].max()
     return [f"Means over {count} seeds.", *lines] if count > 1 else lines
-
-
-def _linear(frame: pd.DataFrame, split: str) -> Iterator[str]:
-    """The plainest alternative, if a run of the data knows it."""
-    found = (read_linear(Path(run)) for run in frame["run"].unique())
-    yield from filter(None, [linear_sentence(next(filter(None, found), None), split)])
 
 
 def _asked(frame: pd.DataFrame, manifest: Manifest) -> Iterator[tuple[str, str]]:
@@ -317,13 +313,19 @@ def _phases(settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _bars(
-    means: pd.DataFrame, metric: str, split: str
+    means: pd.DataFrame, metric: str, split: str, linear: Mapping[str, Any] | None
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """Scores of each group as bars; a measure not within [0, 1] is scaled by its largest value."""
+    """Scores of each group as bars; a measure not within [0, 1] is scaled by its largest value.
+
+    The linear classifier, see `read_linear`, is beside each group.
+    """
+    plain = {} if linear is None or metric != "accuracy" else linear["accuracy"]
     shown = means[(means["split"] == split) & means["mode"].isin(_READS) & means[metric].notna()]
     largest = 1.0 if shown[metric].between(0, 1).all() else shown[metric].abs().max()
     for group, own in shown.groupby("group"):
         lines = {line["mode"]: line for line in own.to_dict("records")}
+        if split in plain:
+            lines["linear"] = {metric: plain[split], f"{metric}_sd": None}
         rows = []
         for mode in (mode for mode in _READS if mode in lines):
             mean, deviation = lines[mode][metric], lines[mode][f"{metric}_sd"]

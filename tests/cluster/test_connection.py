@@ -87,6 +87,7 @@ class TestOneStartedHere:
         info = connect("local", cores=3)
         worker = use(info)
         assert info.how == "started"
+        assert os.getpriority(os.PRIO_PROCESS, worker) == os.nice(0)
         assert ask_head(info.address).kind == "guarded"
         assert ask_head(info.address, find_token()).kind == "open"
         resources = ray.cluster_resources()

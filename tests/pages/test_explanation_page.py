@@ -27,7 +27,7 @@ def facts() -> Facts:
 
 @pytest.fixture(scope="module")
 def text(facts: Facts) -> str:
-    return explanation_page("A <title>", TASKS["classes"][0], [facts], "a & b")
+    return explanation_page("A <title>", TASKS["classes"][0], facts, "a & b")
 
 
 def data_of(text: str) -> Any:
@@ -37,8 +37,7 @@ def data_of(text: str) -> Any:
 
 def test_the_page_carries_the_facts_and_no_foreign_markup(text: str, facts: Facts) -> None:
     data = data_of(text)
-    (example,) = data["examples"]
-    (sentence,) = example["sentences"]
+    (sentence,) = data["sentences"]
     assert sentence["words"] == list(HOSTILE)
     for place, flip in enumerate(sentence["flips"]):
         np.testing.assert_allclose([share for _, share in flip], facts.flips[0][place], atol=1e-5)
@@ -56,9 +55,10 @@ def test_it_names_no_place_to_load_from(text: str) -> None:
 def test_every_kind_of_task_has_a_page(task: str) -> None:
     model = reader(task, seed=3)
     made = gather_facts(model, model.encode(TASKS[task][2]))
-    data = data_of(explanation_page("x", model.labels, [made]))
-    slots = data["examples"][0]["sentences"]
-    assert [len(slot["words"]) for slot in slots] == [len(flips) for flips in made.flips]
+    data = data_of(explanation_page("x", model.labels, made))
+    assert [len(slot["words"]) for slot in data["sentences"]] == [
+        len(flips) for flips in made.flips
+    ]
 
 
 @pytest.fixture(scope="module")
