@@ -24,14 +24,12 @@ class LoggedRun(NamedTuple):
     name      says data, policy, share or cost, and seed; see `run_name`
     folder    the run directory: a run that resumes has the one that it had
     settings  the configuration, as plain data
-    metric    the one that checkpoints are chosen by
     step      update of the checkpoint that the run resumes from; None for a new run
     """
 
     name: str
     folder: Path
     settings: Mapping[str, Any]
-    metric: str
     step: int | None
 
 
@@ -61,7 +59,6 @@ class RunLogger:
 def open_loggers(
     config: RunConfig,
     folder: Path,
-    metric: str,
     step: int | None,
     failed: Callable[[str, str], None],
 ) -> list[RunLogger]:
@@ -74,7 +71,7 @@ def open_loggers(
     Raises:
         ConfigError: one cannot begin with a new run, by name.
     """
-    run = LoggedRun(run_name(config), folder, config.model_dump(mode="json"), metric, step)
+    run = LoggedRun(run_name(config), folder, config.model_dump(mode="json"), step)
     opened: list[RunLogger] = []
     for choice in config.loggers:
         try:

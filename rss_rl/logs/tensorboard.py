@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from rss_rl.components import Component, NoOptions
 from rss_rl.logs.logger import LoggedRun, RunLogger
+from rss_rl.metrics.measures import leading_measures
 from rss_rl.types import Array
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 _FLUSH_SECONDS = 10
 _MAIN = "0_main"
-"""The group that TensorBoard shows first: reward, share kept, the best checkpoint's metric."""
+"""The group that TensorBoard shows first: reward, share kept, accuracy or its like on dev."""
 
 
 class TensorBoardLogger(RunLogger):
@@ -30,12 +31,10 @@ class TensorBoardLogger(RunLogger):
     def __init__(self, run: LoggedRun, options: NoOptions) -> None:
         folder = _events_folder(run.folder / "tensorboard", run.name)
         self._events = _open_event_files(folder, purge_step=0 if run.step is None else run.step + 1)
-        self._main = {
-            "reward/total": f"{_MAIN}/reward",
-            "selection/kept": f"{_MAIN}/kept",
-            f"dev/thresholded/{run.metric}": f"{_MAIN}/{run.metric}_kept_words",
-            f"dev/all/{run.metric}": f"{_MAIN}/{run.metric}_all_words",
-        }
+        self._main = {"reward/total": f"{_MAIN}/reward", "selection/kept": f"{_MAIN}/kept"}
+        for name in leading_measures():
+            self._main[f"dev/thresholded/{name}"] = f"{_MAIN}/{name}_kept_words"
+            self._main[f"dev/all/{name}"] = f"{_MAIN}/{name}_all_words"
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """See `RunLogger`."""

@@ -167,8 +167,9 @@ def calibration_chart(bins: pd.DataFrame) -> Markup:
     low = min(0.5, bins["confidence"].min())
     axes.plot([low, 1], [low, 1], color=_SOFT, linestyle=":", label="as it should be")
     sizes = 20 + 180 * bins["rows"] / bins["rows"].max()
-    axes.plot(bins["confidence"], bins["accuracy"], color=_SERIES[0])
-    axes.scatter(bins["confidence"], bins["accuracy"], s=sizes, color=_SERIES[0], label="texts")
+    style: Any = {"color": _SERIES[0], "clip_on": False}
+    axes.plot(bins["confidence"], bins["accuracy"], **style)
+    axes.scatter(bins["confidence"], bins["accuracy"], s=sizes, label="texts", **style)
     _legend(axes)
     _in_percent(axes.xaxis)
     _in_percent(axes.yaxis)

@@ -251,7 +251,7 @@ function setShade(value) {
   const what = isScore ? "score" : "prediction's probability";
   document.getElementById("ramp-text").textContent = signed
     ? "a flip raises (blue) or lowers (amber) the " + what
-    : "the darker, the more probable that a word is kept";
+    : "the stronger, the more probable that a word is kept";
   document.getElementById("example").classList.toggle("effects", signed);
   example.paint();
 }

@@ -284,17 +284,18 @@ def _words(reading: Reading) -> Iterator[tuple[str, list[tuple[str, int, int]]]]
     rare = words["count"] < _FREQUENT
     if not 0 < words["kept"].sum() < words["count"].sum():
         return
-    yield "Kept most often, for how often they occur", list(words[:_WORDS].itertuples())
+    most = words[words["kept"] > 0][:_WORDS]
+    yield "Kept most often, for how often they occur", list(most.itertuples())
     yield "Kept least often", list(words[~rare][::-1][:_WORDS].itertuples())
     if not 0 < by_class.shape[1] <= _MOST_CLASSES:
         return
     everywhere = by_class.sum(axis=1)
     expected = np.outer(everywhere, by_class.sum() / by_class.to_numpy().sum())
     for name, more in (by_class - expected).items():
-        most = more[more > 0].sort_values(ascending=False, kind="stable").index[:_CLASS_WORDS]
+        leading = more[more > 0].sort_values(ascending=False, kind="stable").index[:_CLASS_WORDS]
         yield (
             f"Kept for {name}, more often than for others",
-            [(word, by_class.at[word, name], everywhere[word]) for word in most],
+            [(word, by_class.at[word, name], everywhere[word]) for word in leading],
         )
 
 

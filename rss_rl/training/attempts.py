@@ -33,7 +33,7 @@ from rss_rl.training.initial_policy import InitialPolicy
 from rss_rl.training.learner import Learner, LocalLearner
 from rss_rl.training.observer import Observer
 from rss_rl.training.stopping import SafePoint, TimeBudget
-from rss_rl.training.trainer import Event, PhaseBegan, Stopped, Trainer, find_best_metric
+from rss_rl.training.trainer import Event, PhaseBegan, Stopped, Trainer
 
 FORK = "fork"
 """Mark of the checkpoint at which the comparison with all tokens branches off."""
@@ -165,8 +165,7 @@ def _attempt(
     def logger_failed(name: str, cause: str) -> None:
         observer.log.write("logger_failed", "warning", logger=name, cause=cause)
 
-    best = find_best_metric(config, prepared).name
-    loggers = open_loggers(config, path, best, step, logger_failed)
+    loggers = open_loggers(config, path, step, logger_failed)
     with (
         MetricsWriter(path, step, rows, loggers, logger_failed) as writer,
         roles.learner(config, prepared) as learner,

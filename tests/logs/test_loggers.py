@@ -24,7 +24,7 @@ SETTINGS = {"seed": 3, "policy": {"name": "rss", "options": {"hidden": 4}}}
 
 def opened(name: str, folder: Path, step: int | None = None, **options: Any) -> RunLogger:
     component = find_component("logger", name)
-    run = LoggedRun("data_rss_seed-3", folder, SETTINGS, "accuracy", step)
+    run = LoggedRun("data_rss_seed-3", folder, SETTINGS, step)
     made: RunLogger = component.build(run, component.parse(options))
     return made
 
@@ -79,7 +79,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "wandb", None)
     config = parse_config(tiny_tree(tmp_path) | {"loggers": ["tensorboard", "wandb"]}, where="t")
     with pytest.raises(ConfigError, match="'wandb' cannot log this run.*pip install wandb"):
-        open_loggers(config, tmp_path, "accuracy", None, lambda name, cause: None)
+        open_loggers(config, tmp_path, None, lambda name, cause: None)
 
 
 def test_a_run_resumes_without_a_logger_that_cannot_go_on(
@@ -88,7 +88,7 @@ def test_a_run_resumes_without_a_logger_that_cannot_go_on(
     monkeypatch.setitem(sys.modules, "wandb", None)
     config = parse_config(tiny_tree(tmp_path) | {"loggers": ["wandb", "tensorboard"]}, where="t")
     told: list[str] = []
-    (left,) = open_loggers(config, tmp_path, "accuracy", 3, lambda name, cause: told.append(name))
+    (left,) = open_loggers(config, tmp_path, 3, lambda name, cause: told.append(name))
     assert (type(left).__name__, told) == ("TensorBoardLogger", ["wandb"])
     left.close(failed=False)
 

@@ -20,7 +20,7 @@ def stop_and_resume(name: str, folder: Path) -> None:
     component = find_component("logger", name)
     failures: list[tuple[str, str]] = []
     for step, updates in ((None, (1, 2, 3)), (2, (3, 4))):
-        run = LoggedRun("data_rss_seed-3", folder, SETTINGS, "accuracy", step)
+        run = LoggedRun("data_rss_seed-3", folder, SETTINGS, step)
         logger = component.build(run, component.parse({}))
         with MetricsWriter(
             folder, step, loggers=[logger], failed=lambda *what: failures.append(what)

@@ -40,7 +40,7 @@ def shown(run: Path, tag: str) -> list[tuple[int, float]]:
 
 def written(run: Path, resume: int | None = None, name: str = "") -> MetricsWriter:
     """A writer that logs to TensorBoard."""
-    tensorboard = TensorBoardLogger(LoggedRun(name, run, {}, "accuracy", resume), NoOptions())
+    tensorboard = TensorBoardLogger(LoggedRun(name, run, {}, resume), NoOptions())
     return MetricsWriter(run, resume, loggers=[tensorboard])
 
 
@@ -150,7 +150,7 @@ KILLED = """
     from rss_rl.logs.logger import LoggedRun
     from rss_rl.logs.metrics import MetricsWriter
     from rss_rl.logs.tensorboard import TensorBoardLogger
-    run = LoggedRun("", Path(sys.argv[1]), {}, "accuracy", None)
+    run = LoggedRun("", Path(sys.argv[1]), {}, None)
     writer = MetricsWriter(run.folder, loggers=[TensorBoardLogger(run, NoOptions())])
     for step in range(1, 8):
         writer.scalars(step, {"train/loss": step})
