@@ -41,7 +41,7 @@ class RunLogger:
     """
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Log the finite scalars of an update, by registered tag."""
+        """Log the finite scalars of an update, by tag."""
 
     def histogram(self, step: int, tag: str, values: Array) -> None:
         """Log the distribution of values of any shape, not empty."""

@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 from rss_rl.durable import disk_errors, replacing
 from rss_rl.errors import CheckpointError
 from rss_rl.logs.logger import RunLogger
-from rss_rl.logs.metric_registry import find_metric
 from rss_rl.types import Array
 
 if TYPE_CHECKING:
@@ -85,13 +84,7 @@ class MetricsWriter:
         return disk_errors(self._directory.parent, "metrics could not be written", remedy)
 
     def scalars(self, step: int, values: Mapping[str, SupportsFloat]) -> None:
-        """Write scalars of one step; NaN and infinite values are counted instead.
-
-        Raises:
-            ValueError: a tag that is not registered as a scalar; then nothing is written.
-        """
-        for tag in values:
-            find_metric(tag, "scalar")
+        """Write scalars of one step; NaN and infinite values are counted instead."""
         numbers = {tag: float(value) for tag, value in values.items()}
         finite = {tag: number for tag, number in numbers.items() if math.isfinite(number)}
         if len(finite) < len(numbers):
@@ -112,22 +105,12 @@ class MetricsWriter:
                 self._failed(type(logger).__name__, str(error) or type(error).__name__)
 
     def histogram(self, step: int, tag: str, values: Array) -> None:
-        """Write the distribution of `values`, any shape; nothing if it is empty.
-
-        Raises:
-            ValueError: a tag that is not registered as a histogram.
-        """
-        find_metric(tag, "histogram")
+        """Write the distribution of `values`, any shape; nothing if it is empty."""
         if values.size:
             self._tell(lambda logger: logger.histogram(step, tag, values))
 
     def text(self, step: int, tag: str, markdown: str) -> None:
-        """Write a text.
-
-        Raises:
-            ValueError: a tag that is not registered as a text.
-        """
-        find_metric(tag, "text")
+        """Write a text."""
         self._tell(lambda logger: logger.text(step, tag, markdown))
 
     def flush(self) -> None:

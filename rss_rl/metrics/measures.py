@@ -11,11 +11,10 @@ from functools import partial
 
 @dataclass(frozen=True)
 class Measure:
-    """A number in a report, and how reports show it.
+    """A number in a report, and how reports show it; docs/metrics.md says what each is.
 
     name             in reports, configurations and, behind `dev/<selection>/`, in TensorBoard
     label            heading of its column
-    meaning, unit    for the table of all logged metrics
     percent          a share, shown in percent
     places           decimal places of other numbers
     largest          upper bound; math.inf if there is none
@@ -25,8 +24,6 @@ class Measure:
 
     name: str
     label: str
-    meaning: str
-    unit: str = "-"
     percent: bool = False
     places: int = 4
     largest: float = 1.0
@@ -34,71 +31,57 @@ class Measure:
     brief: bool = False
 
 
-_SHARE = "share of real tokens"
 _unbounded = partial(Measure, largest=math.inf)
 _percent = partial(Measure, percent=True)
+_rounded = partial(Measure, places=3)
 OWN = (
-    _unbounded(
-        *("loss", "loss", "mean loss without dropout", "nats, or score²"),
-        places=3,
-        lower_is_better=True,
-        brief=True,
-    ),
-    _unbounded("reward", "reward", "mean reward, without a share's costs", "nats", brief=True),
-    _percent("kept", "kept", "words kept, as heads or dependents", _SHARE, brief=True),
-    _percent("heads_kept", "heads", "heads: words that attend to others", _SHARE),
-    _percent("dependents_kept", "dependents", "dependents: words that are attended to", _SHARE),
+    _unbounded("loss", "loss", places=3, lower_is_better=True, brief=True),
+    _unbounded("reward", "reward", brief=True),
+    _percent("kept", "kept", brief=True),
+    _percent("heads_kept", "heads"),
+    _percent("dependents_kept", "dependents"),
 )
 """The evaluation's own measures."""
 ACCURACY = (
-    _percent("accuracy", "accuracy", "correct predictions (not for scores)", "share", brief=True),
-    _percent("majority_accuracy", "majority", "accuracy of always the most common label", "share"),
-    Measure("macro_f1", "macro F1", "mean over classes of the F1 of each (class labels)"),
-    Measure("roc_auc", "ROC AUC", "area under the ROC curve, by log-odds (two classes)"),
-    _unbounded(
-        *("absent_classes", "absent classes", "classes without a row in the split", "classes"),
-        places=0,
-        lower_is_better=True,
-    ),
+    _percent("accuracy", "accuracy", brief=True),
+    _percent("majority_accuracy", "majority"),
+    Measure("macro_f1", "macro F1"),
+    Measure("roc_auc", "ROC AUC"),
+    _unbounded("absent_classes", "absent classes", places=0, lower_is_better=True),
 )
 CORRELATION = (
-    Measure("pearson", "Pearson r", "Pearson correlation with gold (score labels)", brief=True),
-    Measure("spearman", "Spearman ρ", "Spearman rank correlation with gold (score labels)"),
-    _unbounded("mse", "MSE", "mean squared error (score labels)", "score²", lower_is_better=True),
+    Measure("pearson", "Pearson r", brief=True),
+    Measure("spearman", "Spearman ρ"),
+    _unbounded("mse", "MSE", lower_is_better=True),
 )
 RANKING = (
-    Measure("map", "MAP", "mean average precision over questions with both answers", brief=True),
-    Measure("mrr", "MRR", "mean reciprocal rank of the first right answer over the same"),
-    Measure("map_all", "MAP, all", "`map`, with 0 for questions without a right answer"),
-    Measure("mrr_all", "MRR, all", "`mrr`, with 0 for questions without a right answer"),
+    Measure("map", "MAP", brief=True),
+    Measure("mrr", "MRR"),
+    Measure("map_all", "MAP, all"),
+    Measure("mrr_all", "MRR, all"),
 )
-RATIONALES = tuple(
-    Measure(f"rationale_{name}", label, meaning, unit="share", places=3, brief=name == "f1")
-    for name, label, meaning in (
-        ("precision", "precision", "share of the kept tokens that are in the rationale"),
-        ("recall", "recall", "share of the rationale's tokens that are kept"),
-        ("f1", "F1", "harmonic mean of rationale precision and recall"),
-        ("f1_random", "random F1", "F1 of as many randomly selected tokens"),
-    )
+RATIONALES = (
+    _rounded("rationale_precision", "precision"),
+    _rounded("rationale_recall", "recall"),
+    _rounded("rationale_f1", "F1", brief=True),
+    _rounded("rationale_f1_random", "random F1"),
 )
-
-_shown = partial(Measure, meaning="", places=3)
 AGREEMENT = (
-    Measure("accuracy_all", "reading all", "", percent=True),
-    Measure("accuracy_rest", "reading the rest", "", percent=True),
-    _shown("token_precision", "precision"),
-    _shown("token_recall", "recall"),
-    _shown("token_f1", "token F1"),
-    _shown("iou_f1", "IOU F1"),
-    _shown("auprc", "AUPRC"),
-    _shown("budget_token_f1", "token F1 at budgets"),
-    _shown("budget_iou_f1", "IOU F1 at budgets"),
-    _shown("comprehensiveness", "compr."),
-    _shown("sufficiency", "suff."),
-    _shown("similarity", "similarity"),
-    _shown("people_similarity", "people's"),
-    _shown("annotator_f1", "annotator F1"),
-    _shown("people_f1", "people's F1"),
+    _percent("accuracy_all", "reading all"),
+    _percent("accuracy_rest", "reading the rest"),
+    _rounded("token_precision", "precision"),
+    _rounded("token_recall", "recall"),
+    _rounded("token_f1", "token F1"),
+    _rounded("iou_f1", "IOU F1"),
+    _rounded("auprc", "AUPRC"),
+    _rounded("budget_token_f1", "token F1 at budgets"),
+    _rounded("budget_iou_f1", "IOU F1 at budgets"),
+    _rounded("comprehensiveness", "compr."),
+    _rounded("sufficiency", "suff."),
+    _rounded("similarity", "similarity"),
+    _rounded("people_similarity", "people's"),
+    _rounded("annotator_f1", "annotator F1"),
+    _rounded("people_f1", "people's F1"),
 )
 """Agreement with people, see `rss_rl.results.agreement`; never logged."""
 
@@ -109,19 +92,14 @@ _OF_PREDICTIONS = (ACCURACY, CORRELATION, RANKING)
 @functools.cache
 def all_measures() -> dict[str, Measure]:
     """By name, in the order of columns: quality, loss and shares kept, agreement with people."""
-    groups = (*_OF_PREDICTIONS, OWN, RATIONALES)
+    groups = (*_OF_PREDICTIONS, OWN, RATIONALES, AGREEMENT)
     return {measure.name: measure for group in groups for measure in group}
 
 
 def find_measure(name: str) -> Measure:
     """The measure of this name; if there is none, one with its name as label."""
-    unknown = Measure(name, name, "", largest=math.inf, brief=True)
-    return _known().get(name, unknown)
-
-
-@functools.cache
-def _known() -> Mapping[str, Measure]:
-    return all_measures() | {measure.name: measure for measure in AGREEMENT}
+    unknown = Measure(name, name, largest=math.inf, brief=True)
+    return all_measures().get(name, unknown)
 
 
 def task_measures() -> list[str]:
@@ -142,7 +120,7 @@ def brief_measures(scores: Mapping[str, float | None]) -> dict[str, float]:
 
 def in_order(names: Iterable[str]) -> list[str]:
     """Names in the order of columns; unknown ones come last."""
-    found, known = set(names), _known()
+    found, known = set(names), all_measures()
     return [name for name in known if name in found] + sorted(found - set(known))
 
 

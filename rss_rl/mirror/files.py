@@ -29,7 +29,7 @@ _ORDER = (
     _STEP + re.escape(STATE_FILE),
     r"checkpoints/(?!LATEST$)[A-Z][A-Z0-9_]*",
     r"checkpoints/LATEST",
-    rf"tensorboard/(\w[\w.-]*/)?[\w.~-]+|{re.escape(EVENTS_FILE)}(\.1)?|{re.escape(STATUS_FILE)}",
+    rf"tensorboard/(\w[\w.-]*/)?[\w.~-]+|{re.escape(EVENTS_FILE)}|{re.escape(STATUS_FILE)}",
     re.escape(REPORT_FILE),
 )
 _PATTERNS = tuple(re.compile(pattern) for pattern in _ORDER)

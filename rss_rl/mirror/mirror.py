@@ -235,8 +235,6 @@ class Mirror:
             self._lease.confirm()
             if isinstance(item.source, bytes):
                 self._storage.write(item.name, item.source)
-            elif isinstance(item.source, Path) and not item.source.exists():
-                continue  # an event log that was rotated meanwhile: uploaded under its new name
             else:
                 self._storage.upload(item.source, item.name)
             self._known = {**self._known, item.name: item.signature}

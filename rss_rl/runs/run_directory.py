@@ -45,7 +45,6 @@ _OWN_FILES = (
     STATUS_FILE,
     _PROVENANCE_FILE,
     EVENTS_FILE,
-    f"{EVENTS_FILE}.1",
 )
 ALL_TOKENS = "all-tokens"
 """Subdirectory with the run of the same model on all tokens."""

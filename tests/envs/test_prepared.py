@@ -16,11 +16,11 @@ from rss_rl.data.prepare import prepare
 from rss_rl.errors import DataError
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["single", "pair"])
-def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("planted") / "prepared"
     settings = PlantedSettings(train=30, dev=9, test=9)
-    prepare(planted(pairs=request.param, seed=1, settings=settings), out, dim=4)
+    prepare(planted(seed=1, settings=settings), out, dim=4)
     return out
 
 

@@ -27,7 +27,7 @@ def test_the_python_examples(
     codes = [f.text for f in blocks if f.language == "python" and f.excuse is None]
     monkeypatch.chdir(tmp_path)
     few = PlantedSettings(train=64, dev=16, test=16)
-    prepare(planted(pairs=False, settings=few), Path("runs/demo-data"), dim=8)
+    prepare(planted(settings=few), Path("runs/demo-data"), dim=8)
     small = ["data=runs/demo-data", "model.hidden=8", "policy.options.hidden=8", "sampler.actors=1"]
     brief = [f"phases.{number}.steps=1" for number in range(3)]
     config = load_config(find_config("demo"), [*small, *brief, "evaluation.all_tokens=false"])

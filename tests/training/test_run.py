@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from rss_rl.config import PhaseConfig, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import CheckpointError, NonFiniteError
 from rss_rl.inference.model import Model
+from rss_rl.logs.events import EVENTS_FILE, parse_events
 from rss_rl.logs.logger import run_name
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.runs.checkpoint import load_checkpoint
@@ -109,6 +111,22 @@ def test_the_optimised_reward_is_the_logged_one(finished: tuple[Path, list[objec
         assert values[step, "reward/total"] == pytest.approx(reward, rel=1e-5)
         assert 0 <= values[step, "selection/kept"] <= 1
     assert (1, "reward/total") not in values  # nothing is sampled in the warm-up
+
+
+def test_metrics_and_events_are_documented(
+    finished: tuple[Path, list[object]], repository: Path
+) -> None:
+    path, _ = finished
+    page = (repository / "docs" / "metrics.md").read_text(encoding="utf-8")
+    known = set()
+    for name in re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE):
+        before, *inside = re.split(r"[{}]", name)
+        choices, after = (inside[0].split(","), inside[1]) if inside else ([""], "")
+        known |= {f"{before}{choice}{after}" for choice in choices}
+    tags = {row["tag"] for row in read_metrics(path).to_pylist()}
+    events = {event["event"] for event in parse_events((path / EVENTS_FILE).read_bytes())}
+    assert len(tags) > 40
+    assert tags | events <= known
 
 
 def test_a_stop_leaves_a_checkpoint_and_a_resumed_run_ends_the_same(

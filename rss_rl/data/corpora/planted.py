@@ -1,15 +1,8 @@
-"""Generated sentences whose label follows from a few known words: the default tasks, without files.
+"""Generated sentences whose label follows from a few known words: the default task, without files.
 
-`planted`: one sentence, in which a mammal meets a bird; the label is the one that prevails. In 'The
-fox did surely chase the owl' it is the mammal, and also in 'never did the owl chase the fox'.
-Rationale: both animals and the negation of their clause.
-
-`planted-pairs`: in the premise one animal prevails over another while a third looks on, one each
-of three kinds. The hypothesis says that one kind prevails over another: true (entailment), false
-(contradiction), or about the onlooker (neutral). Either sentence may be negated. Rationale: the
-three animals, the two kinds, and the negation, which is irrelevant and unmarked in neutral pairs.
-(Some of the animals and kinds suffice to recognise a neutral pair, once it is known which is the
-onlooker; all are marked.)
+In a sentence a mammal meets a bird; the label is the one that prevails. In 'The fox did surely
+chase the owl' it is the mammal, and also in 'never did the owl chase the fox'. Rationale: both
+animals and the negation of their clause.
 
 They are surrounded by 15 to 60 distractors: fillers, and clauses about people that use the same
 words ('the farmers did finally chase the millers'). The set of words is independent of the label,
@@ -18,9 +11,9 @@ which depends only on their order and on the clause that a negation belongs to.
 
 from __future__ import annotations
 
-__all__ = ["PLANTED", "PLANTED_PAIRS", "PlantedSettings", "planted"]
+__all__ = ["PLANTED", "PlantedSettings", "planted"]
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -37,21 +30,13 @@ from rss_rl.types import LabelSpec
 # occur in distractors (decoys). All other words are distractors, drawn independently of the label.
 # Words of a tuple are interchangeable.
 
-KINDS = ("mammal", "bird", "fish")
+KINDS = ("mammal", "bird")
 
 ANIMALS: dict[str, tuple[str, ...]] = {
     "mammal": ("fox", "wolf", "hare", "badger", "otter", "lynx", "bear", "mole"),
     "bird": ("owl", "heron", "falcon", "raven", "swan", "crane", "robin", "eagle"),
-    "fish": ("trout", "salmon", "perch", "pike", "carp", "eel", "cod", "tench"),
 }
-"""Animals by kind, as sentences and premises name them."""
-
-KIND_WORDS: dict[str, tuple[str, ...]] = {
-    "mammal": ("mammal", "beast"),
-    "bird": ("bird", "fowl"),
-    "fish": ("fish", "swimmer"),
-}
-"""Names of the kinds, as hypotheses use them."""
+"""Animals by kind."""
 
 NEGATIONS = ("never", "hardly")
 ADVERBS = ("indeed", "finally", "surely", "certainly", "once", "later")
@@ -183,24 +168,13 @@ def complete(draw: np.random.Generator, parts: Sequence[Part], distractors: int)
     return Sentence(tuple(word for word, _ in tokens), tuple(mark for _, mark in tokens))
 
 
-ENTAILMENT, CONTRADICTION, NEUTRAL = "entailment", "contradiction", "neutral"
-
+_NAME = "planted"
 FEWEST = 15
-_HYPOTHESIS = 6
-_SINGLE = (
+_FRAMES = (
     "* the A * did HOW DOES the B *",
     "* HOW did the A * DOES the B *",
     "* it was the A * that did HOW DOES the B *",
 )
-_PREMISE = (
-    "* the A * did HOW DOES the B * while the C WATCHED *",
-    "* HOW did the A * DOES the B * and the C WATCHED *",
-)
-_STATEMENT = (
-    "a A * did HOW DOES a B *",
-    "HOW did a A * DOES a B *",
-)
-
 
 class PlantedSettings(Options):
     """Options of the generated examples."""
@@ -212,7 +186,7 @@ class PlantedSettings(Options):
     test: int = Field(default=1000, ge=1, le=10**9)
     """Test examples."""
     min_distractors: int = Field(default=FEWEST, ge=FEWEST, le=10**4)
-    """Fewest words of an example (both sentences) outside the rationale."""
+    """Fewest words of an example outside the rationale."""
     max_distractors: int = Field(default=60, le=10**4)
     """Most such words."""
     words: int = Field(default=8, ge=1, le=len(ANIMALS["mammal"]))
@@ -221,11 +195,6 @@ class PlantedSettings(Options):
     """Share of examples whose deciding clause is negated."""
     decoys: float = Field(default=0.2, ge=0, le=1)
     """Share of unnegated examples whose distractor clause, if any, is negated."""
-    usual: float = Field(default=0.8, ge=0, le=1)
-    """Pairs: share of hypotheses in which mammal prevails over bird, bird over fish or fish over
-    mammal; closer to 0.5 is harder to learn.
-    """
-
     @model_validator(mode="after")
     def _is_range(self) -> PlantedSettings:
         if self.max_distractors < self.min_distractors:
@@ -239,121 +208,47 @@ class PlantedSettings(Options):
 _USUAL = PlantedSettings()
 
 
-def planted(*, pairs: bool, seed: int = 0, settings: PlantedSettings = _USUAL) -> Source:
-    """The source of either task; a row depends only on the seed, its split and its number."""
-    name = "planted-pairs" if pairs else "planted"
-    names = (ENTAILMENT, NEUTRAL, CONTRADICTION) if pairs else KINDS[:2]
+def planted(*, seed: int = 0, settings: PlantedSettings = _USUAL) -> Source:
+    """The source; a row depends only on the seed, its split and its number."""
     splits: dict[str, tuple[Path, ...]] = {"train": (), "dev": (), "test": ()}
-    make = _pair if pairs else _single
-    reader = partial(_read, name=name, names=names, make=make, seed=seed, settings=settings)
-    return Source(name, 1 + pairs, LabelSpec("classes", names=names), splits, reader)
+    reader = partial(_read, seed=seed, settings=settings)
+    return Source(_NAME, 1, LabelSpec("classes", names=KINDS), splits, reader)
 
 
-def _read(
-    split: str,
-    *,
-    name: str,
-    names: tuple[str, ...],
-    make: Callable[[np.random.Generator, PlantedSettings, str], tuple[Sentence, ...]],
-    seed: int,
-    settings: PlantedSettings,
-) -> Iterator[RawExample]:
+def _read(split: str, *, seed: int, settings: PlantedSettings) -> Iterator[RawExample]:
     """Generate the rows of one split, in which classes are equally frequent."""
     for row in range(getattr(settings, split)):
-        label = names[row % len(names)]
-        sentences = make(generator(seed, name, split, row), settings, label)
-        yield RawExample(
-            id=f"{split}-{row}",
-            texts=tuple(sentence.words for sentence in sentences),
-            label=label,
-            rationale=tuple(sentence.rationale for sentence in sentences),
-        )
+        label = KINDS[row % len(KINDS)]
+        made = _sentence(generator(seed, _NAME, split, row), settings, label)
+        yield RawExample(f"{split}-{row}", (made.words,), label, rationale=(made.rationale,))
 
 
-def _relation(
-    draw: np.random.Generator, animals: Sequence[str], *, negated: bool, marked: bool = True
-) -> dict[str, tuple[str, bool]]:
-    """The words of a deciding clause: A, B (and C) are marked, the negation if `marked`."""
-    how = (pick(draw, NEGATIONS), marked) if negated else (pick(draw, ADVERBS), False)
-    named = {name: (word, True) for name, word in zip("ABC", animals, strict=False)}
-    return named | {"HOW": how, "DOES": (pick(draw, VERBS), False)}
-
-
-def _animals(
-    draw: np.random.Generator, kinds: Sequence[str], settings: PlantedSettings
-) -> list[str]:
-    return [pick(draw, ANIMALS[kind][: settings.words]) for kind in kinds]
-
-
-def _single(
-    draw: np.random.Generator, settings: PlantedSettings, label: str
-) -> tuple[Sentence, ...]:
+def _sentence(draw: np.random.Generator, settings: PlantedSettings, label: str) -> Sentence:
     negated = bool(draw.random() < settings.negations)
     mammal_first = (label == "mammal") != negated
-    kinds = KINDS[:2] if mammal_first else KINDS[1::-1]
-    chosen = _relation(draw, _animals(draw, kinds, settings), negated=negated)
-    size = _size(draw, settings)
+    first, second = (
+        (pick(draw, ANIMALS[kind][: settings.words]), True)
+        for kind in (KINDS if mammal_first else KINDS[::-1])
+    )
+    how = (pick(draw, NEGATIONS), True) if negated else (pick(draw, ADVERBS), False)
+    chosen = {"A": first, "B": second, "HOW": how, "DOES": (pick(draw, VERBS), False)}
+    size = int(draw.integers(settings.min_distractors, settings.max_distractors + 1))
     # In the shortest sentences, the longest frame leaves no room for a distractor clause.
-    frame = pick(draw, _SINGLE) if size > FEWEST + 3 else pick(draw, _SINGLE[:2])
+    frame = pick(draw, _FRAMES) if size > FEWEST + 3 else pick(draw, _FRAMES[:2])
     decoy = not negated and bool(draw.random() < settings.decoys)
     parts = surround(draw, unfold(frame, chosen), size - 1, most=2, negate=decoy)
-    return (complete(draw, parts, size),)
+    return complete(draw, parts, size)
 
 
-def _pair(draw: np.random.Generator, settings: PlantedSettings, label: str) -> tuple[Sentence, ...]:
-    turn = int(draw.integers(3))
-    x, y, z = (KINDS[(turn + step) % 3] for step in range(3))
-    if draw.random() >= settings.usual:
-        x, y = y, x
-    negated = bool(draw.random() < settings.negations)
-    if label == NEUTRAL:
-        order = pick(draw, ((x, z, y), (z, x, y), (y, z, x), (z, y, x)))
-    else:
-        order = (x, y, z) if (label == ENTAILMENT) != negated else (y, x, z)
-    in_premise = bool(draw.random() < 0.5)
-    size = _size(draw, settings)
-    short = _HYPOTHESIS + int(draw.integers(min(3, size - FEWEST) + 1))
-
-    premise_words = _relation(
-        draw,
-        _animals(draw, order, settings),
-        negated=negated and in_premise,
-        marked=label != NEUTRAL,
-    )
-    premise_words["WATCHED"] = (pick(draw, WATCHING), False)
-    decoy = not negated and bool(draw.random() < settings.decoys)
-    parts = unfold(pick(draw, _PREMISE), premise_words)
-    parts = surround(draw, parts, size - short - 1, most=2, negate=decoy)
-    stated = _relation(
-        draw,
-        [pick(draw, KIND_WORDS[kind]) for kind in (x, y)],
-        negated=negated and not in_premise,
-        marked=label != NEUTRAL,
-    )
-    premise = complete(draw, parts, size - short)
-    return premise, complete(draw, unfold(pick(draw, _STATEMENT), stated), short)
-
-
-def _size(draw: np.random.Generator, settings: PlantedSettings) -> int:
-    return int(draw.integers(settings.min_distractors, settings.max_distractors + 1))
-
-
-def _build(request: SourceRequest, options: PlantedSettings, *, pairs: bool) -> Source:
+def _build(request: SourceRequest, options: PlantedSettings) -> Source:
     request.without_folder("planted sentences are generated, not read")
-    return planted(pairs=pairs, seed=request.seed, settings=options)
+    return planted(seed=request.seed, settings=options)
 
 
 PLANTED = SourceComponent(
-    name="planted",
+    name=_NAME,
     help="generated sentences whose label follows from a few known words",
-    build=partial(_build, pairs=False),
+    build=_build,
     options=PlantedSettings,
     capabilities=frozenset({"made", "rationales"}),
-)
-PLANTED_PAIRS = SourceComponent(
-    name="planted-pairs",
-    help="generated sentence pairs whose label follows from a few known words",
-    build=partial(_build, pairs=True),
-    options=PlantedSettings,
-    capabilities=frozenset({"made", "rationales", "pairs"}),
 )
