@@ -176,6 +176,7 @@ _FRAMES = (
     "* it was the A * that did HOW DOES the B *",
 )
 
+
 class PlantedSettings(Options):
     """Options of the generated examples."""
 
@@ -195,6 +196,7 @@ class PlantedSettings(Options):
     """Share of examples whose deciding clause is negated."""
     decoys: float = Field(default=0.2, ge=0, le=1)
     """Share of unnegated examples whose distractor clause, if any, is negated."""
+
     @model_validator(mode="after")
     def _is_range(self) -> PlantedSettings:
         if self.max_distractors < self.min_distractors:
