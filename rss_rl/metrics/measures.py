@@ -15,6 +15,7 @@ class Measure:
 
     name             in reports, configurations and, behind `dev/<selection>/`, in TensorBoard
     label            heading of its column
+    meaning          shown where a page's heading is pointed at
     percent          a share, shown in percent
     places           decimal places of other numbers
     largest          upper bound; math.inf if there is none
@@ -24,6 +25,7 @@ class Measure:
 
     name: str
     label: str
+    meaning: str = ""
     percent: bool = False
     places: int = 4
     largest: float = 1.0
@@ -35,36 +37,46 @@ _unbounded = partial(Measure, largest=math.inf)
 _percent = partial(Measure, percent=True)
 _rounded = partial(Measure, places=3)
 OWN = (
-    _unbounded("loss", "loss", places=3, lower_is_better=True, brief=True),
-    _unbounded("reward", "reward", brief=True),
-    _percent("kept", "kept", brief=True),
-    _percent("heads_kept", "heads"),
-    _percent("dependents_kept", "dependents"),
+    _unbounded(
+        "loss", "loss", "mean loss without dropout", places=3, lower_is_better=True, brief=True
+    ),
+    _unbounded("reward", "reward", "mean reward, without a share's costs", brief=True),
+    _percent("kept", "kept", "words kept, as heads or dependents", brief=True),
+    _percent("heads_kept", "heads", "heads: words that attend to others"),
+    _percent("dependents_kept", "dependents", "dependents: words that are attended to"),
 )
 """The evaluation's own measures."""
 ACCURACY = (
-    _percent("accuracy", "accuracy", brief=True),
-    _percent("majority_accuracy", "majority"),
-    Measure("macro_f1", "macro F1"),
-    Measure("roc_auc", "ROC AUC"),
-    _unbounded("absent_classes", "absent classes", places=0, lower_is_better=True),
+    _percent("accuracy", "accuracy", "correct predictions (not for scores)", brief=True),
+    _percent("majority_accuracy", "majority", "accuracy of always the most common label"),
+    Measure("macro_f1", "macro F1", "mean over classes of the F1 of each (class labels)"),
+    Measure("roc_auc", "ROC AUC", "area under the ROC curve, by log-odds (two classes)"),
+    _unbounded(
+        "absent_classes",
+        "absent classes",
+        "classes without a row in the split",
+        places=0,
+        lower_is_better=True,
+    ),
 )
 CORRELATION = (
-    Measure("pearson", "Pearson r", brief=True),
-    Measure("spearman", "Spearman ρ"),
-    _unbounded("mse", "MSE", lower_is_better=True),
+    Measure("pearson", "Pearson r", "Pearson correlation with gold (score labels)", brief=True),
+    Measure("spearman", "Spearman ρ", "Spearman rank correlation with gold (score labels)"),
+    _unbounded("mse", "MSE", "mean squared error (score labels)", lower_is_better=True),
 )
 RANKING = (
-    Measure("map", "MAP", brief=True),
-    Measure("mrr", "MRR"),
-    Measure("map_all", "MAP, all"),
-    Measure("mrr_all", "MRR, all"),
+    Measure("map", "MAP", "mean average precision over questions with both answers", brief=True),
+    Measure("mrr", "MRR", "mean reciprocal rank of the first right answer over the same"),
+    Measure("map_all", "MAP, all", "`map`, with 0 for questions without a right answer"),
+    Measure("mrr_all", "MRR, all", "`mrr`, with 0 for questions without a right answer"),
 )
 RATIONALES = (
-    _rounded("rationale_precision", "precision"),
-    _rounded("rationale_recall", "recall"),
-    _rounded("rationale_f1", "F1", brief=True),
-    _rounded("rationale_f1_random", "random F1"),
+    _rounded(
+        "rationale_precision", "precision", "share of the kept tokens that are in the rationale"
+    ),
+    _rounded("rationale_recall", "recall", "share of the rationale's tokens that are kept"),
+    _rounded("rationale_f1", "F1", "harmonic mean of rationale precision and recall", brief=True),
+    _rounded("rationale_f1_random", "random F1", "F1 of as many randomly selected tokens"),
 )
 AGREEMENT = (
     _percent("accuracy_all", "reading all"),
