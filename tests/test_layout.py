@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import doctest
 import importlib.util
 import pkgutil
@@ -31,26 +30,6 @@ def modules() -> list[str]:
     if importlib.util.find_spec("triton") is None:
         found = [name for name in found if not name.startswith(NEEDS_TRITON)]
     return found
-
-
-def sources() -> list[Path]:
-    return sorted(
-        path for name in (*FOLDERS, "tests") for path in (REPOSITORY / name).rglob("*.py")
-    )
-
-
-def test_every_start_of_ray_says_where() -> None:
-    """Else Ray joins any cluster of this machine, such as that of a test beside."""
-    found = []
-    for path in sources():
-        text = path.read_text()
-        for node in ast.walk(ast.parse(text)) if "ray.init" in text else ():
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "ray.init":
-                named = {keyword.arg for keyword in node.keywords}
-                joined = named & {"address", "ignore_reinit_error", None}
-                if not node.args and not joined:
-                    found.append(f"{path.relative_to(REPOSITORY)}:{node.lineno}")
-    assert not found
 
 
 def imported_by(names: list[str]) -> set[str]:

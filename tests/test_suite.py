@@ -1,22 +1,15 @@
-"""The harness of `make bench`: records, turns, workers, comparison; and its plain reference."""
+"""The harness of `make bench`: its ratios, and the plain reference."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
-import bench
 import pytest
 import small
 import torch
 import torch.nn.functional as F
 from suite.records import compared, limited
 from suite.reference import PlainReSAN
-from suite.registry import Benchmark
-from suite.timing import Settings
-
-STUBS = "bench_stubs"
 
 
 def test_a_ratio_says_how_many_times_better_ours_is() -> None:
@@ -30,28 +23,6 @@ def test_a_ratio_says_how_many_times_better_ours_is() -> None:
         compared("a", [1.0, 2.0], [1.0], "s")
     with pytest.raises(ValueError, match="no meaning"):
         compared("a", [1.0], [float("inf")], "s")
-
-
-PATHS = {
-    "PYTHONPATH": os.pathsep.join(
-        str(Path(__file__).parent / folder) for folder in ("benchmarks", "support", "..")
-    )
-}
-
-
-@pytest.mark.parametrize("stub", ["two_records", "endless"])
-def test_what_a_benchmark_said_before_it_died_counts(
-    stub: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", PATHS["PYTHONPATH"])
-    part = tmp_path / "part.json"
-    part.write_text("of before")
-    # Long enough for its process to start on a busy machine, where it hangs.
-    benchmark = Benchmark(f"{STUBS}:{stub}", 1 if stub == "two_records" else 0.1)
-    found = list(bench.run_benchmark("test", benchmark, Settings(repeats=3), part))
-    assert [(record.name, record.n) for record in found] == [("test/first", 3)]
-    assert "test ended with -9" in capsys.readouterr().err
-    assert not part.exists()
 
 
 @pytest.mark.parametrize("share", [None, 0.5, 0.0])

@@ -55,9 +55,7 @@ def test_the_version_is_printed() -> None:
     assert result.output == f"rss-rl {rss_rl.__version__}\n"
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["train", "--help"], ["serve", "--help"], ["config", "list"]]
-)
+@pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"], ["config", "list"]])
 def test_light_commands_import_neither_torch_nor_ray(arguments: list[str]) -> None:
     code = (
         "import sys\nfrom rss_rl.cli.main import app\n"

@@ -190,12 +190,6 @@ def test_a_damaged_file_is_none(run: Path, damage: str) -> None:
     assert "not running" in show(run)
 
 
-def test_control_characters_do_not_reach_the_terminal(run: Path) -> None:
-    (run / STATUS_FILE).write_text(json.dumps({"phase": "a\x1b[2Jb"}))
-    assert "a[2Jb" in show(run)
-    assert "\x1b[2J" not in show(run)
-
-
 def test_directories_in_the_place_of_files(tmp_path: Path) -> None:
     for name in (STATUS_FILE, EVENTS_FILE):
         (tmp_path / name).mkdir()

@@ -28,6 +28,13 @@ def test_from_a_run_to_a_page(run: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     typed("explain", run, REVIEWS[2], "--out", page)
     assert '"unseen"' in page.read_text()
+    selected = json.loads(typed("select", run, "w1 w2 w3 unheard w4", "--share", "0.2", "--json"))
+    (words,) = selected["sentences"]
+    assert [word["head"] or word["dependent"] for word in words].count(True) == 1
+    assert selected["prediction"] in selected["class_probabilities"]
+    asked = ("--split", "dev", "--mode", "sampled", "--which", "latest", "--json")
+    (scores,) = json.loads(typed("evaluate", run, *asked)).values()
+    assert list(scores) == ["sampled"]
 
 
 @pytest.mark.parametrize(

@@ -120,22 +120,6 @@ def test_of_sentences_by_themselves(
     assert not context.states(tokens[:, :3], nothing).any()
 
 
-def test_states_are_float32_whatever_torch_makes_by_default(
-    configured: Callable[..., RunConfig],
-) -> None:
-    config = configured()
-    context = build_prepared_models(config, open_data(config)).context
-    assert context is not None
-    tokens = torch.tensor([[2, 3, 4]])
-    wanted = context.states(tokens, tokens > 0)
-    torch.set_default_dtype(torch.float64)
-    try:
-        found = context.states(tokens, tokens > 0)
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert torch.equal(found, wanted)
-
-
 def test_stopped_and_resumed(
     configured: Callable[..., RunConfig], run: Path, tmp_path: Path
 ) -> None:

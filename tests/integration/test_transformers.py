@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import tiny_transformers
 from safetensors.numpy import load_file
-from starlette.testclient import TestClient
 from tiny_runs import Outcome, stop_and_resume
 
 import rss_rl
@@ -23,7 +22,6 @@ from rss_rl.errors import CheckpointError
 from rss_rl.inference.artifact import export_run, pack_model
 from rss_rl.rollouts.run_models import build_prepared_models
 from rss_rl.rollouts.snapshot import Publisher
-from rss_rl.serving.app import make_app
 from rss_rl.training.run import train
 
 
@@ -100,18 +98,6 @@ def test_an_export_may_hold_the_trained_transformer(
     assert not (export_run(run, tmp_path / "without") / "encoder").exists()
     shutil.rmtree(export / "encoder")  # nothing here reads it
     assert rss_rl.load(export).predict(["w1 w2"])
-
-
-def test_it_is_served_as_it_is_used(run: Path) -> None:
-    model, texts = rss_rl.load(run), ["w1 w2 w3", "words that nobody has seen"]
-    with TestClient(make_app(model, "run"), base_url="http://localhost") as client:
-        examples = [{"texts": [text]} for text in texts] + [{"texts": texts[:1], "share": 0.5}]
-        found = client.post("/predict", json={"examples": examples}).json()["examples"]
-    shares = [said.class_probabilities for said in model.predict(texts)]
-    for answer, wanted in zip(found, shares, strict=False):
-        assert answer["class_probabilities"] == pytest.approx(wanted)
-    words = found[2]["sentences"][0]
-    assert sum(word["head"] or word["dependent"] for word in words) == 2
 
 
 def explaining(tiny: Callable[..., RunConfig], model: dict[str, Any], **changes: Any) -> RunConfig:

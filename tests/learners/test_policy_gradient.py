@@ -21,7 +21,6 @@ from rss_rl.learners.updates import RewardBatch
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.policies.protocol import Policy
-from rss_rl.seeding import keyed_uniforms, stream_key
 
 TOKENS = 4
 SPARSITY = 0.3
@@ -164,28 +163,6 @@ def test_a_reward_for_each_sentence_of_a_pair_introduces_no_bias(baseline: str) 
     result, _ = estimate(policy, baseline, slots, paid)
     torch.testing.assert_close(result, wanted, rtol=1e-8, atol=1e-10)
     assert wanted.abs().max() > 1e-3
-
-
-def test_drawn_with_the_samplers_numbers_it_is_unbiased_within_monte_carlo_error() -> None:
-    policy = small.policy()
-    rewards, samples, examples, repeats = table(4**TOKENS), 4, 1500, 16
-    tokens, valid = sentence(TOKENS, examples)
-    powers = 2 ** torch.arange(2 * TOKENS - 1, -1, -1)
-    estimates = []
-    for repeat in range(repeats):
-        key = stream_key(0, "selection", repeat)
-        uniforms = torch.from_numpy(keyed_uniforms(key, np.arange(examples), samples, 2, TOKENS))
-        with torch.no_grad():
-            drawn = policy(embedding()(tokens), valid).sample(uniforms).selection
-        index = (drawn.flatten(-2).long() * powers).sum(-1)  # [K, B], place in every_selection
-        paid = RewardBatch([drawn], rewards[index][..., None], None)
-        estimates.append(estimate(policy, "leave-one-out", [(tokens, valid)], paid)[0])
-    mean = torch.stack(estimates).mean(0)
-    error = torch.stack(estimates).std(0) / repeats**0.5
-    wanted = exact_gradient(policy, rewards)
-    assert ((mean - wanted).abs() < 5 * error + 1e-9).all()
-    assert float((mean - wanted).norm() / wanted.norm()) < 0.05  # a wrong factor (K-1)/K is 0.25
-    assert float(error.norm() / wanted.norm()) < 0.05
 
 
 def test_the_loss_is_what_the_definition_says() -> None:

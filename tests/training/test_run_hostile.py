@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rss_rl.config import RunConfig
-from rss_rl.errors import CheckpointError, ConfigError, RssError
+from rss_rl.errors import CheckpointError
 from rss_rl.runs.checkpoint import load_checkpoint, save_checkpoint
 from rss_rl.training.run import train
 from rss_rl.training.trained_runs import open_models
@@ -94,23 +92,3 @@ def test_tensors_that_do_not_fit(
     if not name.startswith("an optimizer"):
         with pytest.raises(CheckpointError):
             open_models(tmp_path / "run", "latest")
-
-
-@settings(max_examples=60)
-@given(data=st.data())
-def test_any_damage_of_config_json_is_an_error_or_harmless(
-    data: st.DataObject, stopped: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    run = tmp_path_factory.getbasetemp() / "config-fuzz"
-    run.mkdir(exist_ok=True)
-    content = bytearray((stopped / "config.json").read_bytes())
-    place = data.draw(st.integers(0, len(content) - 1))
-    if data.draw(st.booleans()):
-        content[place] ^= data.draw(st.integers(1, 255))
-    else:
-        content[place : place + data.draw(st.integers(0, 9))] = data.draw(st.binary(max_size=4))
-    (run / "config.json").write_bytes(bytes(content))
-    try:
-        open_models(run)
-    except RssError as error:
-        assert isinstance(error, CheckpointError | ConfigError) or "inputs" in error.where
