@@ -10,6 +10,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
+from time import monotonic
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -18,11 +19,20 @@ from rich.markup import escape
 from rich.table import Table
 
 from rss_rl.api.encoding import encode
+from rss_rl.api.finetuning import (
+    CLASSIFIER,
+    UPDATES,
+    cores,
+    expected_seconds,
+    fine_tune,
+    tuned_encoder,
+)
 from rss_rl.api.options import Overrides, Rows, TableOptions
 from rss_rl.api.preparing import prepare
 from rss_rl.api.rows import split_files
+from rss_rl.api.run import Run
 from rss_rl.api.terminal import counted, say
-from rss_rl.config import PolicyConfig, load_config, settings
+from rss_rl.config import RunConfig, load_config, settings
 from rss_rl.data.checks import is_missing
 from rss_rl.data.manifest import MANIFEST_FILE, SCHEMA_VERSION, Manifest
 from rss_rl.data.pretrained_vectors import ENCODER, PACKAGES, find_static
@@ -45,6 +55,7 @@ _EPOCHS = {
     "own_pairs": {"warm-up": 5.0, "co-train": 9.0},
     "own_long": {"warm-up": 2.0, "parts": 3.0, "frozen": 1.5, "co-train": 2.5, "settle": 1.25},
     "own_phrases": {"warm-up": 2.0, "parts": 3.0, "frozen": 1.5, "co-train": 2.5},
+    CLASSIFIER: {"warm-up": 1.0, "parts": 1.0, "co-train": 4.0},
 }
 """Epochs of each phase, for configurations whose batch size and phases follow from the data."""
 _LONG_TEXT = 100
@@ -54,7 +65,10 @@ _LOOKED_AT = 10_000
 _MOST_CLASSES = 20
 """Integer labels are classes if there are at most this many."""
 _FEWEST, _MOST = 500, 6000
-"""Bounds of the total updates: a small table needs dozens of epochs, a large one few."""
+"""Bounds of the total updates: a small table needs dozens of epochs, a large one few. A transformer
+needs fewer (UPDATES)."""
+_PATIENCE_S = 1800.0
+"""Without a limit of time, a transformer that takes longer than this is no classifier."""
 
 
 class Choice(NamedTuple):
@@ -63,6 +77,20 @@ class Choice(NamedTuple):
     key: str
     value: Any
     why: str
+
+
+class Adapted(NamedTuple):
+    """What `fit` trains.
+
+    config    name or file of the configuration
+    settings  as KEY=VALUE, those of the user last
+    words     the run that fine-tuned a transformer on all words, or None; if that was stopped, it
+              is not finished, and the rest is not ready
+    """
+
+    config: str | Path
+    settings: list[str]
+    words: Run | None
 
 
 class Wish(NamedTuple):
@@ -108,31 +136,35 @@ def adapt(
     table: TableOptions,
     folder: Path,
     console: Console,
-) -> tuple[str | Path, list[str]]:
+    limit: float | None = None,
+) -> Adapted:
     """Prepare a table, and choose a configuration and settings for it.
+
+    A transformer that is to be the classifier is fine-tuned on all words here.
 
     Args:
         data, text, label, overrides, wish, table: see `fit`.
         folder: where the prepared data are put. console: for what was chosen, and why.
-
-    Returns:
-        The configuration, and settings as KEY=VALUE, `overrides` last.
+        limit: seconds for everything, or None.
 
     Raises:
         RssError: any expected failure.
     """
     wish.check()
+    end = None if limit is None else monotonic() + limit
     if table.get("text_b") is not None:
         table["text_b"] = str(table["text_b"])
     read = data, str(text), str(label), table, wish.pretrained
     out, there, chosen = _prepared(*read, folder, console)
     manifest = open_prepared(out).manifest
     given = settings(overrides)
-    base, own = choose_encoder(manifest, wish.pretrained, _gpu())
+    share = _share(manifest, wish.keep)
+    expected = _expected(out, wish, share.value)
+    base, own = choose_encoder(manifest, wish.pretrained, _gpu(), expected, limit)
     if wish.config is not None:
         base, own = Choice("config", wish.config, "as asked"), []
     if wish.config is None or wish.keep is not None:
-        own.append(_share(manifest, wish.keep))
+        own.append(share)
     if base.value in _EPOCHS:
         own = _not_overridden(own + schedule(manifest, base.value), given)
         own += _decays(base.value, own, given)
@@ -141,9 +173,29 @@ def adapt(
     more = f", bad rows left out: {left_out:,}, see rejects.jsonl there" if left_out else ""
     say(console, f"Data: {out}{', already prepared' if there else ''}{more}")
     _say_choices(console, [*chosen, base, *own])
-    asked = [*settings({"data": str(out)}), *_as_settings(own), *given]
-    _encode(out, load_config(find_config(base.value), asked).policy, console)
-    return base.value, asked
+    fixed = {"data": str(out)}
+    asked = [*settings(fixed), *_as_settings(own), *given]
+    config = load_config(find_config(base.value), asked)
+    words = None
+    if wish.pretrained is not None and base.value == CLASSIFIER:
+        left = None if end is None else max(1.0, end - monotonic())
+        words = fine_tune(out, wish.pretrained, config, left, console)
+        if not words.finished:
+            return Adapted(base.value, asked, words)
+        tuned = tuned_encoder(words)
+        fixed |= {"policy.pretrained": tuned, "model.encoder.options.pretrained": tuned}
+        asked = [*settings(fixed), *_as_settings(own), *given]
+        config = load_config(find_config(base.value), asked)
+    _encode(out, config, console)
+    return Adapted(base.value, asked, words)
+
+
+def _expected(data: Path, wish: Wish, share: float) -> float | None:
+    """The seconds that the wished transformer would take as classifier; None if that is not asked:
+    there is none, or a GPU."""
+    if wish.pretrained is None or _gpu() is not None:
+        return None
+    return expected_seconds(data, wish.pretrained, share)
 
 
 def _prepared(
@@ -160,8 +212,7 @@ def _prepared(
         splits = {"rows": data, "dev": how.get("dev"), "test": how.get("test")}
         files = split_files(splits, Path(scratch))
         how |= {"dev": files.get("dev"), "test": files.get("test")}
-        reads_alone = pretrained if _gpu() is None else None
-        named, vectors = _vectors(how.get("vectors"), how.get("dim"), reads_alone)
+        named, vectors = _vectors(how.get("vectors"), how.get("dim"), pretrained)
         how["vectors"] = named
         how.setdefault("label_weights", how.get("text_b") is None)
         key = _key(files, text, label, named, how)
@@ -188,38 +239,53 @@ def _prepared(
     return out, there, [task, vectors, weights]
 
 
-def _encode(data: Path, policy: PolicyConfig, console: Console) -> None:
+def _encode(data: Path, config: RunConfig, console: Console) -> None:
     """Store the states that the policy reads, if it reads a pretrained encoder."""
+    policy = config.policy
     if (encoder := policy.pretrained) is None:
         return
-    how: dict[str, Any] = {"layers": policy.layers, "window": policy.window}
+    device = config.learner.device
+    how: dict[str, Any] = {"layers": policy.layers, "window": policy.window, "device": device}
     with counted(console, f"encoding the data with {encoder}") as progress:
         encode(data, encoder, **how, progress=progress)
 
 
 def choose_encoder(
-    manifest: Manifest, pretrained: str | None, gpu: str | None
+    manifest: Manifest,
+    pretrained: str | None,
+    gpu: str | None,
+    expected: float | None = None,
+    limit: float | None = None,
 ) -> tuple[Choice, list[Choice]]:
     """The configuration for text length and hardware, and settings that belong to it.
 
-    A transformer that runs in every update needs a GPU. Without one, it encodes each text once
-    before training: its states are the policy's context, and the classifier reads word vectors.
-    Models without a transformer stay on the CPU, where their kernels and samplers run.
+    A transformer is the classifier on a GPU, and where that takes no longer than the limit. Else it
+    encodes each text once before training: its states are the policy's context, and the classifier
+    reads word vectors. Models without a transformer stay on the CPU, where their kernels run.
 
     Args:
         pretrained: the requested transformer. gpu: name of the available GPU, or None.
+        expected: seconds that the transformer takes as classifier without a GPU.
+        limit: of them, or None.
     """
+    longest = _PATIENCE_S if limit is None else limit
+    minutes = 0 if expected is None else max(1, round(expected / 60))
     if pretrained is not None and gpu is not None:
-        return Choice("config", "transformer/sentences", f"there is a GPU: {gpu}"), [
-            Choice("model.encoder.options.pretrained", pretrained, "reads the kept words"),
+        return Choice("config", CLASSIFIER, f"there is a GPU: {gpu}"), [
             Choice("learner.device", "cuda", "learns and samples there"),
+        ]
+    if expected is not None and expected <= longest:
+        why = f"the transformer reads the kept words: some {minutes} minutes on this machine"
+        return Choice("config", CLASSIFIER, why), [
+            Choice("learner.threads", cores(), "cores of this machine"),
         ]
     kind = "own_pairs" if len(manifest.splits["train"].tokens) == 2 else "own"
     base = Choice("config", "own_long" if _is_long(manifest) else kind, _length(manifest))
     if pretrained is not None:
+        why = f"as classifier the transformer would take some {minutes} minutes (--time allows it)"
         return base, [
-            Choice("policy.reads", "contextual", "no GPU: the transformer reads each text once"),
-            Choice("policy.pretrained", pretrained, "as asked"),
+            Choice("policy.reads", "contextual", why),
+            Choice("policy.pretrained", pretrained, "it reads each text once"),
         ]
     idle = [] if gpu is None else [Choice("learner.device", "cpu", f"{gpu} is for --pretrained")]
     return base, idle
@@ -252,11 +318,12 @@ def schedule(manifest: Manifest, base: str) -> list[Choice]:
     the total number of updates stays within bounds.
     """
     rows, dev = manifest.splits["train"].rows, manifest.splits["dev"].rows
-    batch, epochs = 32 if rows < 5000 else 64, _EPOCHS[base]
+    batch, epochs = 32 if rows < 5000 or base == CLASSIFIER else 64, _EPOCHS[base]
     if _is_long(manifest):
         batch = 16
     updates = sum(epochs.values()) * rows / batch
-    bounded = min(max(updates, _FEWEST), _MOST)
+    fewest, most = UPDATES if base == CLASSIFIER else (_FEWEST, _MOST)
+    bounded = min(max(updates, fewest), most)
     steps = [max(round(count * rows / batch * bounded / updates), 1) for count in epochs.values()]
     made = [Choice("batch_size", batch, f"{rows:,} {_length(manifest)}")]
     for number, (name, count) in enumerate(zip(epochs, steps, strict=True)):

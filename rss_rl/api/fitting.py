@@ -67,9 +67,10 @@ def fit(
         config: Train with this configuration, such as own_context, changed only by --keep and
             KEY=VALUE settings. Adapted to the data are own_phrases and own, own_pairs and own_long,
             one of which is the default.
-        pretrained: A transformer to use. Without a GPU it reads each word alone, which gives the
-            word vectors, and each text once, as the policy's context. With a GPU it is the
-            classifier.
+        pretrained: A transformer to use. It is fine-tuned on all words, then on the kept ones, if
+            there is a GPU or that takes no longer than --time (default: half an hour). Else it
+            reads each word alone, which gives the word vectors, and each text once, as the policy's
+            context.
         phrases: Of long texts, keep phrases like those that people mark (--config own_phrases).
             Default: single words, which predict a little better.
         seeds: Train so many runs that differ in the seed, and report mean and spread. Those after
@@ -94,6 +95,7 @@ def fit(
         `rss-rl fit reviews.csv --text review --label stars --time 5m learner.policy.l2=1e-4`
     """
     from rss_rl.api.adapting import Wish, adapt, run_name
+    from rss_rl.api.finetuning import compare
     from rss_rl.api.terminal import SafeConsole, busy, say
     from rss_rl.api.training import train
     from rss_rl.data.store import open_prepared
@@ -121,7 +123,11 @@ def fit(
             remedy=f"Resume it ({shell('rss-rl', 'train', '--resume', taken[0])}), give another"
             " directory, or overwrite=True (--overwrite)",
         )
-    base, settings = adapt(data, text, label, overrides, wish, table, path.parent, shown)
+    left = None if end is None else end - monotonic()
+    found = adapt(data, text, label, overrides, wish, table, path.parent, shown, left)
+    if found.words is not None and not found.words.finished:
+        say(shown, "The same command continues, too, and then trains on the kept words.")
+        return found.words
     if end is not None and end <= monotonic():
         raise ConfigError(
             "preparing the data took all of the time; they are kept for the next call",
@@ -131,8 +137,8 @@ def fit(
     seed: list[str] = []
     for number, own in enumerate(paths):
         run = train(
-            base,
-            [*settings, *seed],
+            found.config,
+            [*found.settings, *seed],
             out=own,
             time=None if end is None else max(1.0, (end - monotonic()) / (seeds - number)),
             overwrite=overwrite,
@@ -142,6 +148,8 @@ def fit(
         run.paths, seed = paths[: number + 1], [f"seed={run.config.seed + 1}"]
         if not run.finished:
             return run
+        if found.words is not None:
+            compare(run, found.words)
         with busy(shown, "a linear classifier for comparison"):
             write_linear(run.path, open_prepared(run.config.data))
         split = run.report["splits"]["test"]

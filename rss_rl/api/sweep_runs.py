@@ -81,10 +81,16 @@ def _base(spec: Spec, folder: Path, out: Console) -> Base:
     data, text, label = (how.pop(name) for name in needed)
     wish = Wish(**{name: how.pop(name) for name in Wish._fields if name in how})
     table = cast(TableOptions, how)
-    config, chosen = adapt(data, text, label, (), wish, table, folder / DATA_FOLDER, out)
-    pairs = (setting.partition("=") for setting in chosen)
+    found = adapt(data, text, label, (), wish, table, folder / DATA_FOLDER, out)
+    if found.words is not None and not found.words.finished:
+        raise ConfigError(
+            "the fine-tuning on all words was stopped",
+            where=str(found.words.path),
+            remedy="Repeat the command to continue",
+        )
+    pairs = (setting.partition("=") for setting in found.settings)
     own = {key: parse_value(value, where=key) for key, _, value in pairs}
-    return Base(find_config(config).stem, find_config(config), own)
+    return Base(find_config(found.config).stem, find_config(found.config), own)
 
 
 class Sweep:

@@ -14,7 +14,9 @@ import static_vectors
 import tiny_transformers
 from invoking import invoke
 
+import rss_rl
 from rss_rl.api.adapting import _share, choose_encoder, guess_task, schedule
+from rss_rl.api.finetuning import cores
 from rss_rl.config.loading import load_config
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import open_prepared
@@ -213,27 +215,25 @@ def test_schedules_follow_from_rows_and_length() -> None:
     assert few[3] == 2 * few[1]
 
 
-def test_hardware_decides_what_a_transformer_is_for() -> None:
-    """On a GPU it reads the kept words in every update; elsewhere each text once."""
+def test_hardware_and_time_decide_what_a_transformer_is_for() -> None:
+    """The classifier on a GPU or where there is time for it; else it reads each text once."""
 
-    def chosen(words: int, pretrained: str | None, gpu: str | None) -> dict[str, Any]:
-        base, more = choose_encoder(manifest(1000, words), pretrained, gpu)
+    def chosen(words: int, *how: Any) -> dict[str, Any]:
+        base, more = choose_encoder(manifest(1000, words), *how)
         return {choice.key: choice.value for choice in (base, *more)}
 
+    classifier = "transformer/sentences_in_context"
     assert choose_encoder(manifest(1000, 20, texts=2), None, None)[0].value == "own_pairs"
     for words, config in ((20, "own"), (800, "own_long")):
         assert chosen(words, None, None) == {"config": config}
         assert chosen(words, None, "a GPU") == {"config": config, "learner.device": "cpu"}
-        assert chosen(words, "bert", None) == {
-            "config": config,
-            "policy.reads": "contextual",
-            "policy.pretrained": "bert",
-        }
-        assert chosen(words, "bert", "a GPU") == {
-            "config": "transformer/sentences",
-            "model.encoder.options.pretrained": "bert",
-            "learner.device": "cuda",
-        }
+        context = {"config": config, "policy.reads": "contextual", "policy.pretrained": "bert"}
+        assert chosen(words, "bert", None, 3600.0) == context
+        assert chosen(words, "bert", None, 600.0, 300.0) == context
+        for how in ((600.0,), (3600.0, 7200.0)):
+            found = chosen(words, "bert", None, *how)
+            assert found == {"config": classifier, "learner.threads": cores()}
+        assert chosen(words, "bert", "a GPU") == {"config": classifier, "learner.device": "cuda"}
 
 
 def test_phrases_of_long_texts(table: Path, tmp_path: Path) -> None:
@@ -256,11 +256,11 @@ def test_phrases_of_long_texts(table: Path, tmp_path: Path) -> None:
     assert "--phrases and --config both name a configuration" in both.stderr
 
 
-def test_a_transformer_is_context_without_a_gpu_and_classifier_with_one(
+def test_a_transformer_is_context_where_there_is_no_time(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tiny_transformers.save(tmp_path / "bert")
-    monkeypatch.setattr("rss_rl.api.adapting._gpu", lambda: None)
+    monkeypatch.setattr("rss_rl.api.adapting._PATIENCE_S", 0.0)
     said = fitted(table, tmp_path / "context", "--pretrained", str(folder))
     assert "policy.reads=contextual" in said
     vectors = prepared_for(tmp_path / "context").vectors
@@ -271,18 +271,45 @@ def test_a_transformer_is_context_without_a_gpu_and_classifier_with_one(
     given = ["--pretrained", str(folder), "--vectors", str(glove)]
     fitted(table, tmp_path / "given", *given)
     assert prepared_for(tmp_path / "given").vectors.widths == (3,)
-    monkeypatch.setattr("rss_rl.api.adapting._gpu", lambda: "a GPU")
-    how = ["--text", "review", "--label", "stars", "--out", str(tmp_path / "classifier")]
-    small = [s for s in SMALL if not s.startswith("phases.3")] + ["learner.device=cpu"]
-    found = invoke(["fit", str(table), *how, "--pretrained", str(folder), *small])
-    assert found.exit_code == 0, found.output
-    assert "there is a GPU: a GPU" in found.output
-    assert "learner.device" not in found.output  # it was given
-    config = json.loads((tmp_path / "classifier" / "config.json").read_text())["config"]
-    assert config["model"]["encoder"]["options"]["pretrained"] == str(folder)
-    refused = invoke(["fit", str(table), *how, "--pretrained", str(folder), "--config", "own"])
+    refused = invoke(
+        ["fit", str(table), "--text", "review", "--label", "stars", *given, "--config", "own"]
+    )
     assert refused.exit_code == 2
     assert "--pretrained" in refused.output
+
+
+def test_a_transformer_learns_from_all_words_once_and_then_from_kept_ones(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tiny_transformers.save(tmp_path / "bert")
+    monkeypatch.setattr("rss_rl.api.finetuning._FEWEST", 4)  # updates on all words
+    monkeypatch.setattr("rss_rl.api.finetuning._EPOCHS", 0.0)
+    how = ["fit", str(table), "--text", "review", "--label", "stars", "--pretrained", str(folder)]
+    small = [f"phases.{number}.steps=4" for number in range(3)]
+    small += ["policy.options.hidden=3", "learner.threads=1"]
+    run = tmp_path / "run"
+    first = invoke([*how, *small, "--out", str(run)])
+    assert first.exit_code == 0, first.output
+    assert "minutes on this machine" in " ".join(first.output.split())
+    (words,) = tmp_path.glob("*-encoder-*-seed0")
+    config = json.loads((run / "config.json").read_text())["config"]
+    tuned = str(words.with_name(f"{words.name}-export") / "encoder")
+    assert config["policy"]["pretrained"] == tuned
+    assert config["model"]["encoder"]["options"]["pretrained"] == tuned
+    test, alone = (
+        json.loads((path / "report.json").read_text())["splits"]["test"] for path in (run, words)
+    )
+    assert test["all"] == alone["all"]  # all words are those of the transformer that read them
+    assert set(test) == {"all", "thresholded", "sampled", "random"}
+    assert "all" in rss_rl.Run(run).evaluate("dev")
+    again = invoke([*how, *small, "--keep", "0.2", "--out", str(tmp_path / "again")])
+    assert again.exit_code == 0, again.output
+    assert "Fine-tuned on all words already" in again.output
+    # What was stopped is continued by the same command.
+    (words / "report.json").unlink()
+    resumed = invoke([*how, *small, "--overwrite", "--out", str(run)])
+    assert resumed.exit_code == 0, resumed.output
+    assert (words / "report.json").is_file()
 
 
 def test_rows_left_out_are_said(table: Path, tmp_path: Path) -> None:

@@ -1,0 +1,135 @@
+"""A transformer as the classifier of `fit`: how long it takes, and its fine-tuning on all words.
+
+It first learns from all words of the data, once for each table and seed. The policy then reads the
+states of each word in this transformer, and so does the classifier begin, which reads kept words.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from rss_rl.api.deploying import export
+from rss_rl.api.run import Run
+from rss_rl.api.terminal import say
+from rss_rl.api.training import train
+from rss_rl.config import RunConfig, settings
+from rss_rl.data.store import open_prepared
+from rss_rl.durable import replace_file
+from rss_rl.pretrained.folder import open_pretrained
+from rss_rl.pretrained.reader import WordReader
+from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, REPORT_FILE
+
+CLASSIFIER = "transformer/sentences_in_context"
+"""The configuration whose classifier is the transformer."""
+UPDATES = 200, 600
+"""Fewest and most updates on kept words."""
+_EPOCHS = 2.0
+_FEWEST, _MOST = 60, 600
+"""Bounds of the updates that fine-tune on all words."""
+_MEASURED = 32
+_FORWARD = 1 / 3
+"""Time of reading texts, as a part of that of learning from them."""
+_PART = 0.4
+"""Of a limit of time: that of the fine-tuning on all words."""
+
+
+def expected_seconds(data: Path, pretrained: str, share: float) -> float:
+    """How long a transformer needs on this machine as classifier, from two batches of the data.
+
+    Args:
+        data: prepared. share: of the words that are kept.
+
+    Raises:
+        RssError: the transformer or the data cannot be used.
+    """
+    prepared, folder = open_prepared(data), open_pretrained(pretrained)
+    train = prepared.split("train")
+    reader = WordReader(folder, folder.encoder(), prepared.vocabulary.words)
+    rows = np.unique(np.linspace(0, len(train) - 1, _MEASURED, dtype=np.int64))
+    batch = train.batch(rows)
+    seconds = 0.0
+    for _ in range(2):  # the first one also warms up
+        began = time.monotonic()
+        for tokens, valid in zip(batch.tokens, batch.valid, strict=True):
+            kept = torch.from_numpy(valid)
+            text = kept.nonzero(as_tuple=True)[0]
+            reader.pooled(torch.from_numpy(tokens)[kept], text, len(rows)).sum().backward()  # type: ignore[no-untyped-call]
+        seconds = time.monotonic() - began
+    each = seconds / len(rows)
+    whole = _all_words(len(train)) * _MEASURED + len(train) * _FORWARD
+    return each * (whole + UPDATES[1] * _MEASURED * share * (1 + 4 * _FORWARD))
+
+
+def _all_words(rows: int) -> int:
+    """Updates that fine-tune on all words of so many rows."""
+    return int(np.clip(round(_EPOCHS * rows / _MEASURED), _FEWEST, _MOST))
+
+
+def fine_tune(
+    data: Path, pretrained: str, config: RunConfig, limit: float | None, console: Console
+) -> Run:
+    """Fine-tune a transformer on all words of prepared data, or continue to, or find it done.
+
+    Args:
+        config: of the run that uses it; gives the seed, the device and the threads.
+        limit: seconds for everything, of which this takes a part, or None.
+
+    Returns:
+        The run, next to the data; not finished if it was stopped.
+
+    Raises:
+        RssError: any expected failure.
+    """
+    digest = open_pretrained(pretrained).digest
+    path = data.with_name(f"{data.name}-encoder-{digest[:8]}-seed{config.seed}")
+    if (path / REPORT_FILE).is_file():
+        say(console, f"Fine-tuned on all words already: {path}")
+        return Run(path)
+    say(console, "First: the transformer learns from all words of these data")
+    seconds = None if limit is None else max(1.0, _PART * limit)
+    if (path / CONFIG_FILE).is_file():
+        return train(path, resume=True, time=seconds, console=console)
+    steps = _all_words(len(open_prepared(data).split("train")))
+    chosen = {
+        "data": str(data),
+        "seed": config.seed,
+        "model.encoder.options.pretrained": pretrained,
+        "learner.device": config.learner.device,
+        "learner.threads": config.learner.threads,
+        "learner.supervised.decay_updates": steps,
+        "phases.0.steps": steps,
+        "evaluation.every": max(1, steps // 2),
+    }
+    return train("transformer/all_words", settings(chosen), out=path, time=seconds, console=console)
+
+
+def tuned_encoder(run: Run) -> str:
+    """The folder of the transformer that `fine_tune` trained."""
+    out = run.path.with_name(f"{run.path.name}-export")
+    folder = out / "encoder"
+    if not folder.is_dir():
+        export(run.path, out=out, encoder=True, overwrite=True)
+    return str(folder)
+
+
+def compare(run: Run, words: Run) -> None:
+    """Make the transformer that reads all words the comparison of a run that reads kept ones."""
+    report = run.report
+    for split, modes in report["splits"].items():
+        report["splits"][split] = {**words.report["splits"][split], **modes}
+    left_out = shutil.ignore_patterns("tensorboard", "*.lock")
+    shutil.copytree(words.path, run.path / ALL_TOKENS, ignore=left_out, dirs_exist_ok=True)
+    replace_file(run.path / REPORT_FILE, json.dumps(report, indent=2) + "\n")
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
