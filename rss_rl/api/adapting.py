@@ -22,8 +22,8 @@ from rss_rl.api.encoding import encode
 from rss_rl.api.finetuning import (
     CLASSIFIER,
     UPDATES,
-    cores,
-    expected_seconds,
+    Expected,
+    expect,
     fine_tune,
     tuned_encoder,
 )
@@ -190,12 +190,11 @@ def adapt(
     return Adapted(base.value, asked, words)
 
 
-def _expected(data: Path, wish: Wish, share: float) -> float | None:
-    """The seconds that the wished transformer would take as classifier; None if that is not asked:
-    there is none, or a GPU."""
+def _expected(data: Path, wish: Wish, share: float) -> Expected | None:
+    """What the wished transformer would take as classifier; None without one, or with a GPU."""
     if wish.pretrained is None or _gpu() is not None:
         return None
-    return expected_seconds(data, wish.pretrained, share)
+    return expect(data, wish.pretrained, share)
 
 
 def _prepared(
@@ -254,7 +253,7 @@ def choose_encoder(
     manifest: Manifest,
     pretrained: str | None,
     gpu: str | None,
-    expected: float | None = None,
+    expected: Expected | None = None,
     limit: float | None = None,
 ) -> tuple[Choice, list[Choice]]:
     """The configuration for text length and hardware, and settings that belong to it.
@@ -265,19 +264,19 @@ def choose_encoder(
 
     Args:
         pretrained: the requested transformer. gpu: name of the available GPU, or None.
-        expected: seconds that the transformer takes as classifier without a GPU.
+        expected: what the transformer takes as classifier without a GPU.
         limit: of them, or None.
     """
     longest = _PATIENCE_S if limit is None else limit
-    minutes = 0 if expected is None else max(1, round(expected / 60))
+    minutes = 0 if expected is None else max(1, round(expected.seconds / 60))
     if pretrained is not None and gpu is not None:
         return Choice("config", CLASSIFIER, f"there is a GPU: {gpu}"), [
             Choice("learner.device", "cuda", "learns and samples there"),
         ]
-    if expected is not None and expected <= longest:
+    if expected is not None and expected.seconds <= longest:
         why = f"the transformer reads the kept words: some {minutes} minutes on this machine"
         return Choice("config", CLASSIFIER, why), [
-            Choice("learner.threads", cores(), "cores of this machine"),
+            Choice("learner.threads", expected.threads, "the fastest here"),
         ]
     kind = "own_pairs" if len(manifest.splits["train"].tokens) == 2 else "own"
     base = Choice("config", "own_long" if _is_long(manifest) else kind, _length(manifest))

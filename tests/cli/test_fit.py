@@ -16,7 +16,7 @@ from invoking import invoke
 
 import rss_rl
 from rss_rl.api.adapting import _share, choose_encoder, guess_task, schedule
-from rss_rl.api.finetuning import cores
+from rss_rl.api.finetuning import Expected
 from rss_rl.config.loading import load_config
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import open_prepared
@@ -228,11 +228,11 @@ def test_hardware_and_time_decide_what_a_transformer_is_for() -> None:
         assert chosen(words, None, None) == {"config": config}
         assert chosen(words, None, "a GPU") == {"config": config, "learner.device": "cpu"}
         context = {"config": config, "policy.reads": "contextual", "policy.pretrained": "bert"}
-        assert chosen(words, "bert", None, 3600.0) == context
-        assert chosen(words, "bert", None, 600.0, 300.0) == context
-        for how in ((600.0,), (3600.0, 7200.0)):
+        assert chosen(words, "bert", None, Expected(3600.0, 2)) == context
+        assert chosen(words, "bert", None, Expected(600.0, 2), 300.0) == context
+        for how in ((Expected(600.0, 2),), (Expected(3600.0, 2), 7200.0)):
             found = chosen(words, "bert", None, *how)
-            assert found == {"config": classifier, "learner.threads": cores()}
+            assert found == {"config": classifier, "learner.threads": 2}
         assert chosen(words, "bert", "a GPU") == {"config": classifier, "learner.device": "cuda"}
 
 
