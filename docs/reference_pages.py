@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
+
+from pydantic import BaseModel
 
 import rss_rl
+from rss_rl.cli.config import documented_yaml, every_key
 from rss_rl.cli.main import COMMANDS
-from rss_rl.components import KINDS, built_in_names, describe, described_keys, find_component
-from rss_rl.config import RunConfig
+from rss_rl.components import KINDS, built_in_names, describe, find_component
 
 CONFIGURATION = """# Configuration
 
 Every key of a configuration, as `rss-rl config show` prints them. On the command line a key is set
-by `KEY=VALUE` behind the name of the configuration; `[]` stands for the name of a list's item or
-its number, from 0 (`phases.co-train.steps=100`, `phases.0.steps=100`). Options are those of the
+by `KEY=VALUE` behind the name of the configuration, an item of a list by its name or its number,
+from 0 (`phases.co-train.steps=100`, `phases.0.steps=100`). Options are those of the
 component that is used by default; those of the others are under [Components](components.md).
 """
 
@@ -55,19 +54,7 @@ def _cli() -> Iterator[str]:
 
 def _configuration() -> Iterator[str]:
     yield CONFIGURATION
-    sections: dict[str, list[dict[str, Any]]] = {}
-    for key in described_keys(RunConfig):
-        first, dot, _ = key["key"].partition(".")
-        sections.setdefault(first if dot else "", []).append(key)
-    for section, keys in sections.items():
-        yield f"## {section.removesuffix('[]') or 'The run'}\n"
-        yield from _table(("key", "type", "default", "meaning"), map(_key, keys))
-
-
-def _key(key: dict[str, Any]) -> tuple[str, ...]:
-    default = "required" if key["required"] else f"`{json.dumps(key['default'])}`"
-    bounds = f" ({key['bounds']})" if key["bounds"] else ""
-    return f"`{key['key']}`", key["type"] + bounds, default, key["description"]
+    yield _yaml(every_key())
 
 
 def _components() -> Iterator[str]:
@@ -76,13 +63,15 @@ def _components() -> Iterator[str]:
         yield f"## {spec.plural.replace('_', ' ').capitalize()}\n"
         yield f"Named in `{spec.slot}`.\n"
         for name in built_in_names(kind):
-            shown = describe(find_component(kind, name), name)
+            component = find_component(kind, name)
+            shown = describe(component, name)
             source = f" ({shown['source']})" if shown["source"] else ""
             yield f"### {kind.replace('_', ' ')} {name}\n"
             yield f"{shown['help']}{source}\n"
             can = shown["capabilities"].items()
             yield "".join(f"- `{what}`: {meaning}\n" for what, meaning in can)
-            yield from _table(("option", "type", "default", "meaning"), map(_key, shown["options"]))
+            if component.options.model_fields:
+                yield _yaml(component.options.model_construct())
 
 
 def _api() -> Iterator[str]:
@@ -97,11 +86,5 @@ def _api() -> Iterator[str]:
         yield f"::: {name}\n"
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    lines = [_row(row) for row in rows]
-    if lines:
-        yield "\n".join([_row(header), _row(["---"] * len(header)), *lines]) + "\n"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(re.sub(r"\s+", " ", cell).replace("|", "\\|") for cell in cells) + " |"
+def _yaml(section: BaseModel) -> str:
+    return f"```yaml\n{documented_yaml(section)}```\n"

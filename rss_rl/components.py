@@ -28,8 +28,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -393,8 +392,8 @@ def describe(component: Component, name: str = "") -> dict[str, Any]:
 
     Returns:
         Its fields, including those of a subclass; `capabilities` under its default options, with
-        their meanings; `options`, see `described_keys`; `example`, a setting (or command) that
-        names it.
+        their meanings; `options` with their defaults; `example`, a setting (or command) that names
+        it.
     """
     spec, name, of_data = KINDS[component.kind], name or component.name, component.kind == "source"
     usual = component.options.model_construct()  # unchecked: some have no usable default
@@ -406,61 +405,8 @@ def describe(component: Component, name: str = "") -> dict[str, Any]:
         "slot": spec.slot,
         "example": f"{spec.slot} {name} --out DIR" if of_data else f"{spec.slot}={name}",
         "capabilities": {can: spec.capabilities[can] for can in sorted(capabilities)},
-        "options": list(described_keys(component.options)),
+        "options": usual.model_dump(mode="json", warnings=False),
     }
-
-
-def described_keys(section: type[BaseModel], prefix: str = "") -> Iterator[dict[str, Any]]:
-    """Key, type, default, whether required, bounds and description of every key of a section.
-
-    Keys of sections within are dotted; `[]` stands for any item of a list. Options of a component
-    are those of the default one.
-    """
-    usual = section.model_construct().model_dump(mode="json", warnings=False)
-    for name, field in section.model_fields.items():
-        kind: Any = getattr(section, "kind", None)
-        inner: list[type[BaseModel]]
-        if name == "options" and kind in DEFAULTS:
-            inner = [find_component(kind, DEFAULTS[kind]).options]
-        else:
-            parts = (field.annotation, *get_args(field.annotation))
-            inner = [p for p in parts if isinstance(p, type) and issubclass(p, BaseModel)]
-        if inner:
-            many = "[]" if get_origin(field.annotation) is tuple else ""
-            yield from described_keys(inner[0], f"{prefix}{name}{many}.")
-            continue
-        yield {
-            "key": prefix + name,
-            "type": _shown_type(field.annotation),
-            "default": usual.get(name),
-            "required": field.is_required(),
-            "bounds": ", ".join(filter(None, map(_shown_bound, field.metadata))),
-            "description": field.description or "",
-        }
-
-
-def _shown_type(annotation: Any) -> str:
-    """A type as a user writes its values: `int | null`, `relu | elu`, `list of int`."""
-    origin, parts = get_origin(annotation), get_args(annotation)
-    if annotation is type(None):
-        return "null"
-    if origin is Literal:
-        return " | ".join(str(part) for part in parts)
-    if origin is Annotated:
-        return _shown_type(parts[0])
-    if origin in (Union, UnionType):
-        return " | ".join(_shown_type(part) for part in parts)
-    if origin in (tuple, list):
-        return f"list of {' and '.join(_shown_type(part) for part in parts if part is not ...)}"
-    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
-
-
-def _shown_bound(bound: Any) -> str:
-    """A pydantic constraint as text; empty for other metadata."""
-    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "multiple_of": "a multiple of"}
-    signs |= {"min_length": "length >=", "max_length": "length <=", "pattern": "like"}
-    found = ((sign, getattr(bound, key, None)) for key, sign in signs.items())
-    return ", ".join(f"{sign} {value}" for sign, value in found if value is not None)
 
 
 def kind_named(plural: str) -> Kind:

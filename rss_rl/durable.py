@@ -1,8 +1,4 @@
-"""Writing files and directories so that a kill or a power cut leaves them intact.
-
-Not every filesystem can exchange directories atomically, so the old one is first moved to a name
-where the next process can find it.
-"""
+"""Writing files and directories so that a kill or a power cut leaves them intact."""
 
 from __future__ import annotations
 
@@ -10,17 +6,14 @@ import errno
 import fcntl
 import glob
 import hashlib
-import logging
 import os
-import shutil
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from rss_rl.errors import CheckpointError, RssError
-
-_log = logging.getLogger("rss_rl.durable")
 
 
 def check_file(path: Path) -> None:
@@ -178,45 +171,31 @@ def replace_file(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def aside_of(out: Path) -> Path:
-    """Where `out` is kept while it is being replaced."""
-    return out.with_name(f".replaced-{out.name}")
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A new folder beside `out`, which it replaces when complete, unless the block raises.
 
+    Of a process killed between the two renames the old folder is left, in `.NAME-...`.
 
-def put_back(out: Path) -> None:
-    """Clean up after a killed `swap_in`: restore `out`, or remove the directory it replaced.
-
-    Raises:
-        OSError: the disk refuses.
-    """
-    aside = aside_of(out)
-    if not aside.exists():
-        return
-    if out.exists():
-        shutil.rmtree(aside)
-        _log.warning("%s: removed; an interrupted replacement had left it", aside)
-        return
-    os.replace(aside, out)
-    sync_directory(out.parent)
-    _log.warning("%s: restored after an interrupted replacement", out)
-
-
-def swap_in(staging: Path, out: Path) -> None:
-    """Move `staging` to `out`, then remove the directory that it replaced.
-
-    If killed in between, it leaves the old one at `aside_of(out)`, for `put_back`.
+    Args:
+        out: absolute. Parents that are missing are made.
 
     Raises:
         OSError: the disk refuses; `out` is unchanged.
     """
-    aside = aside_of(out)
-    if out.exists():
-        os.replace(out, aside)
-    try:
-        os.replace(staging, out)
-    except OSError:
-        if aside.exists():
-            os.replace(aside, out)
-        raise
-    sync_directory(out.parent)
-    shutil.rmtree(aside, ignore_errors=True)  # on failure the next `put_back` removes it
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(
+        prefix=f".{out.name}-", dir=out.parent, ignore_cleanup_errors=True
+    ) as beside:
+        folder, old = Path(beside, "new"), Path(beside, "old")
+        folder.mkdir()
+        yield folder
+        if out.exists():
+            os.replace(out, old)
+        try:
+            os.replace(folder, out)
+        except OSError:
+            if old.exists():
+                os.replace(old, out)
+            raise
+        sync_directory(out.parent)

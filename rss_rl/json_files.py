@@ -64,6 +64,19 @@ def json_object(content: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def read_record(path: Path, version: int, remedy: str) -> dict[str, Any]:
+    """As `read_json`; the object's `schema_version` must be `version`."""
+    record = read_json(path, remedy)
+    found = record.get("schema_version")
+    if type(found) is not int or found != version:
+        raise CheckpointError(
+            f"schema version {found!r:.50}, this program reads {version}",
+            where=str(path),
+            remedy="Use the version of rss-rl that wrote it",
+        )
+    return record
+
+
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
     """The JSON object in `path`, strictly: no NaN, no infinity, no other top-level value.
 

@@ -49,16 +49,20 @@ def find_config(name: str | Path) -> Path:
         ConfigError: neither exists; names the nearest shipped one.
     """
     path = Path(name)
-    if os.path.isfile(path):
-        return path
-    shipped = packaged_configs()
     short = Path(*path.parts[1:]) if path.parts[:1] == ("configs",) else path
     short = short.with_suffix("") if short.suffix in (".yaml", ".yml") else short
-    if short.as_posix() in shipped:
-        return configs_root() / f"{short.as_posix()}.yaml"
+    return _found(path, configs_root(), short.as_posix(), packaged_configs(), "configuration")
+
+
+def _found(path: Path, root: Path, name: str, shipped: list[str], what: str) -> Path:
+    """The file at `path`, else the one that is shipped by this name."""
+    if os.path.isfile(path):
+        return path
+    if name in shipped:
+        return root / f"{name}.yaml"
     raise ConfigError(
-        f"no such configuration{nearest(short.as_posix(), shipped)}",
-        where=str(name),
+        f"no such {what}{nearest(name, shipped)}",
+        where=str(path),
         remedy=f"Give the path of a YAML file or one of: {', '.join(shipped)}",
     )
 
@@ -74,13 +78,5 @@ def find_sweep(name: str | Path) -> Path:
     Raises:
         ConfigError: neither exists; names the nearest shipped one.
     """
-    shipped = packaged_sweeps()
-    if Path(name).is_file():
-        return Path(name)
-    if str(name) in shipped:
-        return configs_root() / _SWEEPS / f"{name}.yaml"
-    raise ConfigError(
-        f"no such specification of a sweep{nearest(str(name), shipped)}",
-        where=str(name),
-        remedy=f"Give the path of a YAML file or one of: {', '.join(shipped)}",
-    )
+    root = configs_root() / _SWEEPS
+    return _found(Path(name), root, str(name), packaged_sweeps(), "specification of a sweep")

@@ -82,14 +82,6 @@ class _Promises:
                 "Do not detach, drop unused parameters, and mask before dividing or taking logs",
             )
 
-    def pickled(self, thing: Any) -> Any:
-        """A copy of `thing`, pickled and loaded."""
-        try:
-            return pickle.loads(pickle.dumps(thing))
-        except Exception as error:  # its __reduce__ may raise anything
-            remedy = "Keep lambdas, local classes and open files out of its attributes"
-            self(False, f"cannot be pickled: {error}", remedy)
-
     def constant(self, module: nn.Module, use: Callable[[Any], object]) -> None:
         """Raise if a module's buffers change when it is used in training mode."""
         learning = copy.deepcopy(module).train()
@@ -100,19 +92,19 @@ class _Promises:
             "Samplers receive parameters only: keep no running statistics",
         )
 
-    def copies(self, thing: Any, other: Any, answer: Callable[[Any], Answers]) -> None:
-        """Raise unless a pickled copy answers equally, and so does `other` with its state."""
-        copies = {"pickled copy": self.pickled(thing)}
-        if other is not None:
-            try:
-                other.load_state_dict(thing.state_dict())
-            except RuntimeError as error:
-                remedy = "Build the same parameters and buffers from the same options"
-                self(False, f"its state cannot be loaded: {error}", remedy)
-            copies["newly built copy with its state"] = other
-        remedy = "Keep what it needs in parameters, persistent buffers and attributes"
-        for what, made in copies.items():
-            self.same(answer(made), answer(thing), f"its {what} gives another answer", remedy)
+    def built_again(self, thing: Any, other: Any, answer: Callable[[Any], Answers]) -> None:
+        """Raise unless `other`, newly built, loads the state and then answers equally."""
+        try:
+            other.load_state_dict(thing.state_dict())
+        except RuntimeError as error:
+            remedy = "Build the same parameters and buffers from the same options"
+            self(False, f"its state cannot be loaded: {error}", remedy)
+        self.same(
+            answer(other),
+            answer(thing),
+            "its newly built copy with its state gives another answer",
+            "Keep what it needs in parameters, persistent buffers and attributes",
+        )
 
 
 class _Texts(NamedTuple):
@@ -165,7 +157,7 @@ def check_policy(
     """Check everything that a run relies on of a policy and of the distributions that it returns.
 
     Shapes and masks; log-probs against observed frequencies; a gradient for every parameter; equal
-    selections for equal uniforms; pickling, saving and loading; unchanged buffers; a sentence alone
+    selections for equal uniforms; saving and loading; unchanged buffers; a sentence alone
     and in a padded batch; empty sentences and an empty batch. In evaluation mode, in which a run
     selects. Takes a second or two.
 
@@ -200,7 +192,7 @@ def check_policy(
         check_distribution(found := whole(first.tokens, first.valid), declared, name)
         for seed in _SEEDS:
             _check_selections(whole, promises, texts(seed))
-        promises.copies(whole, other, lambda made: _selected(made, first))
+        promises.built_again(whole, other, lambda made: _selected(made, first))
         promises.constant(whole, lambda made: _selected(made, first))
         if found.has_log_probs:
             _check_frequency(whole, promises, texts(7, lengths=(2, 1), samples=_DRAWS))
@@ -329,9 +321,9 @@ def check_encoder(
 
     A sentence has the same vector alone and in a padded batch, whatever the padding; a sentence
     without tokens, or without selected ones, gives zeros; every parameter gets a gradient; in
-    evaluation mode equal inputs give equal vectors, as do a pickled copy and one that loads the
-    state. Gates of 0 and 1 give the vectors of that selection. Unselected words do not change a
-    bit, unless it reads them. Equal seeds give equal weights. Takes a second.
+    evaluation mode equal inputs give equal vectors, as does a copy that loads the state. Gates of 0
+    and 1 give the vectors of that selection. Unselected words do not change a bit, unless it reads
+    them. Equal seeds give equal weights. Takes a second.
 
     Args:
         encoder: a component of kind `encoder`.
@@ -366,11 +358,12 @@ def check_encoder(
         "declares `kept_only`, and reads_unselected is true",
         "Set it to False, so that unselected words are removed before it",
     )
-    module = promises.pickled(first).double().eval()
+    module = copy.deepcopy(first).double().eval()
     texts = [_doubled(_Texts.random(inputs, seed)) for seed in _SEEDS]
     for batch in texts:
         _check_vectors(module, promises, batch, gates=gates)
-    promises.copies(module, second.double().eval(), lambda made: {"": _vectors(made, texts[0])})
+    second = second.double().eval()
+    promises.built_again(module, second, lambda made: {"": _vectors(made, texts[0])})
     promises.constant(module, lambda made: _vectors(made, texts[0]))
     # At random weights: initial zeros can hide what they multiply.
     draw, made = torch.Generator().manual_seed(3), copy.deepcopy(module)
@@ -466,7 +459,7 @@ def check_reward_model(
     options: Mapping[str, Any] | None = None,
 ) -> None:
     """Check all that a run relies on: one finite, reproducible number for each selection, the same
-    alone and in a batch; unchanged arguments; pickling. For one that scores with the
+    alone and in a batch; unchanged arguments. For one that scores with the
     classifier also that dropout is off, that the classifier's mode is restored, and that
     `score_logits` agrees with `score`.
 
@@ -586,4 +579,3 @@ def _check_scores(
         "scores depend on other selections of the same examples",
         "Entry k * B + b of a batch is the k-th selection of example b",
     )
-    promises.copies(model, None, lambda made: _scored(made, promises, batch, selections))

@@ -1,36 +1,14 @@
-"""Whenever a replacement is killed, the old directory or the new one is whole, and is found."""
+"""A file or a folder is replaced as a whole, or not at all."""
 
 from __future__ import annotations
 
-import logging
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from rss_rl.durable import aside_of, put_back, remove_unfinished, replace_file, swap_in
+from rss_rl.durable import new_folder, remove_unfinished, replace_file
 
-KILLED = """
-import os, sys
-from pathlib import Path
-from rss_rl.durable import swap_in
-
-left = int(sys.argv[1])
-
-def counted(call):
-    def act(*arguments, **options):
-        global left
-        if left == 0:
-            os._exit(9)
-        left -= 1
-        return call(*arguments, **options)
-    return act
-
-os.replace, os.unlink = counted(os.replace), counted(os.unlink)
-swap_in(Path("staging"), Path("out").absolute())
-"""
 PIECES = ("a", "b", "c")
 
 
@@ -44,39 +22,35 @@ def content(folder: Path) -> list[str]:
     return [(folder / name).read_text() for name in PIECES if (folder / name).exists()]
 
 
-@pytest.mark.parametrize("calls", [0, 1, 2, 4, 5])
-def test_a_kill_leaves_one_of_them_whole(
-    calls: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_folder_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
     out = tmp_path / "out"
     fill(out, "old")
-    fill(tmp_path / "staging", "new")
-    done = subprocess.run([sys.executable, "-c", KILLED, str(calls)], cwd=tmp_path)
-    assert done.returncode == (9 if calls < 5 else 0)  # two renames, three files of the old one
-    with caplog.at_level(logging.WARNING, "rss_rl.durable"):
-        put_back(out)
-    assert content(out) == ["old" if calls < 2 else "new"] * 3
-    assert not aside_of(out).exists()
-    assert len(caplog.records) == (0 if calls in (0, 5) else 1)
+    with pytest.raises(FileNotFoundError), new_folder(out) as folder:
+        (folder / "missing" / "a").write_text("new")
+    assert content(out) == ["old"] * 3
+    with new_folder(out) as folder:
+        (folder / "a").write_text("new")
+        assert content(out) == ["old"] * 3
+    assert content(out) == ["new"]
+    assert os.listdir(tmp_path) == ["out"]
 
 
 def test_a_disk_that_refuses_leaves_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, staging, replace = tmp_path / "out", tmp_path / "staging", os.replace
+    out, replace = tmp_path / "out", os.replace
     fill(out, "old")
-    fill(staging, "new")
 
     def refuse(source: Path, target: Path) -> None:
-        if source == staging:
+        if target == out and source.name == "new":
             raise OSError("no")
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", refuse)
-    with pytest.raises(OSError, match="no"):
-        swap_in(staging, out)
+    with pytest.raises(OSError, match="no"), new_folder(out) as folder:
+        (folder / "a").write_text("new")
     assert content(out) == ["old"] * 3
-    assert not aside_of(out).exists()
+    assert os.listdir(tmp_path) == ["out"]
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,8 +36,7 @@ def encode(
 ) -> StatesInfo:
     """Store a pretrained encoder's state of each word, in its context, with prepared data.
 
-    A policy with policy.reads=contextual reads these states. If the call is stopped, repeat it to
-    resume.
+    A policy with policy.reads=contextual reads these states.
 
     Args:
         data: A prepared directory.
@@ -63,8 +62,9 @@ def encode(
     import numpy as np
 
     from rss_rl.data.locations import open_files
-    from rss_rl.data.states import Encoding, StatesInfo, StatesWriter, alone, manifest_digest
+    from rss_rl.data.states import Encoding, StatesInfo, StatesWriter, manifest_digest, whole_states
     from rss_rl.data.store import Prepared
+    from rss_rl.durable import disk_errors, new_folder
     from rss_rl.errors import DataError
     from rss_rl.pretrained.context import ContextReader
     from rss_rl.rollouts.device import find_device
@@ -76,7 +76,7 @@ def encode(
             where=str(data),
             remedy="Encode a copy in a directory",
         )
-    files, found = open_files(data), find_device(device, "device")
+    files, on = open_files(data), find_device(device, "device")
     prepared = Prepared(files)
     splits = prepared.manifest.splits
     reader = ContextReader(pretrained, prepared.vocabulary.words, layers, window)
@@ -84,19 +84,25 @@ def encode(
         encoder=pretrained, digest=reader.pretrained.digest, layers=layers, window=window
     )
     info = StatesInfo(encoding=encoding, manifest=manifest_digest(files), size=reader.size)
-    with alone(files.folder):
-        writer = StatesWriter(files, info, prepared.sentences, force=force)
-        numbers = sum(sum(split.tokens) for split in splits.values()) * reader.size
-        what = f"{2 * numbers / 1e9:,.2f} GB in all"
+    found = None if force else whole_states(files, info)
+    if found is not None:
+        return found
+    numbers = sum(sum(split.tokens) for split in splits.values()) * reader.size
+    what = f"{2 * numbers / 1e9:,.2f} GB in all"
+    with (
+        disk_errors(files.folder, "cannot be written", "Free space and run it again", DataError),
+        new_folder(files.folder.absolute() / encoding.folder) as folder,
+    ):
+        writer = StatesWriter(folder, info, prepared.sentences)
         for name, split_info in splits.items():
             split = prepared.split(name)
-            for start in range(writer.next_row(name), split_info.rows, _AHEAD):
+            for start in range(0, split_info.rows, _AHEAD):
                 rows = np.arange(start, min(start + _AHEAD, split_info.rows))
-                for row in _states(split, rows, reader, found):
+                for row in _states(split, rows, reader, on):
                     writer.write(name, row)
                 progress(f"encoding {name}, {what}", int(rows[-1]) + 1, split_info.rows)
             writer.flush(name)
-    return writer.info
+        return writer.finish()
 
 
 def _states(

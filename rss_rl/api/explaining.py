@@ -56,8 +56,8 @@ def explain(
     which: Which = "best",
     trust_plugins: TrustPlugins = False,
 ) -> Path:
-    """Write an HTML page about a text: its words shaded by selection probability, attention, and
-    how the prediction changes when a word is forced in or out.
+    """Write an HTML page about a text: its words shaded by selection probability, and how the
+    prediction changes when a word is forced in or out.
 
     Args:
         run: Directory of a run or of an export.

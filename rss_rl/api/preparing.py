@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def prepare(
     data: Annotated[Rows, Typed(list[str]), Parameter(name="NAME|FILE")],
     *,
-    out: Annotated[str | Path, Typed(str), Parameter(metavar="DIR|URI")],
+    out: Annotated[str | Path, Typed(str), Parameter(metavar="DIR")],
     text: Column = None,
     label: Column = None,
     folder: Annotated[
@@ -46,8 +46,7 @@ def prepare(
         data: A known dataset, or training rows: one or more .csv, .tsv, .jsonl or .parquet files.
             In Python also mappings, a pandas, polars, Arrow or Hugging Face table, or a mapping
             of its splits.
-        out: Directory to make, or a URI such as s3://bucket/name: the data are prepared here and
-            then uploaded.
+        out: Directory to make. Copied to a bucket, it can be trained on from there.
         text: Column with the text, or with a list of words (JSON lines, Parquet).
         label: Column with the label.
         folder: Folder with the files of a known dataset.
@@ -70,20 +69,20 @@ def prepare(
         `rss-rl data prepare reviews.csv --text review --label stars --out data/reviews`
 
         `rss-rl data prepare pairs.tsv --text a --text-b b --label score --task score --out pairs`
-
-        `rss-rl data prepare reviews.csv --text review --label stars --out s3://bucket/reviews`
     """
     from rss_rl.api.rows import make_source, named_values
-    from rss_rl.data.locations import check_free, upload
     from rss_rl.data.prepare import prepare as prepare_source
     from rss_rl.data.sources import SourceRequest
     from rss_rl.data.store import open_prepared
     from rss_rl.errors import DataError
     from rss_rl.storage import is_uri
 
-    out = str(out)
-    if not out:
-        raise DataError("--out is empty", remedy="Name the directory to make: --out data/reviews")
+    if not str(out) or is_uri(str(out)):
+        raise DataError(
+            "--out is no directory",
+            where=str(out),
+            remedy="Name one to make, --out data/reviews, and copy it to where it is needed",
+        )
     named = table.pop("vectors", None) or ()
     written: dict[str, Any] = {
         "vectors": [Path(v) for v in ([named] if isinstance(named, str | Path) else named)],
@@ -95,13 +94,7 @@ def prepare(
     request = SourceRequest(Path(folder) if folder else None, seed, named_values(options))
     with tempfile.TemporaryDirectory(prefix="rss-rl-rows-") as scratch:
         source = make_source(data, text, label, table, request, Path(scratch))
-        target = Path(out)
-        if is_uri(out):
-            check_free(out, force)
-            target = Path(scratch, "prepared")
         prepare_source(
-            source, target, lower=lower, seed=seed, force=force, progress=progress, **written
+            source, Path(out), lower=lower, seed=seed, force=force, progress=progress, **written
         )
-        if is_uri(out):
-            upload(target, out, progress)
     return open_prepared(out)

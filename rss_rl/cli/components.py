@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from rss_rl.api.terminal import plain_table
@@ -28,24 +28,24 @@ def components(kind: str | None = None, name: str | None = None, *, json_: Json 
 
         `rss-rl components encoders my_package.my_module:ENCODER` shows one that is not installed.
     """
+    from rss_rl.cli.config import documented_yaml
     from rss_rl.components import KINDS, component_names, describe, find_component, kind_named
     from rss_rl.config import yaml_text
 
     if kind is not None and name is not None:
-        found = kind_named(kind)
-        shown = describe(find_component(found, name), name)
+        component = find_component(kind_named(kind), name)
+        shown = describe(component, name)
         if json_:
             echo_json(shown)
             return
-        options = shown.pop("options")
+        del shown["options"]
         for key, value in shown.items():
             if value:
                 text = f"\n{yaml_text(value).rstrip()}" if isinstance(value, dict) else str(value)
                 echo(f"{key}: " + text.replace("\n", "\n  "))
-        for option in options:
-            required, default = option.pop("required"), json.dumps(option["default"])
-            option["default"] = "required" if required else default
-        _print_rows(options)
+        if component.options.model_fields:
+            options = documented_yaml(component.options.model_construct())
+            echo("options:\n" + textwrap.indent(options.rstrip(), "  "))
         return
     rows = [
         {"kind": spec.plural, "installed": len(component_names(known)), "named in": spec.slot}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["app", "documented_yaml"]
+__all__ = ["app", "documented_yaml", "every_key"]
 
 import textwrap
 from collections.abc import Iterator
@@ -37,11 +37,8 @@ def show(config: str | None = None, overrides: Overrides = ()) -> None:
 
         `rss-rl config show sick > mine.yaml` starts a configuration of your own.
     """
-    if config is None:
-        phase = PhaseConfig(name="warm-up", supervised=True, selection="all", steps=1000)
-        shown = RunConfig(data="DIRECTORY", phases=(phase,))
-    else:
-        shown = load_config(find_config(config), settings(overrides))
+    named = None if config is None else find_config(config)
+    shown = every_key() if named is None else load_config(named, settings(overrides))
     echo(documented_yaml(shown).rstrip("\n"))
 
 
@@ -60,17 +57,23 @@ add(app, show)
 add(app, list_)
 
 
-def documented_yaml(config: RunConfig) -> str:
-    """YAML that loads as `config`, with each key's description as a comment."""
-    return "".join(f"{line}\n" for line in _section(config, 0))
+def every_key() -> RunConfig:
+    """A configuration that has all keys, with their defaults."""
+    phase = PhaseConfig(name="warm-up", supervised=True, selection="all", steps=1000)
+    return RunConfig(data="DIRECTORY", phases=(phase,))
+
+
+def documented_yaml(section: BaseModel) -> str:
+    """YAML that loads as `section`, with each key's description as a comment."""
+    return "".join(f"{line}\n" for line in _section(section, 0))
 
 
 def _section(section: BaseModel, depth: int) -> Iterator[str]:
     indent = "  " * depth
     for name, field in type(section).model_fields.items():
-        value = getattr(section, name)
+        value = getattr(section, name, None)  # unchecked options may lack a required one
         if isinstance(section, Choice) and name == "options":
-            value = section.component.parse(value)
+            value = section.component.parse(section.options)
         for line in textwrap.wrap(_comment(field, value), _WIDTH - 2 * depth):
             yield f"{indent}# {line}"
         if isinstance(value, BaseModel) and not type(value).model_fields:
@@ -101,6 +104,8 @@ def _is_comment(line: str) -> bool:
 
 def _comment(field: FieldInfo, value: Any) -> str:
     parts = [field.description] if field.description else []
+    if value is None and field.is_required():
+        parts.append("Required.")
     if choices := _choices(field.annotation):
         parts.append(f"One of: {', '.join(choices)}.")
     default = field.get_default(call_default_factory=True, validated_data={})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
@@ -20,26 +20,11 @@ from rss_rl.components import (
 from rss_rl.config.yaml_files import flat_settings
 from rss_rl.errors import ConfigError
 
-LARGEST = 1e15
 _S = TypeVar("_S", bound="Section")
 
 
 class Section(Options):
-    """A part of the configuration: frozen, strict, no unknown keys, no NaN.
-
-    Numbers and their squares must fit into float32, which computations use.
-    """
-
-    @model_validator(mode="after")
-    def _computable(self) -> Self:
-        for name in type(self).model_fields:
-            value = getattr(self, name)
-            for number in value if isinstance(value, tuple) else (value,):
-                if isinstance(number, float) and abs(number) > LARGEST:
-                    raise ValueError(
-                        f"{name}={number:g} is beyond the largest number allowed, {LARGEST:g}"
-                    )
-        return self
+    """A part of the configuration: frozen, strict, no unknown keys, no NaN."""
 
 
 class Choice(Section):

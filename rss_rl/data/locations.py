@@ -11,17 +11,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import tempfile
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from rss_rl.cache import cache_root
 from rss_rl.data.manifest import MANIFEST_BYTES, MANIFEST_FILE, FileInfo, Manifest
-from rss_rl.data.sources import Progress
-from rss_rl.durable import disk_errors, file_lock, file_sha256
+from rss_rl.durable import disk_errors, file_lock, file_sha256, new_folder
 from rss_rl.errors import DataError, StorageError
 from rss_rl.storage import is_uri, open_storage
 
@@ -111,68 +107,25 @@ def open_files(location: Path | str, digest: str = "") -> Files:
         raise DataError(
             f"there is no {MANIFEST_FILE}, or no answer",
             where=location,
-            remedy="Check the address; `rss-rl data prepare ... --out URI` puts a dataset there",
+            remedy="Check the address; copy a prepared folder there, whole",
         )
     found = hashlib.sha256(content).hexdigest()
     if digest not in ("", found):
         raise DataError("was replaced meanwhile", where=location, remedy="Start again")
     manifest = Manifest.parse(content, f"{location.rstrip('/')}/{MANIFEST_FILE}")
 
-    def fill(folder: Path) -> None:
-        for name, info in manifest.files().items():
-            storage.download(name, folder / name, info.bytes)
-        (folder / MANIFEST_FILE).write_bytes(content)
-
-    _keep(found, fill)
-    return Files(location, _place(found), found)
+    place = _place(found)
+    with cache_errors(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with file_lock(place.parent / f".lock-{found}", lambda: None):
+            if not place.is_dir():  # else another process was faster
+                with new_folder(place) as folder:
+                    for name, info in manifest.files().items():
+                        storage.download(name, folder / name, info.bytes)
+                    (folder / MANIFEST_FILE).write_bytes(content)
+    return Files(location, place, found)
 
 
 def _place(digest: str) -> Path:
     """Where the copy of a dataset is."""
     return cache_root() / "data" / digest
-
-
-def _keep(digest: str, fill: Callable[[Path], object]) -> None:
-    """Let `fill` write a dataset into a folder, which appears when complete; or another process."""
-    place = _place(digest)
-    with cache_errors(place):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            file_lock(place.parent / f".lock-{digest}", lambda: None),
-            tempfile.TemporaryDirectory(prefix=".copying-", dir=place.parent) as temporary,
-        ):
-            if not place.is_dir():
-                target = Path(temporary, "data")
-                target.mkdir()
-                fill(target)
-                os.replace(target, place)
-
-
-def check_free(uri: str, force: bool) -> None:
-    """Check that a dataset may be put to a URI, and that it answers.
-
-    Raises:
-        DataError: there is one, and `force` is not set. StorageError: no answer.
-    """
-    if open_storage(uri).read(MANIFEST_FILE, 1) is not None and not force:
-        raise DataError("exists already", where=uri, remedy="Replace it with --force")
-
-
-def upload(folder: Path, uri: str, progress: Progress) -> None:
-    """Copy the prepared directory `folder` to `uri`, and into the cache of this machine.
-
-    From when the old manifest there is deleted until the new one is written, nothing can be opened
-    there.
-
-    Raises:
-        StorageError: a file cannot be written or deleted, there or in the cache.
-    """
-    storage = open_storage(uri)
-    storage.delete(MANIFEST_FILE)
-    names = sorted(path.name for path in folder.iterdir() if path.name != MANIFEST_FILE)
-    for done, name in enumerate([*names, MANIFEST_FILE]):
-        progress("uploading files", done, len(names) + 1)
-        storage.upload(folder / name, name)
-    progress("uploading files", len(names) + 1, len(names) + 1)
-    digest = file_sha256(folder / MANIFEST_FILE)
-    _keep(digest, lambda target: shutil.copytree(folder, target, dirs_exist_ok=True))

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -43,7 +41,7 @@ from rss_rl.data.staging import Stage, StagedSplit
 from rss_rl.data.tokens import TOKENIZER_NAME, Tokenizer
 from rss_rl.data.vectors import check_vectors, source_file, weigh_words, write_vectors
 from rss_rl.data.vocabulary import Vocabulary
-from rss_rl.durable import disk_errors, put_back, swap_in
+from rss_rl.durable import disk_errors, new_folder
 from rss_rl.errors import DataError, StorageError
 from rss_rl.types import Array, LabelSpec
 
@@ -143,25 +141,15 @@ def _check_settings(
 def _built_aside(out: Path, force: bool) -> Iterator[Path]:
     """A new directory beside `out`, which it replaces unless the block raises."""
     target = Path(os.path.abspath(out))  # has a name even if `out` is '.'
-    folder: Path | None = None
     remedy = "Name an --out on a disk with space, where you may write"
-    try:
-        with disk_errors(out, "cannot be written", remedy, StorageError):
-            _check_free(out, target, force)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            folder = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    with disk_errors(out, "cannot be written", remedy, StorageError):
+        _check_free(out, target, force)
+        with new_folder(target) as folder:
             yield folder
-            folder.chmod(0o777 & ~_umask())
             _check_free(out, target, force)  # another process may have been faster
-            swap_in(folder, target)
-    finally:
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_free(out: Path, target: Path, force: bool) -> None:
-    if target.name:
-        put_back(target)
     if target.exists() and not (target / MANIFEST_FILE).is_file():
         raise DataError(
             "is no prepared directory, and is not replaced",
@@ -170,12 +158,6 @@ def _check_free(out: Path, target: Path, force: bool) -> None:
         )
     if target.exists() and not force:
         raise DataError("exists already", where=str(out), remedy="Replace it with --force")
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _stage(stage: Stage) -> dict[str, StagedSplit]:

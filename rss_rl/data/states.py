@@ -3,8 +3,7 @@
     DATA/states/ENCODING/states.json                 which encoder, and the files: `StatesInfo`
     DATA/states/ENCODING/states-SPLIT-NNNNN.arrow    states of consecutive rows, one record batch
 
-Each encoder has a folder of its own, see `Encoding.folder`. Files are written atomically, so an
-interrupted command resumes after the last file.
+Each encoder has a folder of its own, see `Encoding.folder`, which appears when it is complete.
 
 Legend: S sentence slots, N_s tokens of a row's sentence s, H size of a state.
 """
@@ -12,7 +11,7 @@ Legend: S sentence slots, N_s tokens of a row's sentence s, H size of a state.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +24,7 @@ from rss_rl.components import Options
 from rss_rl.data.locations import Files
 from rss_rl.data.manifest import MANIFEST_FILE, FileInfo, file_info
 from rss_rl.data.shard import read_batch
-from rss_rl.durable import check_file, disk_errors, file_lock, file_sha256, replacing
+from rss_rl.durable import check_file, file_sha256, replace_file, sync_file
 from rss_rl.errors import DataError
 from rss_rl.types import Array, Window
 
@@ -63,10 +62,6 @@ class Encoding(Options):
         layers = "" if self.layers is None else f"-{self.layers}-layers"
         return f"states/{self.digest[:16]}{layers}-{self.window}"
 
-    def file(self, split: str, number: int) -> str:
-        """Name of a file of states within the data; files of a split are numbered from 0."""
-        return f"{self.folder}/states-{split}-{number:05}.arrow"
-
 
 class StatesInfo(Options):
     """Contents of states.json.
@@ -89,7 +84,7 @@ class StatesInfo(Options):
             DataError: it is missing or damaged.
         """
         try:
-            name = self.encoding.file(split, number)
+            name = f"{self.encoding.folder}/{file_name(split, number)}"
             return data.verified(name, self.splits[split][number])
         except DataError as error:
             remedy = again(data, self.encoding)
@@ -109,10 +104,10 @@ class StatesInfo(Options):
         """Rows of a split that have states."""
         return sum(file.rows for file in self.splits.get(split, ()))
 
-    def is_of(self, other: StatesInfo) -> bool:
-        """Whether both have the same encoder, by its files, and data."""
-        same = self.encoding.folder == other.encoding.folder
-        return same and self.manifest == other.manifest and self.size == other.size
+
+def file_name(split: str, number: int) -> str:
+    """Name of a file of states within its folder; files of a split are numbered from 0."""
+    return f"states-{split}-{number:05}.arrow"
 
 
 def again(data: Files, encoding: Encoding) -> str:
@@ -157,15 +152,14 @@ def manifest_digest(files: Files) -> str:
     return file_sha256(files.folder / MANIFEST_FILE)
 
 
-def open_states(files: Files, asked: Encoding, rows: dict[str, int]) -> StatesInfo:
+def open_states(files: Files, asked: Encoding) -> StatesInfo:
     """The states of prepared data by the encoder whose states a policy reads.
 
     Args:
         asked: how the policy wants them to be computed.
-        rows: of each split.
 
     Raises:
-        DataError: there are none, they are incomplete, or of another encoder or other data.
+        DataError: there are none, or they are of another encoder or other data.
     """
     command, where = _command(files, asked), files.location
     if files.digest:
@@ -185,74 +179,51 @@ def open_states(files: Files, asked: Encoding, rows: dict[str, int]) -> StatesIn
     if info.manifest != manifest_digest(files):
         what = "the states of the tokens are of other data"
         raise DataError(what, where=where, remedy=f"Run `{command} --force`")
-    for split, count in rows.items():
-        if (done := info.rows(split)) != count:
-            what = f"{done:,} of the {count:,} rows of {split} have states"
-            raise DataError(
-                what, where=where, remedy=f"Run `{command}`: it resumes where it stopped"
-            )
     return info
 
 
-def alone(folder: Path) -> AbstractContextManager[None]:
-    """Hold the lock for writing states beside these data.
+def whole_states(data: Files, wanted: StatesInfo) -> StatesInfo | None:
+    """The states beside the data that an encoder wrote earlier; None if missing or damaged.
 
     Raises:
-        DataError: another process holds it, or the folder cannot be written.
+        DataError: they are of other data.
     """
-    path = folder / ".states.lock"
-    busy = DataError(
-        "another process is encoding these data", where=str(folder), remedy="Wait for it or end it"
-    )
-    remedy = "Choose a writable directory"
-    return file_lock(path, busy, disk_errors(path, "cannot be written", remedy, DataError))
+    found = _read_info(data.folder / wanted.encoding.folder)
+    if found is None:
+        return None
+    if (found.manifest, found.size) != (wanted.manifest, wanted.size):
+        raise DataError(
+            f"already has states of {found.encoding}, of other data",
+            where=data.location,
+            remedy="Replace them with --force",
+        )
+    with suppress(DataError):
+        found.check(data)
+        return found
+    return None
 
 
 class StatesWriter:
-    """Writes the states of rows in order, and resumes where an earlier writer stopped.
+    """Writes the states of rows in order.
 
     Args:
-        data: the prepared data.
-        info: without files.
-        sentences: S.
-        force: replace existing states of this encoder.
-
-    Raises:
-        DataError: there are its states of other data.
+        folder: a new one. info: without files. sentences: S.
     """
 
-    def __init__(self, data: Files, info: StatesInfo, sentences: int, *, force: bool) -> None:
-        self._data, self._sentences = data, sentences
-        self._folder = data.folder / info.encoding.folder
-        found = None if force else _read_info(self._folder)
-        if found is not None and not found.is_of(info):
-            raise DataError(
-                f"already has states of {found.encoding}, of other data",
-                where=data.location,
-                remedy="Replace them with --force",
-            )
-        self.info = info
-        if found is not None:
-            with suppress(DataError):  # damaged ones are written again
-                found.check(data)
-                self.info = found
-        self._begun = self.info is found
+    def __init__(self, folder: Path, info: StatesInfo, sentences: int) -> None:
+        self._folder, self._info, self._sentences = folder, info, sentences
         self._rows: list[tuple[Array, ...]] = []
         self._bytes = 0
-
-    def next_row(self, split: str) -> int:
-        """The first row of a split without states on the disk."""
-        return self.info.rows(split)
 
     def write(self, split: str, states: tuple[Array, ...]) -> None:
         """Add the next row's states, S x [N_s, H]."""
         with np.errstate(over="ignore"):
             row = tuple(part.astype(np.float16) for part in states)
         if not all(np.isfinite(part).all() for part in row):
+            number = self._info.rows(split) + len(self._rows)
             raise DataError(
-                f"a state of {split}, row {self.info.rows(split) + len(self._rows)}, does not fit"
-                " into float16",
-                where=str(self._folder),
+                "a state does not fit into float16",
+                where=f"{split}, row {number}",
                 remedy="Name another encoder, or fewer --layers",
             )
         self._rows.append(row)
@@ -260,40 +231,34 @@ class StatesWriter:
         if self._bytes >= _FILE_BYTES:
             self.flush(split)
 
-    def _begin(self) -> None:
-        """Remove the states that are replaced, states.json first."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        for path in (self._folder / STATES_FILE, *self._folder.glob("states-*.arrow")):
-            path.unlink(missing_ok=True)
-        self._begun = True
-
     def flush(self, split: str) -> None:
         """Write the buffered rows to a file."""
         if not self._rows:
             return
-        done = self.info.splits.get(split, ())
-        path = self._data.folder / self.info.encoding.file(split, len(done))
+        done = self._info.splits.get(split, ())
+        path = self._folder / file_name(split, len(done))
         slots = range(self._sentences)
         columns = [self._column([row[slot] for row in self._rows]) for slot in slots]
-        schema = states_schema(self._sentences, self.info.size)
+        schema = states_schema(self._sentences, self._info.size)
         batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-        with disk_errors(path, "cannot be written", "Free space and run it again", DataError):
-            if not self._begun:
-                self._begin()
-            with replacing(path) as temporary, pa.ipc.new_file(str(temporary), schema) as writer:
-                writer.write_batch(batch)
-            file = _File(rows=len(self._rows), **file_info(path))
-            splits = {**self.info.splits, split: (*done, file)}
-            self.info = self.info.model_copy(update={"splits": splits})
-            with replacing(self._folder / STATES_FILE) as temporary:
-                temporary.write_text(self.info.model_dump_json(indent=1), encoding="utf-8")
+        with pa.ipc.new_file(str(path), schema) as writer:
+            writer.write_batch(batch)
+        sync_file(path)
+        file = _File(rows=len(self._rows), **file_info(path))
+        splits = {**self._info.splits, split: (*done, file)}
+        self._info = self._info.model_copy(update={"splits": splits})
         self._rows, self._bytes = [], 0
+
+    def finish(self) -> StatesInfo:
+        """Write states.json, after all rows were flushed; its content."""
+        replace_file(self._folder / STATES_FILE, self._info.model_dump_json(indent=1))
+        return self._info
 
     def _column(self, rows: Sequence[Array]) -> Any:
         """list<fixed_size_list<H>>, one element per row."""
         offsets = np.cumsum([0, *map(len, rows)], dtype=np.int32)
         flat = pa.array(np.concatenate(rows).reshape(-1))
-        tokens = pa.FixedSizeListArray.from_arrays(flat, self.info.size)
+        tokens = pa.FixedSizeListArray.from_arrays(flat, self._info.size)
         return pa.ListArray.from_arrays(pa.array(offsets), tokens)
 
 

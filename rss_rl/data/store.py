@@ -190,9 +190,8 @@ class Prepared:
         Raises:
             DataError: see `open_states`.
         """
-        rows = {name: split.rows for name, split in self.manifest.splits.items()}
         asked = Encoding(encoder=encoder, digest=digest, layers=layers, window=window)
-        return Prepared(self._files, open_states(self._files, asked, rows))
+        return Prepared(self._files, open_states(self._files, asked))
 
     def states(self) -> StatesInfo | None:
         """Those of its batches, see `with_states`; None: they have none."""

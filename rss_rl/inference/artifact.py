@@ -30,17 +30,9 @@ from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig, parse_config, with_folders, yaml_text
 from rss_rl.data.manifest import MANIFEST_FILE, VOCABULARY_FILE, Manifest
 from rss_rl.data.store import Prepared, open_prepared
-from rss_rl.durable import (
-    aside_of,
-    disk_errors,
-    file_sha256,
-    put_back,
-    swap_in,
-    sync_directory,
-    sync_file,
-)
+from rss_rl.durable import disk_errors, file_sha256, new_folder, sync_directory, sync_file
 from rss_rl.errors import CheckpointError, ConfigError
-from rss_rl.json_files import read_json
+from rss_rl.json_files import read_json, read_record
 from rss_rl.metrics.measures import leading_measures
 from rss_rl.models.attention_choice import loadable_attention
 from rss_rl.models.encoders.protocol import SavedEncoder
@@ -94,25 +86,20 @@ def export_run(
             no transformer to write.
     """
     out = out.resolve()
-    with disk_errors(aside_of(out), "cannot be written", _FREE_SPACE):
-        put_back(out)
     _check_free(out, overwrite)
     config, models, inputs = open_models(run, which, trust)
     saved = _saved_encoder(models, config, run) if encoder else None
-    staging = out.with_name(f".tmp-{out.name}-{os.getpid()}")
-    try:
-        with disk_errors(out, "cannot be written", _FREE_SPACE):
-            staging.mkdir(parents=True)
-            # Paths of the data and of another run on this machine mean nothing elsewhere.
-            config = config.model_copy(update={"data": inputs.manifest.name})
-            config = config.with_from_run(lambda _: None)
-            config = with_folders(config, partial(_copy_folder, staging))
-            if saved is not None:
-                saved.save(staging / _ENCODER)
-            _fill(staging, run, load_checkpoint(run, which).step, config, models, inputs)
-            swap_in(staging, out)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+    with (
+        disk_errors(out, "cannot be written", _FREE_SPACE),
+        new_folder(out) as staging,
+    ):
+        # Paths of the data and of another run on this machine mean nothing elsewhere.
+        config = config.model_copy(update={"data": inputs.manifest.name})
+        config = config.with_from_run(lambda _: None)
+        config = with_folders(config, partial(_copy_folder, staging))
+        if saved is not None:
+            saved.save(staging / _ENCODER)
+        _fill(staging, run, load_checkpoint(run, which).step, config, models, inputs)
     return out
 
 
@@ -241,7 +228,7 @@ def read_scores(path: Path, step: int | None = None) -> Scores:
         step: of the checkpoint that is wanted; None for the best.
     """
     if is_export(path):
-        return _export_record(path).get("scores") or {}
+        return read_record(path / EXPORT_FILE, SCHEMA_VERSION, _AGAIN).get("scores") or {}
     file = path / REPORT_FILE
     report = read_json(file, remedy="Finish the run") if file.is_file() else {}
     return report.get("splits", {}) if step in (None, report.get("best_step")) else {}
@@ -265,13 +252,6 @@ def open_result(
         RssError: there is neither, or its files are damaged.
     """
     path = Path(path)
-    aside = aside_of(path.absolute())
-    if not os.path.exists(path) and is_export(aside):
-        raise CheckpointError(
-            f"the process that was replacing this export was killed; the old one is in {aside}",
-            where=str(path),
-            remedy="Export the run again, or move that directory back",
-        )
     return _open_export(path, trust) if is_export(path) else open_models(path, which, trust)
 
 
@@ -298,10 +278,10 @@ def pack_model(path: Path, which: str | int = "best", trust: Trust = NOTHING) ->
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "export"
         export = path if is_export(path) else export_run(path, out, which=which, trust=trust)
-        record = _export_record(export)
+        record = read_record(export / EXPORT_FILE, SCHEMA_VERSION, _AGAIN)
         sums = {
             name: sum_
-            for name, sum_ in record["sha256"].items()
+            for name, sum_ in _checksums(record).items()
             if name.partition("/")[0] not in _NOT_READ
         }
         with disk_errors(export, "cannot be read", _AGAIN):
@@ -310,21 +290,15 @@ def pack_model(path: Path, which: str | int = "best", trust: Trust = NOTHING) ->
     return PackedModel(hashlib.sha256(content.encode()).hexdigest(), files)
 
 
-def _export_record(path: Path) -> dict[str, Any]:
-    record = read_json(path / EXPORT_FILE, remedy=_AGAIN)
-    version, sums = record.get("schema_version"), record.get("sha256")
-    if version != SCHEMA_VERSION or not isinstance(sums, dict):
-        raise CheckpointError(
-            f"schema version {version!r:.50}, this program reads {SCHEMA_VERSION}",
-            where=str(path / EXPORT_FILE),
-            remedy="Use the version of rss-rl that wrote it",
-        )
-    return record
+def _checksums(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The SHA-256 of each file, as recorded; empty if they are not."""
+    sums = record.get("sha256")
+    return sums if isinstance(sums, dict) else {}
 
 
 def _open_export(path: Path, trust: Trust) -> tuple[RunConfig, Models, Prepared]:
-    record = _export_record(path)
-    sums, where = record["sha256"], str(path / EXPORT_FILE)
+    record, where = read_record(path / EXPORT_FILE, SCHEMA_VERSION, _AGAIN), str(path / EXPORT_FILE)
+    sums = _checksums(record)
     for name in (WEIGHTS_FILE, MANIFEST_FILE, VOCABULARY_FILE):
         _check_sum(path / name, sums.get(name))
     tree = record.get("config")

@@ -5,9 +5,7 @@ Legend: N tokens of a sentence.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from html import escape
 from typing import Any
 
@@ -15,8 +13,6 @@ import numpy as np
 
 from rss_rl.types import DEPENDENT, HEAD, Array
 
-_QUOTES = ('"', "''", "``")
-"""Forms in a text of the tokens that the tokenizer writes for quotation marks."""
 _KEPT = "background:rgba(255,170,0,.35);color:inherit;font-weight:600"
 
 
@@ -28,22 +24,12 @@ class MarkedSentence:
     known          bool [N], False for words outside the vocabulary
     selection      bool [2, N], heads and dependents
     probabilities  float32 [2, N], selection probabilities; None if the run has no policy
-    text           as given; None if words were given
     """
 
     words: tuple[str, ...]
     known: Array
     selection: Array
     probabilities: Array | None
-    text: str | None = None
-
-    @cached_property
-    def offsets(self) -> tuple[tuple[int, int], ...] | None:
-        """Character offsets of each word, (start, end).
-
-        None if words were given, or if they do not match the text.
-        """
-        return None if self.text is None else word_offsets(self.text, self.words)
 
     @property
     def kept(self) -> Array:
@@ -73,8 +59,6 @@ class MarkedSentence:
             "head": bool(self.selection[HEAD, index]),
             "dependent": bool(self.selection[DEPENDENT, index]),
         }
-        if self.offsets is not None:
-            word["start"], word["end"] = self.offsets[index]
         if self.probabilities is not None:
             word["head_probability"] = round(float(self.probabilities[HEAD, index]), 4)
             word["dependent_probability"] = round(float(self.probabilities[DEPENDENT, index]), 4)
@@ -123,22 +107,3 @@ class Explanation:
             "kept": self.kept,
             "sentences": [sentence.to_list() for sentence in self.sentences],
         }
-
-
-def word_offsets(text: str, words: Sequence[str]) -> tuple[tuple[int, int], ...] | None:
-    """Character span of each word in its text, [start, end); None if a word is not found.
-
-    >>> word_offsets('He said "no".', ("He", "said", "``", "no", "''", "."))
-    ((0, 2), (3, 7), (8, 9), (9, 11), (11, 12), (12, 13))
-    """
-    found, position = [], 0
-    for word in words:
-        while text[position : position + 1].isspace():
-            position += 1
-        forms = (word, *_QUOTES) if word in _QUOTES else (word,)
-        form = next((known for known in forms if text.startswith(known, position)), None)
-        if form is None:
-            return None
-        found.append((position, position + len(form)))
-        position += len(form)
-    return tuple(found)

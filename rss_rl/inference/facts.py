@@ -1,5 +1,4 @@
-"""Facts about one example: its selection, attention, and the effect of flipping each word; and
-selections that the user sets.
+"""Facts about one example: its selection, and the effect of flipping each word.
 
 Legend: B examples, S sentences per example, N_s tokens in slot s, C classes.
 """
@@ -15,7 +14,6 @@ from torch import Tensor
 
 from rss_rl.inference.explanation import Explanation
 from rss_rl.inference.model import Chosen, Encoded, Model
-from rss_rl.models.attention_map import attention_map
 from rss_rl.rollouts.scan import Scanned
 from rss_rl.types import Array
 
@@ -32,14 +30,11 @@ class Facts:
     outcome      float32 [C], class probabilities; for a score task [1], the score
     flips        S x float32 [N_s, C or 1], the outcome with one word forced in (as head and
                  dependent) or, if it was kept, out; NaN if not computed
-    attention    S x float32 [N_s, N_s], from head to dependent, see `attention_map`; None if
-                 there is none
     """
 
     explanation: Explanation
     outcome: Array
     flips: tuple[Array, ...]
-    attention: tuple[Array | None, ...]
 
 
 def gather_facts(
@@ -67,12 +62,7 @@ def gather_facts(
             progress(done * step + len(indices))
         return found
 
-    return Facts(
-        explanation,
-        outcome,
-        tuple(map(flips, slots)),
-        tuple(_attention(model, chosen, slot) for slot in slots),
-    )
+    return Facts(explanation, outcome, tuple(map(flips, slots)))
 
 
 def _outcomes(model: Model, chosen: Chosen) -> Tensor:
@@ -101,11 +91,3 @@ def _flipped(model: Model, chosen: Chosen, slot: int, indices: Tensor) -> Chosen
     changed[rows, :, indices] = ~changed[rows, :, indices].any(1, keepdim=True)
     selections[slot] = changed
     return Chosen(Scanned.of(model.models, batch, model.device), selections, None)
-
-
-def _attention(model: Model, chosen: Chosen, slot: int) -> Array | None:
-    tokens = chosen.scanned.tensors.tokens[slot][0]
-    selection = chosen.selections[slot][0].to(model.device)
-    with torch.inference_mode():
-        found = attention_map(model.models.classifier, tokens, selection)
-    return None if found is None else found.cpu().numpy()

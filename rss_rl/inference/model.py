@@ -371,12 +371,11 @@ def _padded(rows: Sequence[Array]) -> Array:
 
 def _sentences(example: Encoded, chosen: Chosen, row: int) -> tuple[MarkedSentence, ...]:
     marked = []
-    for slot, (ids, text) in enumerate(zip(example.ids, example.texts, strict=True)):
+    for slot, ids in enumerate(example.ids):
         bits = chosen.selections[slot][row, :, : len(ids)].numpy()
         chances = None
         if chosen.probabilities is not None:
             chances = chosen.probabilities[slot][row, :, : len(ids)].numpy()
-        given = text if isinstance(text, str) else None
         words = example.sentences[slot].words
-        marked.append(MarkedSentence(words, ids != UNKNOWN, bits, chances, given))
+        marked.append(MarkedSentence(words, ids != UNKNOWN, bits, chances))
     return tuple(marked)

@@ -5,10 +5,8 @@ When a run is resumed, TensorBoard drops what was written after its checkpoint.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,24 +77,8 @@ def _open_event_files(directory: Path, purge_step: int) -> SummaryWriter:
     """A writer of a new TensorBoard file, which purges steps from `purge_step` on in older ones."""
     from torch.utils.tensorboard import SummaryWriter  # slow to import, and few processes write
 
-    _quieten_writer_thread()
     _wait_for_new_name(directory)
     return SummaryWriter(str(directory), purge_step=purge_step, flush_secs=_FLUSH_SECONDS)
-
-
-@cache
-def _quieten_writer_thread() -> None:
-    """Suppress the traceback when TensorBoard's writer thread dies.
-
-    Its error is kept, and raised by the next call of the writer as one clear message.
-    """
-    before = threading.excepthook
-
-    def hook(failure: threading.ExceptHookArgs) -> None:
-        if not type(failure.thread).__module__.startswith("tensorboard."):
-            before(failure)
-
-    threading.excepthook = hook
 
 
 def _wait_for_new_name(directory: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -87,20 +87,21 @@ def continue_from(
         _check_not_ahead(storage, run_dir)
         return None
     run_dir = run_dir.absolute()
-    staging = run_dir.with_name(f".tmp-{run_dir.name}-{os.getpid()}")
     try:
         check_free(run_dir)
-        _fetch(storage, files, staging, check)
-        load_checkpoint(staging)  # verifies checksums before anything local is changed
-        _move_in(staging, run_dir)
+        run_dir.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{run_dir.name}-", dir=run_dir.parent) as new:
+            for name in sorted(files):
+                check()
+                storage.download(name, Path(new, name))
+            load_checkpoint(Path(new))  # verifies checksums before anything local is changed
+            _move_in(Path(new), run_dir)
     except OSError as error:
         raise CheckpointError(
             f"the run could not be restored here: {error}",
             where=str(run_dir),
             remedy="Choose a directory that can be written, on a disk with free space",
         ) from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
     return len(files)
 
 
@@ -142,16 +143,6 @@ def _check_not_ahead(storage: Storage, run_dir: Path) -> None:
             where=str(run_dir),
             remedy="Resume into an empty --run-dir, which is then restored from the storage",
         )
-
-
-def _fetch(
-    storage: Storage, files: Mapping[str, int], staging: Path, check: Callable[[], None]
-) -> None:
-    shutil.rmtree(staging, ignore_errors=True)
-    staging.mkdir(parents=True)
-    for name in sorted(files):
-        check()
-        storage.download(name, staging.joinpath(*name.split("/")))
 
 
 def _move_in(staging: Path, run_dir: Path) -> None:

@@ -5,7 +5,6 @@ A model outside of a run, such as one loaded for prediction, chooses when it is 
 
 from __future__ import annotations
 
-import functools
 import logging
 from typing import Literal
 
@@ -59,9 +58,7 @@ def attention_backend(name: AttentionName) -> KernelBackend:
                 " compiled attention resumes only where it can be compiled",
             )
         return "compiled"
-    backend: KernelBackend = "compiled" if missing is None else "eager"
-    _report(backend, missing)
-    return backend
+    return "compiled" if missing is None else "eager"
 
 
 def outer_backend(config: ModelConfig) -> KernelBackend:
@@ -82,15 +79,6 @@ def loadable_attention(config: ModelConfig) -> ModelConfig:
     """
     if config.attention != "compiled" or not config.encoder.can("kernels"):
         return config
-    missing = missing_for_kernels()
-    if missing is None:
+    if missing_for_kernels() is None:
         return config
-    _report("eager", missing)
     return config.model_copy(update={"attention": "eager"})
-
-
-@functools.cache
-def _report(backend: KernelBackend, missing: str | None) -> None:
-    """Log once per process."""
-    because = "" if missing is None else f", several times slower: {missing}"
-    _log.info("feature-wise attention runs %s%s", backend, because)

@@ -179,16 +179,6 @@ def _allowed(pairs: Pairs | Tensor, sequences: slice, heads: slice) -> Tensor:
     return pairs[sequences, heads] if isinstance(pairs, Tensor) else pairs.mask(sequences, heads)
 
 
-def attention_weights(
-    head_scores: Tensor, dependent_scores: Tensor, allowed: Tensor, scale: float
-) -> Tensor:
-    """P of all pairs at once, [M, J, I, D]; arguments as for `feature_wise_attention`."""
-    pairs = head_scores[:, :, None, :] + dependent_scores[:, None, :, :]
-    weights = torch.exp(scale * torch.tanh(pairs / scale) - scale) * allowed[..., None]
-    total = weights.sum(2, keepdim=True)
-    return weights / torch.where(total > 0, total, 1.0)
-
-
 def _blocks(head_scores: Tensor, values: Tensor) -> Iterator[tuple[slice, slice]]:
     """Slices of sequences and heads whose temporaries, [m, j, I, D] each, fit in a block.
 

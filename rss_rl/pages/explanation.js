@@ -97,37 +97,9 @@ class Example {
     ];
   }
 
-  /* Attention from a head, or to a dependent that is not a head, as [place, weight]. */
-  looks(word) {
-    const attention = word.sentence.attention;
-    if (!attention) return { to: [], by: [] };
-    const to = attention[word.place] || [];
-    const by = [];
-    for (const [head, weights] of Object.entries(attention)) {
-      const found = weights.find((one) => one[0] === word.place);
-      if (found) by.push([Number(head), found[1]]);
-    }
-    return { to, by: by.sort((a, b) => b[1] - a[1]) };
-  }
-
   look(target) {
     const word = target && target.classList.contains("word") ? target : null;
-    if (target && !word) return;
-    for (const { list, words } of this.lists) {
-      list.classList.remove("looking");
-      if (!word || list !== word.parentElement) continue;
-      const { to, by } = this.looks(word);
-      const shown = to.length ? to : by;
-      if (!shown.length) continue;
-      const most = Math.max(...shown.map((one) => one[1]));
-      words.forEach((other) => {
-        other.style.setProperty("--weight", 0);
-        other.classList.toggle("source", other === word);
-      });
-      for (const [place, weight] of shown) words[place].style.setProperty("--weight", (0.75 * weight / most).toFixed(3));
-      list.classList.add("looking");
-    }
-    this.show(word);
+    if (!target || word) this.show(word);
   }
 
   flip(target) {
@@ -219,23 +191,7 @@ class Example {
     }
     box.append(make("h2", "quoted", "“" + word.textContent + "”"));
     box.append(...this.sentences(word).map((text) => make("p", "", text)));
-    const { to, by } = this.looks(word);
-    if (to.length) this.table(box, "Attends to (each side adds up to 100%)", to, word);
-    else if (by.length) this.table(box, "Attended to by", by, word);
     return box;
-  }
-
-  table(box, title, weights, word) {
-    box.append(make("h2", "", title));
-    const table = make("table");
-    table.setAttribute("role", "table"); /* browsers take a small table for layout */
-    table.setAttribute("aria-label", title);
-    for (const [place, weight] of weights.slice(0, 6)) {
-      const row = make("tr");
-      row.append(make("td", "", word.sentence.words[place]), make("td", "", percent(weight)));
-      table.append(row);
-    }
-    box.append(table);
   }
 }
 

@@ -1,6 +1,6 @@
 """The explanation page of one model: a self-contained HTML file that loads and sends nothing.
 
-It shows the selection, the attention, and the effect of flipping each word of an example.
+It shows the selection, and the effect of flipping each word of an example.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from rss_rl.version import VERSION
 
 _MOST_CLASSES = 8
 """Classes shown for a flip; if there are more, the most probable and the one predicted before."""
-_MOST_DEPENDENTS = 40
-_LEAST_WEIGHT = 0.002
 
 
 def explanation_page(title: str, labels: LabelSpec, facts: Facts, note: str = "") -> str:
@@ -64,7 +62,6 @@ def _sentence(facts: Facts, slot: int) -> dict[str, Any]:
         "known": shown.known.astype(int).tolist(),
         "roles": (shown.selection[HEAD] + 2 * shown.selection[DEPENDENT]).tolist(),
         "chances": None if chances is None else np.round(chances.astype(float), 4).tolist(),
-        "attention": _sparse(facts.attention[slot]),
         "flips": [_class_shares(outcome, facts.outcome) for outcome in facts.flips[slot]],
     }
 
@@ -72,18 +69,3 @@ def _sentence(facts: Facts, slot: int) -> dict[str, Any]:
 def text_titles(texts: int) -> list[str]:
     """Titles of the texts of an example."""
     return ["Text"] if texts == 1 else [f"Text {number + 1}" for number in range(texts)]
-
-
-def _sparse(attention: Array | None) -> dict[int, list[list[float]]] | None:
-    """For each head, its strongest dependents as [dependent, weight]."""
-    if attention is None:
-        return None
-    found = {}
-    for head in np.flatnonzero(attention.any(1)).tolist():
-        strongest = np.argsort(-attention[head], kind="stable")[:_MOST_DEPENDENTS]
-        found[head] = [
-            [int(dependent), round(float(attention[head, dependent]), 4)]
-            for dependent in strongest
-            if attention[head, dependent] >= _LEAST_WEIGHT
-        ]
-    return found

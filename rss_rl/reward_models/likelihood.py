@@ -24,7 +24,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rss_rl.components import Component, Options
-from rss_rl.errors import ConfigError, nearest
+from rss_rl.errors import ConfigError
 from rss_rl.models.dropout import evaluating
 from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.types import Array, Batch
@@ -56,16 +56,10 @@ class ClassifierReward:
             `forward` gets them by that name. With `shares_sentences = True`, it gets several
             selections of the same examples with one copy of these.
         device: of its weights, such as "cpu" or "cuda:0".
-        of_class: the class whose likelihood is the score; None: the label.
     """
 
-    def __init__(
-        self,
-        classifier: nn.Module,
-        device: str | torch.device = "cpu",
-        of_class: int | None = None,
-    ) -> None:
-        self._classifier, self._of_class = classifier, of_class
+    def __init__(self, classifier: nn.Module, device: str | torch.device = "cpu") -> None:
+        self._classifier = classifier
         self._device = torch.device(device)
 
     def score(self, batch: Batch, selections: Sequence[Array]) -> dict[str, Array]:
@@ -101,8 +95,6 @@ class ClassifierReward:
     def score_logits(self, logits: Tensor, labels: Array) -> dict[str, Array]:
         """See `LogitsReward.score_logits`."""
         classifier: Any = self._classifier
-        if self._of_class is not None:
-            labels = np.full_like(labels, self._of_class)
         with torch.inference_mode():
             losses = classifier.losses(logits, self._tensor(labels))  # [M]
         return {"log_likelihood": cast(Array, (-losses).float().cpu().numpy())}
@@ -148,10 +140,6 @@ class LikelihoodOptions(Options):
     """w of -w p(label | the tokens left out), in nats: more of what predicts the label is selected.
     Each selection then costs two evaluations of the classifier.
     """
-    of_class: str | None = None
-    """A class whose likelihood is the reward of every example, in place of its label's: selects
-    evidence for it. Keep the classifier frozen meanwhile.
-    """
 
 
 def _build(setup: RewardSetup, options: LikelihoodOptions) -> ClassifierReward | ComplementReward:
@@ -161,21 +149,8 @@ def _build(setup: RewardSetup, options: LikelihoodOptions) -> ClassifierReward |
             where="reward.model",
             remedy="Choose a reward model that needs none",
         )
-    asked, names = options.of_class, setup.labels.names
-    if asked is not None and asked not in names:
-        raise ConfigError(
-            f"the data have no class '{asked:.100}'{nearest(asked, list(names))}",
-            where="reward.model.options.of_class",
-            remedy=f"Name one of their classes: {', '.join(names[:10]) or 'they have none'}",
-        )
-    of_class = None if asked is None else names.index(asked)
-    likelihood = ClassifierReward(setup.classifier, setup.device, of_class)
+    likelihood = ClassifierReward(setup.classifier, setup.device)
     return ComplementReward(likelihood, options.complement) if options.complement else likelihood
-
-
-def _capabilities(options: LikelihoodOptions) -> frozenset[str]:
-    """Without gates for `of_class`, as the loss for gates is that of the label."""
-    return frozenset({"classifier"} if options.of_class else {"classifier", "gates"})
 
 
 LIKELIHOOD = Component(
@@ -184,5 +159,5 @@ LIKELIHOOD = Component(
     help="Log-likelihood of the label by the run's classifier (scores: minus its loss).",
     build=_build,
     options=LikelihoodOptions,
-    capabilities=_capabilities,
+    capabilities=frozenset({"classifier", "gates"}),
 )

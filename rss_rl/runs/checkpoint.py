@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 
 from rss_rl.durable import disk_errors, file_sha256, plain_bytes, replace_file, sync_directory
 from rss_rl.errors import CheckpointError
-from rss_rl.json_files import canonical_json, read_json
+from rss_rl.json_files import canonical_json, read_record
 from rss_rl.runs.tensor_file import TensorLike, read_tensors, write_tensors
 from rss_rl.types import Array
 
@@ -201,14 +201,8 @@ def _read(run_dir: Path, step: int) -> Checkpoint:
     if not path.is_dir():
         raise _absent(path, run_dir)
     state_file = path / STATE_FILE
-    record = read_json(state_file, remedy=_REMEDY)
-    version, state = record.get("schema_version"), record.get("state")
-    if type(version) is not int or version != SCHEMA_VERSION:
-        raise CheckpointError(
-            f"schema version {version!r}, this program reads {SCHEMA_VERSION}",
-            where=str(state_file),
-            remedy="Use the version of rss-rl that wrote it",
-        )
+    record = read_record(state_file, SCHEMA_VERSION, _REMEDY)
+    state = record.get("state")
     file = tensors_path(path, record.get("tensors_file"))
     if record.get("step") != step or not isinstance(state, dict) or file is None:
         raise _damaged("'step', 'state' or 'tensors_file' is not as written by rss-rl", state_file)

@@ -30,7 +30,7 @@ from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig, parse_config, yaml_text
 from rss_rl.durable import disk_errors, replace_file, replacing
 from rss_rl.errors import CheckpointError
-from rss_rl.json_files import canonical_json, read_json, without_non_finite
+from rss_rl.json_files import canonical_json, read_json, read_record, without_non_finite
 from rss_rl.logs.events import EVENTS_FILE
 
 SCHEMA_VERSION = 1
@@ -112,21 +112,12 @@ class RunDirectory:
             CheckpointError: there is no run, or another process trains there.
         """
         path = path.absolute()
-        record = read_json(
-            path / CONFIG_FILE, remedy="Name the directory of a run, as given to 'rss-rl train'"
-        )
-        version, config = record.get("schema_version"), record.get("config")
-        settled = record.get("settled", {})
-        if (
-            version != SCHEMA_VERSION
-            or not isinstance(config, dict)
-            or not isinstance(settled, dict)
-        ):
-            raise CheckpointError(
-                f"schema version {version!r}, this program reads {SCHEMA_VERSION}",
-                where=str(path / CONFIG_FILE),
-                remedy="Use the version of rss-rl that wrote the run",
-            )
+        file = path / CONFIG_FILE
+        remedy = "Name the directory of a run, as given to 'rss-rl train'"
+        record = read_record(file, SCHEMA_VERSION, remedy)
+        config, settled = record.get("config"), record.get("settled", {})
+        if not isinstance(config, dict) or not isinstance(settled, dict):
+            raise CheckpointError("not the configuration of a run", where=str(file), remedy=remedy)
         with disk_errors(path, _UNUSABLE, _REMEDY):
             return cls(path, config, _take_lock(path) if lock else None, settled)
 

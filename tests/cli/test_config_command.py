@@ -7,7 +7,6 @@ import yaml
 from invoking import invoke
 
 from rss_rl.cli.config import documented_yaml
-from rss_rl.components import described_keys
 from rss_rl.config import RunConfig, load_config, parse_config
 from rss_rl.packaged import find_config, packaged_configs
 
@@ -46,13 +45,8 @@ def test_overrides_are_shown() -> None:
 def test_without_a_name_every_key_is_documented() -> None:
     shown = yaml.safe_load(show("show"))
     assert isinstance(parse_config(shown, where="test"), RunConfig)
-    keys = {entry["key"]: entry for entry in described_keys(RunConfig)}
-    assert keys["data"]["required"]
-    assert keys["learner.estimator.options.baseline"]["default"] == "leave-one-out"
-    assert "self-critical" in keys["learner.estimator.options.baseline"]["type"]
-    assert keys["policy.options.hidden"]["default"] == 300
-    assert keys["phases[].steps"]["type"] == "int | null"
-    assert {key.split(".")[0].removesuffix("[]") for key in keys} == set(RunConfig.model_fields)
+    assert shown["policy"]["options"]["hidden"] == 300
+    assert list(shown) == list(RunConfig.model_fields)
 
 
 def test_the_shipped_ones_are_listed() -> None:

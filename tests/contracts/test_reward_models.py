@@ -93,14 +93,6 @@ def by_row_alone(batch: Any, selections: Any) -> Array:
     return np.array([first[r] for r in batch.rows]) * (1 + seen)
 
 
-class Unpicklable:
-    def __init__(self) -> None:
-        self.rule = lambda batch, selections: kept(selections)
-
-    def score(self, batch: Any, selections: Any) -> Array:
-        return self.rule(batch, selections)  # type: ignore[no-any-return]
-
-
 class Moody:
     """Other names when it is asked for one selection alone."""
 
@@ -118,7 +110,6 @@ class Moody:
         (infinite, "not finite"),
         (column, "of shape"),
         (by_row_alone, "other selections"),
-        (Unpicklable(), "cannot be pickled"),
         (Moody(), "other terms"),
         (object(), "has no `score`"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -160,32 +159,6 @@ def test_a_failure_leaves_nothing_and_keeps_what_was(tmp_path: Path, sick_folder
     with pytest.raises(KeyboardInterrupt):
         prepare(source, tmp_path / "new", dim=2, progress=interrupt)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "sick"]
-
-
-def test_what_was_comes_back_where_its_replacement_was_interrupted(
-    tmp_path: Path, sick_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = named_source("sick-entailment", SourceRequest(sick_folder))
-    out = tmp_path / "out"
-    prepare(source, out, dim=2)
-    before = contents(out)
-    moved: list[Path] = []
-
-    def interrupt(source: Path, target: Path) -> None:
-        if moved and target == out:
-            raise KeyboardInterrupt  # not an error of the disk: as a kill, it is not handled there
-        moved.append(source)
-        rename(source, target)
-
-    rename = os.replace
-    monkeypatch.setattr(os, "replace", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        prepare(source, out, dim=3, force=True)
-    monkeypatch.undo()
-    assert not out.exists()
-    with pytest.raises(DataError, match="exists already"):
-        prepare(source, out, dim=3)
-    assert contents(out) == before
 
 
 def test_rationale_is_known_for_all_rows_of_a_split_or_none(

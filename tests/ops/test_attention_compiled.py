@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rss_rl.models.directional import AttentionSettings, DirectionalAttention
 from rss_rl.ops import attention as module
-from rss_rl.ops.attention import attention_weights, feature_wise_attention
+from rss_rl.ops.attention import feature_wise_attention
 from rss_rl.ops.gated import gated_attention
 from rss_rl.ops.native import missing_compiler
 from rss_rl.ops.packing import Order, Pairs
@@ -107,9 +107,9 @@ def test_gates_go_through_the_kernels_too() -> None:
     inputs = single(inputs_of(pairs, 16))
     gates = torch.linspace(0, 1, 24).view(3, 8).requires_grad_()
     found = gated_attention(*inputs, pairs, C, gates, "compiled")
-    weights = attention_weights(
-        *(t.double() for t in inputs[:2]), pairs.mask(slice(None), slice(None)), C
-    )
+    heads, dependents = (t.double() for t in inputs[:2])
+    scores = C * torch.tanh((heads[:, :, None] + dependents[:, None]) / C)  # [M, J, I, D]
+    weights = torch.exp(scores) * pairs.mask(slice(None), slice(None))[..., None]
     weights = weights * gates.double()[:, None, :, None]
     total = weights.sum(2, keepdim=True)
     wanted = (weights / torch.where(total > 0, total, 1.0) * inputs[2].double()[:, None]).sum(2)

@@ -109,7 +109,7 @@ def test_reports_come_back_without_what_json_cannot_hold(tmp_path: Path) -> None
         (None, "missing"),
         ("{", "unreadable"),
         ('{"schema_version": 9, "config": {}}', "schema version 9"),
-        ('{"schema_version": 1, "config": []}', "schema version"),
+        ('{"schema_version": 1, "config": []}', "not the configuration"),
         ('{"schema_version": 1, "config": {"a": NaN}}', "NaN"),
     ],
 )

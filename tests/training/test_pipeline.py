@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rss_rl.config import SamplerConfig
-from rss_rl.errors import SamplerError
 from rss_rl.rollouts.backend import BackendStats, Done
 from rss_rl.rollouts.rollout import Job, Rollout
 from rss_rl.rollouts.snapshot import Snapshot
@@ -161,18 +160,6 @@ def test_idle_time_is_what_samplers_did_not_work() -> None:
     _, scalars = take(pipeline, 0)
     assert scalars["sampler/busy_s"] == 0.5 * SHARDS
     assert scalars["sampler/idle_share"] == 0.0  # more work than time, and no less than none
-
-
-def test_rows_that_were_not_asked_for_are_refused() -> None:
-    class Mixed(ScriptedBackend):
-        def collect(self, timeout_s: float) -> list[Done]:
-            found = super().collect(timeout_s)
-            return [(job, found[0][1], busy_s) for job, _, busy_s in found]
-
-    pipeline = make(Mixed())
-    pipeline.publish(snapshot(3))
-    with pytest.raises(SamplerError, match=r"update 4, shard 1: .*rows \[30\].* instead of \[31\]"):
-        take(pipeline, 3)
 
 
 def test_a_warm_up_is_nobodys_idleness() -> None:

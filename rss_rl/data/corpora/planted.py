@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from rss_rl.components import Options
 from rss_rl.data.sources import RawExample, Source, SourceComponent, SourceRequest
@@ -170,6 +170,11 @@ def complete(draw: np.random.Generator, parts: Sequence[Part], distractors: int)
 
 _NAME = "planted"
 FEWEST = 15
+"""Words of an example outside the rationale, at least."""
+_NEGATED = 0.3
+"""Share of examples whose deciding clause is negated."""
+_DECOYS = 0.2
+"""Share of unnegated examples whose distractor clause, if any, is negated."""
 _FRAMES = (
     "* the A * did HOW DOES the B *",
     "* HOW did the A * DOES the B *",
@@ -186,25 +191,10 @@ class PlantedSettings(Options):
     """Development examples."""
     test: int = Field(default=1000, ge=1, le=10**9)
     """Test examples."""
-    min_distractors: int = Field(default=FEWEST, ge=FEWEST, le=10**4)
-    """Fewest words of an example outside the rationale."""
-    max_distractors: int = Field(default=60, le=10**4)
-    """Most such words."""
+    max_distractors: int = Field(default=60, ge=FEWEST, le=10**4)
+    """Most words of an example outside the rationale."""
     words: int = Field(default=8, ge=1, le=len(ANIMALS["mammal"]))
     """Words of each kind of animal."""
-    negations: float = Field(default=0.3, ge=0, le=1)
-    """Share of examples whose deciding clause is negated."""
-    decoys: float = Field(default=0.2, ge=0, le=1)
-    """Share of unnegated examples whose distractor clause, if any, is negated."""
-
-    @model_validator(mode="after")
-    def _is_range(self) -> PlantedSettings:
-        if self.max_distractors < self.min_distractors:
-            raise ValueError(
-                f"max_distractors={self.max_distractors} is below"
-                f" min_distractors={self.min_distractors}"
-            )
-        return self
 
 
 _USUAL = PlantedSettings()
@@ -226,7 +216,7 @@ def _read(split: str, *, seed: int, settings: PlantedSettings) -> Iterator[RawEx
 
 
 def _sentence(draw: np.random.Generator, settings: PlantedSettings, label: str) -> Sentence:
-    negated = bool(draw.random() < settings.negations)
+    negated = bool(draw.random() < _NEGATED)
     mammal_first = (label == "mammal") != negated
     first, second = (
         (pick(draw, ANIMALS[kind][: settings.words]), True)
@@ -234,10 +224,10 @@ def _sentence(draw: np.random.Generator, settings: PlantedSettings, label: str) 
     )
     how = (pick(draw, NEGATIONS), True) if negated else (pick(draw, ADVERBS), False)
     chosen = {"A": first, "B": second, "HOW": how, "DOES": (pick(draw, VERBS), False)}
-    size = int(draw.integers(settings.min_distractors, settings.max_distractors + 1))
+    size = int(draw.integers(FEWEST, settings.max_distractors + 1))
     # In the shortest sentences, the longest frame leaves no room for a distractor clause.
     frame = pick(draw, _FRAMES) if size > FEWEST + 3 else pick(draw, _FRAMES[:2])
-    decoy = not negated and bool(draw.random() < settings.decoys)
+    decoy = not negated and bool(draw.random() < _DECOYS)
     parts = surround(draw, unfold(frame, chosen), size - 1, most=2, negate=decoy)
     return complete(draw, parts, size)
 

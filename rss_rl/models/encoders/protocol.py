@@ -13,7 +13,6 @@ from typing import Any, Protocol, runtime_checkable
 from torch import Tensor
 
 from rss_rl.components import Component, Kind
-from rss_rl.models.directional import DirectionalAttention
 from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.packing import Packed, Rows
 
@@ -94,15 +93,6 @@ class GatedEncoder(Protocol):
 
     def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """[M, N, E], bool [M, N] (valid tokens first), [M, 2, N] (0 on padding) to [M, output]."""
-
-
-@runtime_checkable
-class AttendingEncoder(Protocol):
-    """An encoder whose attention from heads to dependents can be shown."""
-
-    def attending(self, selection: Tensor) -> tuple[Sequence[DirectionalAttention], Tensor]:
-        """For a selection [2, N]: the layer that attends backward, the one that attends forward,
-        and the heads and dependents [2, N] between which they attend."""
 
 
 @runtime_checkable

@@ -5,17 +5,13 @@ Legend: M sentences, N tokens, R tokens of all sentences, E embedding size, D hi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
 from rss_rl.components import Options
 from rss_rl.models.directional import (
     AttentionSettings,
-    DirectionalAttention,
     ReSA,
-    typed_directions,
 )
 from rss_rl.models.encoders.pooled import encode_padded, source2token
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
@@ -60,12 +56,6 @@ class ReSANEncoder(nn.Module):
         context = self.resa.gated(embedded, valid, gates)
         pooled = valid.to(gates.dtype) if self.reads_unselected else gates[:, HEAD]
         return self.pool.gated(context, pooled)
-
-    def attending(self, selection: Tensor) -> tuple[Sequence[DirectionalAttention], Tensor]:
-        """See `AttendingEncoder`."""
-        if self._every:
-            selection = selection.any(0).expand(2, -1)
-        return list(typed_directions(self.resa.directions)), selection
 
 
 def disa(setup: EncoderSetup, options: Options) -> ReSA:
