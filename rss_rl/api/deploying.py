@@ -128,11 +128,10 @@ def predict(
     from rss_rl.inference.predict import Counts, Scorer, begin
 
     trusted, out = EVERYTHING if trust_plugins else NOTHING, SafeConsole(stderr=True)
-    note = partial(say, out)
     packed = pack_model(Path(run), which, trusted)
     job = begin(
         packed.sha256, source, target, tuple(filter(None, (text, text_b))),
-        share=share, skip_bad_rows=skip_bad_rows, overwrite=overwrite, note=note,
+        share=share, skip_bad_rows=skip_bad_rows, overwrite=overwrite,
     )  # fmt: skip
     of, done, total, started = len(job.outputs), 0, Counts(0, 0), time.monotonic()
     with (
@@ -150,7 +149,7 @@ def predict(
         if address is not None and job.outputs:
             from rss_rl.cluster.predict import score_on_ray
 
-            scored = score_on_ray(packed, job, trusted, note, address=address)
+            scored = score_on_ray(packed, job, trusted, partial(say, out), address=address)
         else:
             scorer = Scorer(job, lambda: load_model(run, which, trusted, device))
             scored = (scorer.score(name, progress) for name in job.outputs)

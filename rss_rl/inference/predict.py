@@ -18,7 +18,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -132,7 +131,6 @@ def begin(
     share: float | None = None,
     skip_bad_rows: bool = False,
     overwrite: bool = False,
-    note: Callable[[str], None] = lambda text: None,
 ) -> Job:
     """Find out what is left to score.
 
@@ -142,14 +140,13 @@ def begin(
         target: of a file with a known suffix: that file; else a folder.
         share, skip_bad_rows: see `Job`.
         overwrite: replace existing outputs, but never an input.
-        note: called with a line for each thing in the folder that is skipped.
 
     Raises:
         DataError: there are no files; an output is an input, or exists and is something else.
         StorageError: a storage does not respond.
     """
     check_share(share)  # refused before anything is read
-    place, names, of_folder = _inputs(source, note)
+    place, names, of_folder = _inputs(source)
     outputs = {name: name for name in names}
     if not of_folder and Path(target).suffix:
         file_kind(Path(target))
@@ -164,13 +161,17 @@ def begin(
     return replace(job, outputs=left, complete=len(outputs) - len(left))
 
 
-def _inputs(location: str, note: Callable[[str], None]) -> tuple[Storage, list[str], bool]:
+def _inputs(location: str) -> tuple[Storage, list[str], bool]:
     """A folder, names of the files in it to score, and whether the folder was named."""
     storage = open_storage(location)
     if storage.is_file():
         return _parent(location), [PurePosixPath(location).name], False
     local = _local(storage)
-    names = list(storage.files()) if local is None else _walk(local, note)
+    if local is None:
+        names = list(storage.files())
+    else:  # without what links to folders lead to
+        found = (path for path in local.rglob("*.parquet") if path.is_file())
+        names = [path.relative_to(local).as_posix() for path in found]
     names = sorted(name for name in names if name.endswith(".parquet") and not _hidden(name))
     if names:
         return storage, names, True
@@ -197,19 +198,6 @@ def _local(storage: Storage) -> Path | None:
 
 def _hidden(name: str) -> bool:
     return any(part.startswith(("_", ".")) for part in PurePosixPath(name).parts)
-
-
-def _walk(folder: Path, note: Callable[[str], None]) -> Iterator[str]:
-    """Names of the files below a folder; links to folders are not followed."""
-    for at, folders, files in os.walk(folder):
-        for path in (Path(at, name) for name in sorted(folders)):
-            if path.is_symlink() and not _hidden(path.name):
-                note(f"{path}: skipped, a link to a folder")
-        for path in (Path(at, name) for name in files):
-            if path.is_file():
-                yield path.relative_to(folder).as_posix()
-            elif path.suffix == ".parquet":
-                note(f"{path}: skipped, no file")
 
 
 def _check_apart(job: Job, of_folder: bool) -> None:
