@@ -28,6 +28,7 @@ _TIMEOUT_S = 20
 _MORE_TRIES = 2
 _MOST_BYTES = 16 << 30
 """Limit for a file of unknown size."""
+pooch.get_logger().setLevel("ERROR")  # what it says of retries is not for users
 
 
 @dataclass(frozen=True)

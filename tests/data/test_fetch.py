@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pooch
 import pytest
 import requests
 from file_server import FileServer, Served, file_server
@@ -98,7 +99,10 @@ def test_a_file_put_there_by_hand_is_checked(get: Get, folder: Path) -> None:
     assert (folder / "plain.txt").read_bytes() == b"mine"
 
 
-def test_a_cut_connection_is_tried_again(get: Get, folder: Path, server: FileServer) -> None:
+def test_a_cut_connection_is_tried_again(
+    get: Get, folder: Path, server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pooch.get_logger().handlers[0], "stream", said := io.StringIO())
     server.files["x/plain.txt"].cuts = [1000, 200_000]
     get()
     assert (folder / "plain.txt").read_bytes() == PLAIN
@@ -106,6 +110,7 @@ def test_a_cut_connection_is_tried_again(get: Get, folder: Path, server: FileSer
     with pytest.raises(DataError, match=r"plain.txt: cannot be downloaded.*By hand"):
         get(force=True)
     assert names(folder) == {"set.zip", "inner.txt"}
+    assert said.getvalue() == ""  # progress is ours
 
 
 @pytest.mark.parametrize(

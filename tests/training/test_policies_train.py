@@ -18,10 +18,8 @@ from rss_rl.training.trained_runs import open_models
 
 POLICIES: dict[str, dict[str, Any]] = {
     "iterative": {"name": "iterative"},
-    "iterative gru": {"name": "iterative", "options": {"cell": "gru"}},
     "rss over gru": {"options": {"context": "gru"}},
     "rss that reads the example": {"reads": "example"},
-    "iterative that reads the example": {"name": "iterative", "reads": "example"},
 }
 
 
