@@ -6,7 +6,6 @@ __all__ = ["app", "example_line"]
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,14 +40,11 @@ def _prepared(call: Callable[..., Prepared], *, json_: Json = False) -> None:
     _print_summary(found, call.keywords["out"], json_, seconds=seconds)  # type: ignore[attr-defined]
 
 
-def _encoded(call: Callable[..., StatesInfo], *, json_: Json = False) -> None:
+def _encoded(call: Callable[..., StatesInfo]) -> None:
     start = time.monotonic()
     with counted(SafeConsole(stderr=True), "encoding") as report:
         info = call(progress=report)
-    if json_:
-        echo(info.model_dump_json(indent=2))
-    else:
-        echo(f"Written in {time.monotonic() - start:.1f} s: {info.size} numbers per word.")
+    echo(f"Written in {time.monotonic() - start:.1f} s: {info.size} numbers per word.")
 
 
 def list_(name: str | None = None, *, json_: Json = False) -> None:
@@ -81,7 +77,6 @@ def fetch(
     to: Directory = None,
     mirror: Annotated[str | None, Parameter(metavar="URL-PREFIX")] = None,
     force: bool = False,
-    json_: Json = False,
 ) -> None:
     """Download a dataset, check it, and unpack it to where `rss-rl data prepare` reads it.
 
@@ -113,16 +108,11 @@ def fetch(
     folder = Path(to or found.default_folder)
     with counted(SafeConsole(stderr=True), "fetching") as report:
         files = fetch_entry(found, folder, mirror=mirror, force=force, progress=report)
-    command = found.command(folder)
-    if json_:
-        listed = [asdict(file) for file in files]
-        echo_json({"name": name, "folder": str(folder), "files": listed, "next": command})
-        return
     for file in files:
         echo(f"{file.name}: {file.size:,} bytes, {file.source or 'there already'}")
         published = "as published" if file.checked else "with no published one to compare"
         echo(f"  SHA-256 {file.sha256}, {published}")
-    echo(f"licence: {found.licence}; {found.home}\nnext:\n{command}")
+    echo(f"licence: {found.licence}; {found.home}\nnext:\n{found.command(folder)}")
 
 
 def show(

@@ -39,7 +39,6 @@ class Fetched:
     source   its address; "" if it was in the folder already
     size     bytes, and sha256: of the file
     checked  whether the SHA-256 was compared with a published one
-    files    names of the resulting files in the folder
     """
 
     name: str
@@ -47,7 +46,6 @@ class Fetched:
     size: int
     sha256: str
     checked: bool
-    files: list[str]
 
 
 def fetch(
@@ -97,12 +95,11 @@ def fetch(
                     where=str(path),
                     remedy="Remove it, or replace it by a download with --force",
                 )
-            made = [file.name]
             if file.unpack is not None:
                 progress(f"unpacking {file.name}", 0, None)
-                made = unpack(path, file.unpack, folder)
+                unpack(path, file.unpack, folder)
             source = "" if given else url
-            done.append(Fetched(file.name, source, size, digest, file.sha256 is not None, made))
+            done.append(Fetched(file.name, source, size, digest, file.sha256 is not None))
     return done
 
 
