@@ -79,7 +79,7 @@ def curve_charts(frame: pd.DataFrame, metric: str | None) -> list[Markup]:
             for tag in there if len(logged) == 1 else there[:1]:
                 name = f"group {group}" if len(logged) > 1 else tags[tag]
                 mean = _draw(axes, name, [run[tag] for run in own], _SERIES[len(said)], tag)
-                if not mean.empty:  # otherwise seeds logged at other updates
+                if not mean.empty:  # otherwise seeds have no update in common
                     ends = [form.format(value) for value in mean.iloc[[0, -1]]]
                     said.append(f"{name} from {ends[0]} to {ends[1]}".strip())
         if not said:
@@ -124,15 +124,18 @@ def _logged(run: Path) -> pd.DataFrame:
 def _draw(axes: Axes, name: str, curves: Sequence[pd.Series], colour: str, tag: str) -> pd.Series:
     """Draw mean and standard deviation over runs by update; returns the mean.
 
-    Scores of dev are points that are joined; a curve of training batches has a gap where a phase
-    did not log it.
+    Scores of dev are points that are joined, and stand between them where a run was scored at other
+    updates; a curve of training batches has a gap where a phase did not log it.
     """
     on_dev = tag.startswith("dev/")
     curves = [curve.dropna() for curve in curves] if on_dev else curves
     stretch = max(1, math.ceil(max(map(len, curves)) / _POINTS))
     means = pd.concat([_smooth(curve, stretch) for curve in curves], axis=1)
+    if on_dev:
+        means = means.sort_index().interpolate("index", limit_area="inside").dropna()
     mean, off = means.mean(axis=1, skipna=False), means.std(axis=1)
-    mean = mean.dropna() if on_dev else mean
+    if mean.isna().all():
+        return mean.dropna()
     steps = mean.index.to_numpy()
     axes.plot(steps, mean, color=colour, marker="." if on_dev else "", label=name or None)
     if len(curves) > 1:

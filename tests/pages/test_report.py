@@ -191,6 +191,24 @@ def test_curves_have_colours_of_the_page_and_a_gap_where_nothing_was_measured(
     assert not re.search("#[0-9a-f]{6}", ET.tostring(loss, "unicode").replace("#m", ""))
 
 
+def test_seeds_that_were_scored_at_other_updates_have_a_curve(
+    runs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of a limited time; and no name in the legend stands for nothing."""
+    scores = iter([pd.Series({0: 0.0, 10: 1.0}), pd.Series({5: 0.5, 15: 1.5})])
+    never = iter([pd.Series({0: 0.1}), pd.Series({9: 0.1})])
+    monkeypatch.setattr(
+        "rss_rl.pages.charts.read_curves",
+        lambda path: pd.DataFrame(
+            {"dev/thresholded/loss": next(scores), "dev/all/accuracy": next(never)}
+        ),
+    )
+    (part,) = gather_parts(runs[:2])
+    (loss,) = drawn(part.frame, "accuracy")
+    label = loss.attrib["aria-label"]
+    assert label == "Loss of the classifier: dev from 0.5 to 1"
+
+
 def test_in_a_browser(text: str, tmp_path: Path) -> None:
     binary = find_chromium()
     if binary is None:
