@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rss_rl.config import OptimizerConfig
-from rss_rl.errors import NonFiniteError
+from rss_rl.errors import CheckpointError, NonFiniteError
 from rss_rl.learners.group import ALONE, Group
 from rss_rl.learners.row_optimizers import PlainSGD, RowAdadelta, RowAdam
 
@@ -118,11 +118,24 @@ class GradientStep:
         }
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restore `state_dict` of a step of the same configuration."""
+        """Restore `state_dict`.
+
+        Raises:
+            CheckpointError: the tensors do not fit the parameters.
+        """
         state: dict[int, dict[str, Tensor]] = {}
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         for name, value in tensors.items():
             number, _, key = name.partition("/")
+            fits = number.isdecimal() and int(number) < len(parameters)
+            if not fits or not _fits(key, value, parameters[int(number)]):
+                raise CheckpointError(f"optimizer state '{name}' does not fit the parameters")
             state.setdefault(int(number), {})[key] = value
+        quantities = {frozenset(entry) - _OF_ROWS for entry in state.values()}
+        if quantities - {_QUANTITIES[type(self.optimizer)]}:
+            raise CheckpointError(
+                "optimizer state lacks a quantity, or has one of another optimizer"
+            )
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
 
@@ -167,3 +180,21 @@ def _optimizer(groups: list[dict[str, Any]], config: OptimizerConfig) -> torch.o
     if config.name == "sgd":
         return PlainSGD(groups, lr=config.learning_rate, foreach=True)
     return RowAdam(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
+
+
+_QUANTITIES: dict[type[torch.optim.Optimizer], frozenset[str]] = {
+    RowAdam: frozenset({"step", *RowAdam.averages}),
+    RowAdadelta: frozenset({"step", *RowAdadelta.averages}),
+    PlainSGD: frozenset(),
+}
+
+
+_OF_ROWS = frozenset({RowAdam.counter, RowAdadelta.counter})
+"""Additional quantities of tables, one number a row."""
+
+
+def _fits(key: str, value: Tensor, parameter: Tensor) -> bool:
+    """A quantity is a scalar, or has its parameter's shape, or one number for each row."""
+    if key in _OF_ROWS:
+        return value.shape == parameter.shape[:1]
+    return not value.ndim or value.shape == parameter.shape

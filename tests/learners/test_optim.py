@@ -10,7 +10,7 @@ from small import stepped
 from torch import Tensor, nn
 
 from rss_rl.config import OptimizerConfig
-from rss_rl.errors import NonFiniteError
+from rss_rl.errors import CheckpointError, NonFiniteError
 from rss_rl.learners.optim import GradientStep
 
 
@@ -81,6 +81,8 @@ def test_sgd_moves_by_the_clipped_gradient_and_has_no_state() -> None:
     assert net.bias[0].item() == pytest.approx(theta - 0.1 * 0.5, abs=1e-5)
     assert step.state_dict() == {}
     step.load_state_dict({})
+    with pytest.raises(CheckpointError, match="another optimizer"):
+        step.load_state_dict({"0/exp_avg": torch.zeros(2, 3)})
 
 
 def test_clipping_scales_the_whole_gradient_and_reports_its_norm() -> None:
@@ -164,3 +166,18 @@ def test_optimizer_tensors_round_trip(name: str) -> None:
     stepped(forgetful, fresh.loss(-1.0), 6)
     stepped(first, one.loss(-1.0), 6)
     assert not torch.equal(one.weight, fresh.weight)  # so that the state does matter
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"9/exp_avg": torch.zeros(3)},
+        {"x/exp_avg": torch.zeros(3)},
+        {"0/exp_avg": torch.zeros(3, 2)},
+        {"0/exp_avg": torch.zeros(7)},
+    ],
+)
+def test_tensors_of_other_parameters_are_refused(wrong: dict[str, Tensor]) -> None:
+    step = step_of(Net())
+    with pytest.raises(CheckpointError, match="does not fit the parameters"):
+        step.load_state_dict(wrong)
