@@ -45,7 +45,6 @@ def test_an_encoder_of_ones_own_passes() -> None:
         ("OtherGates", {}, "gates of 0 and 1 do not give what that selection gives"),
         ("HardGates", {}, "no finite gradient to 'gates'"),
         ("ReadsUnselected", {}, "reads_unselected is true"),
-        ("Unpickled", {}, "cannot be pickled"),
         ("HiddenState", {"capabilities": frozenset()}, "newly built copy with its state"),
         ("LostBuffer", {"capabilities": frozenset()}, "newly built copy with its state"),
         ("Counts", {}, "a buffer changes in training mode"),

@@ -76,12 +76,6 @@ class ReadsUnselected(Good):
         return masked_mean(self.map(embedded), valid)
 
 
-class Unpickled(Good):
-    def __init__(self, setup: EncoderSetup) -> None:
-        super().__init__(setup)
-        self.function = lambda: None
-
-
 class HiddenState(Good):
     """A number that no state_dict has."""
 
