@@ -192,7 +192,8 @@ def check_policy(
         check_distribution(found := whole(first.tokens, first.valid), declared, name)
         for seed in _SEEDS:
             _check_selections(whole, promises, texts(seed))
-        promises.built_again(whole, other, lambda made: _selected(made, first))
+        if other is not None:
+            promises.built_again(whole, other, lambda made: _selected(made, first))
         promises.constant(whole, lambda made: _selected(made, first))
         if found.has_log_probs:
             _check_frequency(whole, promises, texts(7, lengths=(2, 1), samples=_DRAWS))
