@@ -19,8 +19,6 @@ from rss_rl.policies.distributions import (
     Sampled,
     SelectionDistribution,
 )
-from rss_rl.policies.protocol import PolicySetup
-from rss_rl.policies.rss import RSSOptions, RSSPolicy
 from rss_rl.testing import check_policy
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -193,13 +191,6 @@ def test_a_fault_on_nothing_is_found_in_every_method(
 def test_a_log_prob_that_agrees_with_itself_alone_is_found() -> None:
     with pytest.raises(ComponentError, match="frequency"):
         check_policy(Faulty(sample=half, evaluate=half_of_both), small.EMBEDDING)
-
-
-def test_what_cannot_be_pickled_is_found() -> None:
-    policy = RSSPolicy(PolicySetup(small.EMBEDDING, "relu"), RSSOptions(hidden=4))
-    policy.extra = lambda: 0  # type: ignore[assignment]
-    with pytest.raises(ComponentError, match="pickled"):
-        check_policy(policy, small.EMBEDDING)
 
 
 class Unready(nn.Module):
