@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,6 +28,7 @@ from rss_rl.errors import ConfigError
 
 _CONFIG, _TOKENIZER = "config.json", "tokenizer.json"
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_SMALL = "sentence-transformers/all-MiniLM-L6-v2"
 _PATTERNS = [_CONFIG, "*.safetensors", _INDEX, "tokenizer*", "vocab*", "merges*", "special*"]
 _PLAIN = frozenset({".json", ".safetensors", ".txt"})
 """Suffixes of formats that cannot contain executable code."""
@@ -346,6 +348,15 @@ def _fetched(name: str) -> Path:
                 where=name,
                 remedy="Check the name and the network, or give a folder that has the model",
             ) from error
+
+
+def cached_transformer() -> str | None:
+    """The small transformer of the documents, if the hub's cache on this machine has it."""
+    if any(find_spec(name) is None for name in ("transformers", "huggingface_hub")):
+        return None
+    from huggingface_hub import try_to_load_from_cache
+
+    return _SMALL if isinstance(try_to_load_from_cache(_SMALL, _WEIGHTS), str) else None
 
 
 @contextmanager

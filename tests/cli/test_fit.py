@@ -278,6 +278,17 @@ def test_a_transformer_is_context_where_there_is_no_time(
     assert "--pretrained" in refused.output
 
 
+def test_a_transformer_that_is_cached_is_offered(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr(hub, "try_to_load_from_cache", lambda name, file: None)
+    assert "At hand" not in fitted(table, tmp_path / "none")
+    monkeypatch.setattr(hub, "try_to_load_from_cache", lambda name, file: f"cache/{file}")
+    said = fitted(table, tmp_path / "cached")
+    assert "At hand: --pretrained sentence-transformers/all-MiniLM-L6-v2" in said
+
+
 def test_a_transformer_learns_from_all_words_once_and_then_from_kept_ones(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
