@@ -281,6 +281,7 @@ def choose_encoder(
         why = f"the transformer reads the kept words: some {minutes} minutes on this machine"
         return Choice("config", CLASSIFIER, why), [
             Choice("learner.threads", expected.threads, "the fastest here"),
+            Choice("batch_lengths", "similar", "less padding; every text keeps the same share"),
         ]
     kind = "own_pairs" if len(manifest.splits["train"].tokens) == 2 else "own"
     base = Choice("config", "own_long" if _is_long(manifest) else kind, _length(manifest))

@@ -232,7 +232,8 @@ def test_hardware_and_time_decide_what_a_transformer_is_for() -> None:
         assert chosen(words, "bert", None, Expected(600.0, 2), 300.0) == context
         for how in ((Expected(600.0, 2),), (Expected(3600.0, 2), 7200.0)):
             found = chosen(words, "bert", None, *how)
-            assert found == {"config": classifier, "learner.threads": 2}
+            own = {"learner.threads": 2, "batch_lengths": "similar"}
+            assert found == {"config": classifier, **own}
         assert chosen(words, "bert", "a GPU") == {"config": classifier, "learner.device": "cuda"}
 
 
