@@ -242,6 +242,7 @@ class SupervisedLearner:
             keep = min(self._average, (1 + number) / (10 + number))
             words = self._classifier.embedding.trainable
             pairs = zip(self._classifier.parameters(), self._learning.parameters(), strict=True)
+            followers, leaders = [], []
             for follower, leader in pairs:
                 if not leader.requires_grad:
                     continue
@@ -249,4 +250,6 @@ class SupervisedLearner:
                     assert leader.grad is not None
                     self._rows.follow(words.detach(), leader.grad.indices()[0], keep)
                 else:
-                    follower.lerp_(leader, 1 - keep)
+                    followers.append(follower)
+                    leaders.append(leader)
+            torch._foreach_lerp_(followers, leaders, 1 - keep)

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from rss_rl.api.run import Run
     from rss_rl.training.run import RunEvent
 
+_AFTERWARDS = 0.15
+"""Of a limit of time, what scores, the linear classifier and the report take."""
+
 
 def fit(
     data: Annotated[Rows, Typed(str), Parameter(name="FILE")],
@@ -140,7 +143,7 @@ def fit(
             found.config,
             [*found.settings, *seed],
             out=own,
-            time=None if end is None else max(1.0, (end - monotonic()) / (seeds - number)),
+            time=None if end is None else _training_time(end - monotonic(), seeds - number),
             overwrite=overwrite,
             callbacks=callbacks,
             console=shown,
@@ -156,3 +159,8 @@ def fit(
         if warning := linear_warning(read_linear(run.path), split, "test"):
             say(shown, f"Warning: {warning}", "yellow")
     return run
+
+
+def _training_time(left: float, runs: int) -> float:
+    """Seconds for the training of one of the runs that share what is left."""
+    return max(1.0, (1 - _AFTERWARDS) * left / runs)

@@ -1,0 +1,39 @@
+"""A step of a run computes no more operations than it did, and reads no more numbers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
+import digest
+import operations
+
+MOST = {
+    ("own", "auto"): {
+        "sampling": (149, 0),
+        "update of classifier": (332, 3),
+        "update of classifier and policy": (535, 6),
+        "update of policy": (202, 3),
+        "evaluation": (130, 0),
+    },
+    ("own", "eager"): {
+        "sampling": (298, 14),
+        "update of classifier": (648, 17),
+        "update of classifier and policy": (851, 20),
+    },
+}
+"""Operations and reads of numbers, as tests/benchmarks/operations.py counts them."""
+
+
+@pytest.mark.parametrize(("case", "attention"), MOST)
+def test_operations_of_a_step(
+    case: str, attention: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digest, "UPDATES", 3)
+    found = operations.count(case, attention, tmp_path)
+    for step, (most, reads) in MOST[case, attention].items():
+        assert found[step].operations <= most, (step, found[step])
+        assert found[step].reads <= reads, (step, found[step])
