@@ -242,7 +242,8 @@ class SupervisedLearner:
             keep = min(self._average, (1 + number) / (10 + number))
             words = self._classifier.embedding.trainable
             pairs = zip(self._classifier.parameters(), self._learning.parameters(), strict=True)
-            followers, leaders = [], []
+            followers: list[Tensor] = []
+            leaders: list[Tensor] = []
             for follower, leader in pairs:
                 if not leader.requires_grad:
                     continue
