@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -36,7 +39,8 @@ def encode(
 ) -> StatesInfo:
     """Store a pretrained encoder's state of each word, in its context, with prepared data.
 
-    A policy with policy.reads=contextual reads these states.
+    A policy with policy.reads=contextual reads these states. If the call is stopped, repeat it to
+    resume.
 
     Args:
         data: A prepared directory.
@@ -64,7 +68,7 @@ def encode(
     from rss_rl.data.locations import open_files
     from rss_rl.data.states import Encoding, StatesInfo, StatesWriter, manifest_digest, whole_states
     from rss_rl.data.store import Prepared
-    from rss_rl.durable import disk_errors, new_folder
+    from rss_rl.durable import disk_errors, file_lock, new_folder
     from rss_rl.errors import DataError
     from rss_rl.pretrained.context import ContextReader
     from rss_rl.rollouts.device import find_device
@@ -89,20 +93,31 @@ def encode(
         return found
     numbers = sum(sum(split.tokens) for split in splits.values()) * reader.size
     what = f"{2 * numbers / 1e9:,.2f} GB in all"
-    with (
-        disk_errors(files.folder, "cannot be written", "Free space and run it again", DataError),
-        new_folder(files.folder.absolute() / encoding.folder) as folder,
-    ):
-        writer = StatesWriter(folder, info, prepared.sentences)
+    out = files.folder.absolute() / encoding.folder
+    begun = out.with_name(f".begun-{out.name}")
+    busy = DataError("another process encodes them", where=str(out), remedy="Wait for it or end it")
+    with ExitStack() as stack:
+        stack.enter_context(
+            disk_errors(out, "cannot be written", "Free space and run it again", DataError)
+        )
+        begun.parent.mkdir(exist_ok=True)
+        stack.enter_context(file_lock(begun.with_name(f".lock-{out.name}"), busy))
+        if force:
+            shutil.rmtree(begun, ignore_errors=True)
+        writer = StatesWriter(begun, info, prepared.sentences)
         for name, split_info in splits.items():
             split = prepared.split(name)
-            for start in range(0, split_info.rows, _AHEAD):
+            for start in range(writer.next_row(name), split_info.rows, _AHEAD):
                 rows = np.arange(start, min(start + _AHEAD, split_info.rows))
                 for row in _states(split, rows, reader, on):
                     writer.write(name, row)
                 progress(f"encoding {name}, {what}", int(rows[-1]) + 1, split_info.rows)
             writer.flush(name)
-        return writer.finish()
+        with new_folder(out) as folder:
+            for path in begun.iterdir():
+                os.replace(path, folder / path.name)
+        begun.rmdir()
+        return writer.info
 
 
 def _states(

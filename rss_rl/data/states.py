@@ -3,7 +3,8 @@
     DATA/states/ENCODING/states.json                 which encoder, and the files: `StatesInfo`
     DATA/states/ENCODING/states-SPLIT-NNNNN.arrow    states of consecutive rows, one record batch
 
-Each encoder has a folder of its own, see `Encoding.folder`, which appears when it is complete.
+Each encoder has a folder of its own, see `Encoding.folder`, which appears when it is complete. An
+interrupted command resumes after the last file.
 
 Legend: S sentence slots, N_s tokens of a row's sentence s, H size of a state.
 """
@@ -204,23 +205,32 @@ def whole_states(data: Files, wanted: StatesInfo) -> StatesInfo | None:
 
 
 class StatesWriter:
-    """Writes the states of rows in order.
+    """Writes the states of rows in order, after those that an earlier writer of a folder left.
 
     Args:
-        folder: a new one. info: without files. sentences: S.
+        folder: of this encoder's incomplete states; it is made. info: without files. sentences: S.
+
+    Raises:
+        OSError: the disk refuses.
     """
 
     def __init__(self, folder: Path, info: StatesInfo, sentences: int) -> None:
-        self._folder, self._info, self._sentences = folder, info, sentences
+        self._folder, self._sentences = folder, sentences
+        folder.mkdir(parents=True, exist_ok=True)
+        self.info = _begun(folder, info) or info
         self._rows: list[tuple[Array, ...]] = []
         self._bytes = 0
+
+    def next_row(self, split: str) -> int:
+        """The first row of a split without states on the disk."""
+        return self.info.rows(split)
 
     def write(self, split: str, states: tuple[Array, ...]) -> None:
         """Add the next row's states, S x [N_s, H]."""
         with np.errstate(over="ignore"):
             row = tuple(part.astype(np.float16) for part in states)
         if not all(np.isfinite(part).all() for part in row):
-            number = self._info.rows(split) + len(self._rows)
+            number = self.info.rows(split) + len(self._rows)
             raise DataError(
                 "a state does not fit into float16",
                 where=f"{split}, row {number}",
@@ -235,31 +245,41 @@ class StatesWriter:
         """Write the buffered rows to a file."""
         if not self._rows:
             return
-        done = self._info.splits.get(split, ())
+        done = self.info.splits.get(split, ())
         path = self._folder / file_name(split, len(done))
         slots = range(self._sentences)
         columns = [self._column([row[slot] for row in self._rows]) for slot in slots]
-        schema = states_schema(self._sentences, self._info.size)
+        schema = states_schema(self._sentences, self.info.size)
         batch = pa.RecordBatch.from_arrays(columns, schema=schema)
         with pa.ipc.new_file(str(path), schema) as writer:
             writer.write_batch(batch)
         sync_file(path)
         file = _File(rows=len(self._rows), **file_info(path))
-        splits = {**self._info.splits, split: (*done, file)}
-        self._info = self._info.model_copy(update={"splits": splits})
+        splits = {**self.info.splits, split: (*done, file)}
+        self.info = self.info.model_copy(update={"splits": splits})
+        replace_file(self._folder / STATES_FILE, self.info.model_dump_json(indent=1))
         self._rows, self._bytes = [], 0
-
-    def finish(self) -> StatesInfo:
-        """Write states.json, after all rows were flushed; its content."""
-        replace_file(self._folder / STATES_FILE, self._info.model_dump_json(indent=1))
-        return self._info
 
     def _column(self, rows: Sequence[Array]) -> Any:
         """list<fixed_size_list<H>>, one element per row."""
         offsets = np.cumsum([0, *map(len, rows)], dtype=np.int32)
         flat = pa.array(np.concatenate(rows).reshape(-1))
-        tokens = pa.FixedSizeListArray.from_arrays(flat, self._info.size)
+        tokens = pa.FixedSizeListArray.from_arrays(flat, self.info.size)
         return pa.ListArray.from_arrays(pa.array(offsets), tokens)
+
+
+def _begun(folder: Path, wanted: StatesInfo) -> StatesInfo | None:
+    """What an earlier writer left in a folder; None if it is of other data, or damaged."""
+    with suppress(DataError, OSError):
+        found = _read_info(folder)
+        if found is not None and found.model_copy(update={"splits": {}}) == wanted:
+            for split, files in found.splits.items():
+                for number, file in enumerate(files):
+                    own = file_info(folder / file_name(split, number))
+                    if (own["bytes"], own["sha256"]) != (file.bytes, file.sha256):
+                        return None
+            return found
+    return None
 
 
 def states_schema(sentences: int, size: int) -> Any:
@@ -276,7 +296,7 @@ class StatesReader:
     """
 
     def __init__(self, files: Files, info: StatesInfo, split: str, sentences: int) -> None:
-        self._files, self._info, self._split = files, info, split
+        self._files, self.info, self._split = files, info, split
         self._schema = states_schema(sentences, info.size)
         rows = (file.rows for file in info.splits[split])
         self._starts = np.cumsum([0, *rows], dtype=np.int64)
@@ -301,11 +321,11 @@ class StatesReader:
         found = [self.row(int(row)) for row in rows]
         slots = []
         for slot, mask in enumerate(valid):
-            states = np.zeros((*mask.shape, self._info.size), np.float16)
+            states = np.zeros((*mask.shape, self.info.size), np.float16)
             parts = [each[slot] for each in found]
             if [len(part) for part in parts] != mask.sum(1).tolist():
                 what = "has states for texts of other lengths"
-                remedy = again(self._files, self._info.encoding)
+                remedy = again(self._files, self.info.encoding)
                 raise DataError(what, where=self._files.location, remedy=remedy)
             if parts:
                 states[mask] = np.concatenate(parts)
@@ -314,15 +334,15 @@ class StatesReader:
 
     def _map(self, number: int) -> list[tuple[Array, Array]]:
         """Offsets [rows + 1] and states [tokens, H] of each slot of a file."""
-        path = self._info.fetch(self._files, self._split, number)
+        path = self.info.fetch(self._files, self._split, number)
         try:
-            batch = read_batch(path, self._schema, self._info.splits[self._split][number].rows)
+            batch = read_batch(path, self._schema, self.info.splits[self._split][number].rows)
             batch.validate(full=True)
         except (OSError, ValueError) as error:  # Arrow's are among them
             what = str(error).splitlines()[0]
-            remedy = again(self._files, self._info.encoding)
+            remedy = again(self._files, self.info.encoding)
             raise DataError(what, where=str(path), remedy=remedy) from error
-        return [_views(column, self._info.size) for column in batch.columns]
+        return [_views(column, self.info.size) for column in batch.columns]
 
 
 def _views(column: Any, size: int) -> tuple[Array, Array]:

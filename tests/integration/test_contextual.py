@@ -18,7 +18,8 @@ from tiny_runs import Outcome, stop_and_resume
 import rss_rl
 from rss_rl.api.encoding import encode
 from rss_rl.config import RunConfig
-from rss_rl.data.states import STATES_FILE
+from rss_rl.data.states import STATES_FILE, StatesWriter
+from rss_rl.data.store import open_prepared
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference.artifact import export_run
 from rss_rl.models.inputs import tensor_batch
@@ -166,6 +167,48 @@ def test_an_export_takes_the_encoder_along(run: Path, folder: Path, tmp_path: Pa
     after = rss_rl.load(moved).predict(texts)
     assert [e.class_probabilities for e in after] == [e.class_probabilities for e in before]
     assert [str(e.sentences) for e in after] == [str(e.sentences) for e in before]
+
+
+def test_encoding_resumes(
+    tiny: Callable[..., RunConfig], data: Path, folder: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """A kill between two files costs what was not written; the files are the same in the end."""
+    copy = tmp_path / "data"
+    shutil.copytree(tiny().data, copy)
+    monkeypatch.setattr("rss_rl.data.states._FILE_BYTES", 2000)
+    written: list[str] = []
+    flush = StatesWriter.flush
+
+    def killed(self: StatesWriter, split: str) -> None:
+        if len(written) == 3:
+            raise KeyboardInterrupt
+        written.append(split)
+        flush(self, split)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StatesWriter, "flush", killed)
+        with pytest.raises(KeyboardInterrupt):
+            encode(copy, str(folder))
+    (begun,) = copy.rglob(STATES_FILE)
+    record = json.loads(begun.read_text())
+    kept = {path.stat().st_ino for path in begun.parent.glob("*.arrow")}
+    assert sum(len(files) for files in record["splits"].values()) == 3
+    done: list[int] = []
+    encode(copy, str(folder), progress=lambda _, count, __: done.append(count))
+    digest = record["encoding"]["digest"]
+    one, two = (
+        open_prepared(place).with_states(str(folder), digest).split("train")
+        for place in (copy, data)
+    )
+    rows = np.arange(len(one))
+    left, right = one.batch(rows).states, two.batch(rows).states
+    assert left is not None
+    assert right is not None
+    for a, b in zip(left, right, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
+    assert not begun.parent.exists()
+    assert kept < {path.stat().st_ino for path in copy.rglob("*.arrow")}  # not written again
 
 
 def _cut(file: Path) -> None:
