@@ -112,7 +112,7 @@ def fine_tune(
     digest = open_pretrained(pretrained).digest
     path = data.with_name(f"{data.name}-encoder-{digest[:8]}-seed{config.seed}")
     if (path / REPORT_FILE).is_file():
-        say(console, f"Fine-tuned on all words already: {path}")
+        say(console, f"Fine-tuned on all words already (delete it to do so again): {path}")
         return Run(path)
     say(console, "First: the transformer learns from all words of these data")
     seconds = None if limit is None else max(1.0, _PART * limit)

@@ -110,7 +110,8 @@ def fit(
 
     check_defaults()
     # A wrong time is refused before the data are prepared.
-    end = None if time is None else monotonic() + seconds(time)
+    began = monotonic()
+    end = None if time is None else began + seconds(time)
     if phrases and config is not None:
         raise ConfigError("--phrases and --config both name a configuration: give one of them")
     wish = Wish(keep, "own_phrases" if phrases else config, pretrained)
@@ -158,6 +159,7 @@ def fit(
         split = run.report["splits"]["test"]
         if warning := linear_warning(read_linear(run.path), split, "test"):
             say(shown, f"Warning: {warning}", "yellow")
+    say(shown, f"All of it took {(monotonic() - began) / 60:.1f} minutes")
     return run
 
 

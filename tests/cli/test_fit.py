@@ -72,6 +72,7 @@ def test_a_time_that_is_none_is_refused_before_anything_is_prepared(
 def test_several_seeds_with_their_spread(table: Path, tmp_path: Path) -> None:
     said = fitted(table, tmp_path / "run", "--seeds", "2")
     assert "1      2 of 2" in said
+    assert re.search(r"All of it took \d+\.\d minutes", said)
     assert said.count("Data: ") == 2  # prepared once; the heading of the report
     assert re.search(r"accuracy +\d+\.\d% \(\d", said)
     seeds = [
