@@ -59,7 +59,7 @@ _EPOCHS = {
     CLASSIFIER: {"warm-up": 1.0, "parts": 1.0, "co-train": 4.0},
 }
 """Epochs of each phase, for configurations whose batch size and phases follow from the data."""
-_GAIN = "On the kept words of short reviews it was 6 points more accurate, in some ten minutes."
+_GAIN = "On 40% of the words of CR and SST-2 it was some 5 points better than GloVe, in 10 minutes."
 _LONG_TEXT = 100
 """Mean words per text from which attention between all pairs of words is not used."""
 _LOOKED_AT = 10_000

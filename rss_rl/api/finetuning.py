@@ -1,12 +1,11 @@
 """A transformer as the classifier of `fit`: how long it takes, and its fine-tuning on all words.
 
-It first learns from all words of the data, once for each table and seed. The policy then reads the
-states of each word in this transformer, and so does the classifier begin, which reads kept words.
+It first learns from all words of the data, once for each table and seed. The policy then reads each
+word's state in this transformer; the classifier begins with it, and reads the kept words.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -23,11 +22,10 @@ from rss_rl.api.terminal import say
 from rss_rl.api.training import train
 from rss_rl.config import RunConfig, settings
 from rss_rl.data.store import open_prepared
-from rss_rl.durable import replace_file
 from rss_rl.pretrained.folder import open_pretrained
 from rss_rl.pretrained.reader import WordReader
 from rss_rl.rollouts.device import fixed_threads
-from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, REPORT_FILE
+from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, REPORT_FILE, RunDirectory
 
 CLASSIFIER = "transformer/sentences_in_context"
 """The configuration whose classifier is the transformer."""
@@ -148,4 +146,4 @@ def compare(run: Run, words: Run) -> None:
         report["splits"][split] = {**words.report["splits"][split], **modes}
     left_out = shutil.ignore_patterns("tensorboard", "*.lock")
     shutil.copytree(words.path, run.path / ALL_TOKENS, ignore=left_out, dirs_exist_ok=True)
-    replace_file(run.path / REPORT_FILE, json.dumps(report, indent=2) + "\n")
+    RunDirectory.open(run.path).write_report(report)

@@ -11,6 +11,7 @@ Legend: S sentence slots, N_s tokens of a row's sentence s, H size of a state.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -126,7 +127,9 @@ def stored_states(folder: Path) -> list[StatesInfo]:
     Raises:
         DataError: a states.json is damaged, or of another version.
     """
-    found = (_read_info(path.parent) for path in sorted(folder.glob(f"states/*/{STATES_FILE}")))
+    # Names with a dot are of folders that are not complete.
+    paths = sorted(folder.glob(f"states/[!.]*/{STATES_FILE}"))
+    found = (_read_info(path.parent) for path in paths)
     return [info for info in found if info is not None]
 
 
@@ -216,8 +219,11 @@ class StatesWriter:
 
     def __init__(self, folder: Path, info: StatesInfo, sentences: int) -> None:
         self._folder, self._sentences = folder, sentences
+        found = _begun(folder, info)
+        if found is None:
+            shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
-        self.info = _begun(folder, info) or info
+        self.info = found or info
         self._rows: list[tuple[Array, ...]] = []
         self._bytes = 0
 

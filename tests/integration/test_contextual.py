@@ -18,7 +18,7 @@ from tiny_runs import Outcome, stop_and_resume
 import rss_rl
 from rss_rl.api.encoding import encode
 from rss_rl.config import RunConfig
-from rss_rl.data.states import STATES_FILE, StatesWriter
+from rss_rl.data.states import STATES_FILE, StatesWriter, stored_states
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference.artifact import export_run
@@ -192,6 +192,7 @@ def test_encoding_resumes(
             encode(copy, str(folder))
     (begun,) = copy.rglob(STATES_FILE)
     record = json.loads(begun.read_text())
+    assert stored_states(copy) == []
     kept = {path.stat().st_mtime_ns for path in begun.parent.glob("*.arrow")}
     assert sum(len(files) for files in record["splits"].values()) == 3
     done: list[int] = []
