@@ -88,7 +88,7 @@ class TableOptions(TypedDict, total=False):
         high: Highest possible score.
         id: Column that identifies a row. Default: file name and row.
         rationale: Column with a list of 0 and 1, one for each word of a text that is a list of
-            words: 1 for the words that matter.
+            words: 1 for the words that matter. Empty where nobody marked words.
         rationale_b: The same for --text-b.
         dev: Development split. Default: split off from the training rows.
         test: Test split. Default: split off from the training rows.

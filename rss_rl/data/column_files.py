@@ -77,7 +77,7 @@ def _read(
 def _example(record: Record, columns: Columns) -> Row:
     values = record.values
     # A missing label is reported by `LabelChecker`, as for any other source.
-    wanted = [name for name in columns.all() if name != columns.label]
+    wanted = [name for name in columns.all() if name not in (columns.label, *columns.rationale)]
     missing = [name for name in wanted if values.get(name) is None]
     if missing:
         return record.bad(f"column '{missing[0]}' is empty", "Fill it")
@@ -86,7 +86,8 @@ def _example(record: Record, columns: Columns) -> Row:
         what = f"column '{columns.label}' holds a {type(label).__name__}, which is no label"
         return record.bad(what, "Name a column with one class or number in each row")
     texts = tuple(_text(values[name]) for name in columns.texts)
-    bits = tuple(_bits(values[name]) for name in columns.rationale)
+    marks = [values.get(name) for name in columns.rationale]
+    bits = tuple(_bits(value, text) for value, text in zip(marks, texts, strict=False))
     if None in texts:
         name = columns.texts[texts.index(None)]
         return record.bad(f"column '{name}' is neither text nor a list of words")
@@ -122,7 +123,9 @@ def _text(value: Any) -> Text | None:
     return None
 
 
-def _bits(value: Any) -> tuple[bool, ...] | None:
+def _bits(value: Any, text: Text | None) -> tuple[bool, ...] | None:
+    if value is None and isinstance(text, tuple):
+        return (False,) * len(text)
     if isinstance(value, list) and all(bit in (0, 1) for bit in value):
         return tuple(bool(bit) for bit in value)
     return None

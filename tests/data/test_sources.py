@@ -168,17 +168,19 @@ def test_lists_of_words_and_rationale(tmp_path: Path) -> None:
     rows: list[dict[str, object]] = [
         {"words": ["Don't", "go"], "bits": [1, 0], "stars": 0.5},
         {"words": ["Stay", "here", "!"], "bits": [0, 1, 0], "stars": 2.0},
+        {"words": ["Nobody", "marked"], "bits": None, "stars": 1.0},
     ]
     columns = Columns(("words",), "stars", rationale=("bits",))
     spec = LabelSpec("score", low=-math.inf, high=math.inf)
     for ending in ("jsonl", "parquet"):
         path = write_table(tmp_path / f"w.{ending}", rows)
         source = column_files([path], columns, spec, dev=path, test=path)
-        first, second = examples(source, "train")
+        first, second, unmarked = examples(source, "train")
         assert first.texts == (("Don't", "go"),)
         assert first.rationale == ((True, False),)
         assert second.label == 2.0
         assert second.id == "w-2"
+        assert unmarked.rationale == ((False, False),)
 
 
 def test_wrong_column_names_the_nearest(tmp_path: Path, reviews: list[dict[str, object]]) -> None:
