@@ -57,7 +57,7 @@ from rss_rl.training.selections import (
     reached_share,
     thresholded_selections,
 )
-from rss_rl.training.showcase import Showcase, make_showcase
+from rss_rl.training.showcase import make_showcase
 from rss_rl.types import Array, Batch
 
 _TRIED = 8
@@ -91,8 +91,8 @@ class Learner(Protocol):
     def evaluate(self, split: str, modes: Sequence[Mode]) -> dict[str, dict[str, float]]:
         """Scores of a split by the present weights; see `evaluation.evaluate`."""
 
-    def showcase(self) -> Showcase:
-        """What the policy does on dev, to be looked at."""
+    def showcase(self) -> str:
+        """Sentences of dev with the words that the policy selects, Markdown."""
 
     def tensors(self) -> dict[str, Any]:
         """All that is learnt and how, as named tensors: weights, optimisers, baseline."""
@@ -271,7 +271,7 @@ class LocalLearner:
         words = self._prepared.vocabulary.words
         return run_task(self.config, self.models, self.examples, words, self.device)
 
-    def showcase(self) -> Showcase:
+    def showcase(self) -> str:
         """See `Learner`."""
         dev = self._prepared.split("dev")
         return make_showcase(self.models, dev, self.device, self.config.predicts)

@@ -310,7 +310,7 @@ class Trainer:
         if mode == "thresholded":
             if schedule.phase.policy:
                 self.share.scored(metrics[mode]["kept"])
-            self.learner.showcase().write(self._writer, self.updates)
+            self._writer.text(self.updates, "selection/examples", self.learner.showcase())
             schedule.observe(-merit(metrics[mode]["reward"], metrics[mode], self.config.reward))
         else:
             schedule.observe(metrics[mode]["loss"])
