@@ -17,7 +17,7 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.envs.rewards import kept_shares
 from rss_rl.envs.task import SelectionTask
-from rss_rl.errors import CheckpointError, ConfigError
+from rss_rl.errors import CheckpointError
 from rss_rl.learners.group import ALONE, Group, shard
 from rss_rl.learners.pathwise import gated_likelihood
 from rss_rl.learners.phases import Turn
@@ -256,13 +256,7 @@ class LocalLearner:
         """The reward model, for updates through gates."""
         if self.config.reward.model.can("classifier"):
             return gated_likelihood(self.models.classifier, self.config.model.encoder)
-        model = self._task.model
-        if not isinstance(model, GatedReward):
-            raise ConfigError(
-                "cannot be learnt through gates with these options",
-                where=f"reward.model '{self.config.reward.model.name}'",
-                remedy="Set learner.estimator to one that learns from rewards, such as reinforce",
-            )
+        model: GatedReward = self._task.model
         return model
 
     @cached_property
