@@ -52,7 +52,6 @@ from rss_rl.seeding import example_keys
 from rss_rl.training.evaluation import Mode, evaluate
 from rss_rl.training.selections import (
     check_learns,
-    mix_selections,
     random_selections,
     reached_share,
     thresholded_selections,
@@ -229,8 +228,8 @@ class LocalLearner:
             read = thresholded_selections(self.models, self.config, tensors)
         if turn.random_share:
             bits = bits_per_token(self.models.policy)
-            drawn = random_selections(self.config.seed, number, batch, bits, turn.random_share)
-            read = mix_selections(read, drawn, self.device)
+            shared = batch, bits, turn.random_share
+            read = random_selections(self.config.seed, number, *shared, read, self.device)
         return read
 
     @torch.no_grad()

@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "Evaluated",
-    "Event",
-    "PhaseBegan",
-    "Stopped",
-    "Trainer",
-    "UpdateReport",
-    "find_best_metric",
-]
-
 import math
 import time
 from collections.abc import Callable, Iterator

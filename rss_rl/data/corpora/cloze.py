@@ -18,8 +18,6 @@ first entities of all passages share their vectors (spec, section 6).
 
 from __future__ import annotations
 
-__all__ = ["CNN_DAILY_MAIL", "LAMBADA", "PLACEHOLDER", "last_sentence", "numbered_words", "renamed"]
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence

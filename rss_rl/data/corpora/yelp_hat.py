@@ -12,8 +12,6 @@ train, dev and test, by a hash of the seed and the text.
 
 from __future__ import annotations
 
-__all__ = ["YELP_HAT"]
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
