@@ -37,7 +37,6 @@ from rss_rl.data.sources import (
     Words,
     files_in,
 )
-from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
 PLACEHOLDER = "@placeholder"
@@ -197,14 +196,7 @@ def _cnn(request: SourceRequest, options: NoOptions) -> Source:
     folder = request.folder("cnn-dailymail", "training, validation and test")
     if (folder / "questions").is_dir():
         folder = folder / "questions"
-    for name in _FOLDERS.values():
-        if not (folder / name).is_dir():
-            raise DataError(
-                f"there is no {name}",
-                where=str(folder),
-                remedy="Give the folder with training, validation and test as --from",
-            )
-    files = {split: (folder / name,) for split, name in _FOLDERS.items()}
+    files = files_in(folder, _FOLDERS)
     return Source("cnn-dailymail", 2, _CANDIDATE, files, _read_cnn)
 
 
