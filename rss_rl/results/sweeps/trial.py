@@ -64,7 +64,7 @@ def _train(
         splits=("dev",) if searches else SPLITS,
     ):
         if searches and isinstance(event, Evaluated):
-            yield evaluations(run.path, run.config)[-1]
+            yield from evaluations(run.path, run.config)[-1:]  # none in phases before selections
 
 
 def _wait_for_lock(run: Path) -> None:
