@@ -30,6 +30,8 @@ class WithoutCompiler(torch.optim.Optimizer):
         """See `torch.optim.Optimizer.step`."""
         unwrap(super().step.__func__)(self, closure)  # type: ignore[attr-defined]
 
+    step.hooked = True  # type: ignore[attr-defined]  # else torch wraps it, to profile it
+
 
 class PlainSGD(WithoutCompiler, torch.optim.SGD):
     """torch's SGD."""
@@ -71,6 +73,8 @@ class RowOptimizer(WithoutCompiler):
         finally:
             for table, gradient in updated:
                 table.grad = gradient
+
+    step.hooked = True  # type: ignore[attr-defined]
 
     def _goes_by_row(self, table: Tensor, group: dict[str, Any]) -> bool:
         """Whether a table, which has a gradient, is updated by `_update_rows`."""
@@ -121,21 +125,21 @@ class RowAdam(RowOptimizer, torch.optim.Adam):
         state["step"] += 1
         first_decay, second_decay = group["betas"]
         count = state[self.counter][rows] + 1  # [R]
+        updates = count.double()
         first = state["exp_avg"][rows].lerp_(values, 1 - first_decay)
         second = state["exp_avg_sq"][rows]
         second.mul_(second_decay).addcmul_(values, values, value=1 - second_decay)
         state[self.counter][rows] = count
         state["exp_avg"].index_copy_(0, rows, first)
         state["exp_avg_sq"].index_copy_(0, rows, second)
-        rate = group["lr"] / _correction(first_decay, count)  # [R, 1], in float64
-        second.div_(_correction(second_decay, count).to(second.dtype)).sqrt_().add_(group["eps"])
+        rate = group["lr"] / _correction(first_decay, updates)  # [R, 1], in float64
+        second.div_(_correction(second_decay, updates).to(second.dtype)).sqrt_().add_(group["eps"])
         table.index_add_(0, rows, first.div_(second).mul_(rate.to(first.dtype)), alpha=-1)
 
 
 def _correction(decay: float, count: Tensor) -> Tensor:
     """1 - decay^count as a column, in float64."""
-    base = torch.tensor(decay, dtype=torch.float64, device=count.device)
-    return (1 - base.pow(count.double()))[:, None]
+    return (1 - torch.pow(decay, count))[:, None]
 
 
 def without_zero_rows(gradient: Tensor) -> Tensor:
@@ -198,4 +202,4 @@ class RowAdadelta(RowOptimizer, torch.optim.Adadelta):
 
 def _decay(missed: Tensor, rho: float, dtype: torch.dtype) -> Tensor:
     """rho^missed as a column; exactly 1 where no update was missed."""
-    return torch.pow(torch.tensor(rho, dtype=torch.float64), missed.double()).to(dtype)[:, None]
+    return torch.pow(rho, missed.double()).to(dtype)[:, None]

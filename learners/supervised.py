@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rss_rl.config import OptimizerConfig
 from rss_rl.learners.group import ALONE, Group
 from rss_rl.learners.optim import GradientStep
-from rss_rl.learners.updates import under
+from rss_rl.learners.updates import Measured, under
 from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.embedding import RowAverage
 from rss_rl.models.inputs import TensorBatch
@@ -185,7 +185,7 @@ class SupervisedLearner:
         *,
         number: int,
         dropout_keys: Tensor,
-    ) -> dict[str, float]:
+    ) -> Measured:
         """Compute the gradients of an update; all learners of the group must call it.
 
         Args:
@@ -195,27 +195,29 @@ class SupervisedLearner:
             dropout_keys: int64 [B], see `example_keys`: masks are functions of them.
 
         Returns:
-            Metrics of the global batch, by tag: mean of the label's loss, without L2, in nats (or
-            score²); gradient norm before clipping; share of examples predicted right, with dropout,
-            unless labels are scores.
+            Mean of the label's loss, without L2, in nats (or score²); gradient norm before
+            clipping; share of examples predicted right, with dropout, unless labels are scores.
 
         Raises:
-            NonFiniteError: on a non-finite loss or gradient.
             LearnerError: another learner of the group died or hung.
         """
+        scores = batch.labels.is_floating_point()
         self._learning.train()
         with self._group.guard():
             targets = self._targets(batch) if self._distils and selections is not None else None
             with keyed_dropout(dropout_keys):
                 objective, loss, hits = self._losses(batch, selections, targets)
-            count = loss.new_tensor(len(batch.labels), dtype=torch.float64)
-            local = torch.stack([loss.double(), hits.double(), count])
-            total, right, examples = self._group.sum(local).tolist()
-            norm = self.step.prepare(objective / examples, number, total / examples)
-        scalars = {"train/loss": total / examples, "train/gradient_norm": norm}
-        if not batch.labels.is_floating_point():
-            scalars["train/accuracy"] = right / examples
-        return scalars
+            sums = self._group.sum(torch.stack([loss, hits]).double())
+            examples = self._group.count(len(batch.labels))
+            norm = self.step.prepare(objective / examples, number)
+
+        def metrics(numbers: list[float]) -> dict[str, float]:
+            total, right, norm = numbers
+            self.step.clip(total / examples, norm)
+            scalars = {"train/loss": total / examples, "train/gradient_norm": norm}
+            return scalars if scores else scalars | {"train/accuracy": right / examples}
+
+        return Measured(torch.cat([sums, norm[None]]), metrics)
 
     def apply(self, number: int) -> None:
         """Step by what was learnt in update `number`; until then no parameter has changed."""

@@ -148,6 +148,7 @@ def _setup(
         config.hidden,
         config.activation,
         config.dropout,
+        config.tanh_scale,
         outer_backend(config),
         lengths,
         words,

@@ -79,5 +79,5 @@ def role_charge(probabilities: Tensor, valid: Tensor, costs: Sequence[float]) ->
         valid: bool [B, N].
         costs: of each role, nats.
     """
-    expected = ((probabilities * valid[:, None]).sum(-1)) / valid.sum(-1, keepdim=True).clamp_min(1)
+    expected = probabilities.sum(-1) / valid.sum(-1, keepdim=True).clamp_min(1)
     return (expected * expected.new_tensor(costs)).sum(-1)

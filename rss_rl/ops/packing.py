@@ -37,11 +37,12 @@ class Packed:
     @classmethod
     def of(cls, kept: Sequence[Tensor]) -> Packed:
         """The kept tokens of padded sequences, given as groups of masks, bool [m, n]."""
-        found_at = [group.nonzero() for group in kept]  # [r, 2]
+        found_at = [group.nonzero(as_tuple=True) for group in kept]  # [r] each
         before = itertools.accumulate((len(group) for group in kept), initial=0)
-        sequence = torch.cat([found[:, 0] + m for found, m in zip(found_at, before, strict=False)])
-        position = torch.cat([found[:, 1] for found in found_at])
-        return cls(sequence, position, _starts(torch.cat([group.sum(1) for group in kept])))
+        pairs = zip(found_at, before, strict=False)
+        sequence = joined([found + m if m else found for (found, _), m in pairs])
+        position = joined([found for _, found in found_at])
+        return cls(sequence, position, _starts(joined([group.sum(1) for group in kept])))
 
     def __len__(self) -> int:
         """R."""
@@ -158,6 +159,11 @@ class Shared:
     def spread(self, values: Tensor) -> Tensor:
         """Expands values of the used words, [U, D], to the chosen rows, [X, D]."""
         return values if self.at is None else values.index_select(0, self.at)
+
+
+def joined(parts: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """The parts, concatenated if there are several."""
+    return parts[0] if len(parts) == 1 else torch.cat([*parts], axis)
 
 
 def _starts(counts: Tensor) -> Tensor:

@@ -17,17 +17,19 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.envs.rewards import kept_shares
 from rss_rl.envs.task import SelectionTask
-from rss_rl.errors import CheckpointError
+from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.learners.group import ALONE, Group, shard
 from rss_rl.learners.pathwise import gated_likelihood
 from rss_rl.learners.phases import Turn
 from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.learners.updates import (
     GatedReward,
+    Measured,
     PolicyUpdate,
     RewardBatch,
     UpdateSetup,
     build_update,
+    read,
 )
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.policies.inputs import selection_uniforms
@@ -52,11 +54,12 @@ from rss_rl.seeding import example_keys
 from rss_rl.training.evaluation import Mode, evaluate
 from rss_rl.training.selections import (
     check_learns,
+    mix_selections,
     random_selections,
     reached_share,
     thresholded_selections,
 )
-from rss_rl.training.showcase import make_showcase
+from rss_rl.training.showcase import Showcase, make_showcase
 from rss_rl.types import Array, Batch
 
 _TRIED = 8
@@ -90,8 +93,8 @@ class Learner(Protocol):
     def evaluate(self, split: str, modes: Sequence[Mode]) -> dict[str, dict[str, float]]:
         """Scores of a split by the present weights; see `evaluation.evaluate`."""
 
-    def showcase(self) -> str:
-        """Sentences of dev with the words that the policy selects, Markdown."""
+    def showcase(self) -> Showcase:
+        """What the policy does on dev, to be looked at."""
 
     def tensors(self) -> dict[str, Any]:
         """All that is learnt and how, as named tensors: weights, optimisers, baseline."""
@@ -173,6 +176,7 @@ class LocalLearner:
             whole = batch if alone else self.examples.batch(rows)
             tensors = tensor_batch(batch, self.device)
             scalars: dict[str, float] = {}
+            measured: list[Measured] = []
             paid = None
             if rollout is not None:
                 part = rollout.of(mine, [tokens.shape[1] for tokens in batch.tokens])
@@ -181,18 +185,22 @@ class LocalLearner:
                 paid = self._paid(part.uncharged() if charges else part, number)
                 scalars |= _shares(rollout, whole)
             if learns is not None:
-                scalars |= learns.gradients(tensors, paid, number=number, charged=turn.charged)
-                scalars |= {} if rollout is None else _rewards(rollout)
+                measured.append(
+                    learns.gradients(tensors, paid, number=number, charged=turn.charged)
+                )
             if learns is not None and turn.target is not None:
                 seen = tensors if alone else tensor_batch(whole, self.device)
                 scalars |= reached_share(self.models, self.config, seen, turn.target)
             if turn.supervised:
-                read = self._read(turn, number, batch, tensors, paid)
+                chosen = self._chosen(turn, number, batch, tensors, paid)
                 numbers = example_keys(self.config.seed, "dropout", number, batch.rows)
                 (keys,) = to_tensors([numbers], self.device)
-                scalars |= self._supervised.gradients(
-                    tensors, read, number=number, dropout_keys=keys
+                measured.append(
+                    self._supervised.gradients(tensors, chosen, number=number, dropout_keys=keys)
                 )
+            scalars |= read(measured)
+            if learns is not None and rollout is not None:
+                scalars |= _rewards(rollout)
             self.before_steps()
             if learns is not None:
                 learns.apply()
@@ -214,23 +222,23 @@ class LocalLearner:
         selections = to_tensors(rollout.selections, self.device)
         return RewardBatch(selections, rewards, thresholded, behaviour, bits)
 
-    def _read(
+    def _chosen(
         self, turn: Turn, number: int, batch: Batch, tensors: TensorBatch, paid: RewardBatch | None
     ) -> list[torch.Tensor] | None:
         """What the classifier reads, S x [B, 2, N_s], bits or gates; None: every token."""
-        read = None
+        chosen = None
         if paid is not None:
-            read = [selection[0] for selection in paid.selections]
+            chosen = [selection[0] for selection in paid.selections]
         elif turn.sampled:
             # By the same policy, before its step: policy and classifier share one objective.
-            read = self._gates(tensors, number)
+            chosen = self._gates(tensors, number)
         elif turn.thresholded:
-            read = thresholded_selections(self.models, self.config, tensors)
+            chosen = thresholded_selections(self.models, self.config, tensors)
         if turn.random_share:
             bits = bits_per_token(self.models.policy)
-            shared = batch, bits, turn.random_share
-            read = random_selections(self.config.seed, number, *shared, read, self.device)
-        return read
+            drawn = random_selections(self.config.seed, number, batch, bits, turn.random_share)
+            chosen = mix_selections(chosen, drawn, self.device)
+        return chosen
 
     @torch.no_grad()
     def _gates(self, batch: TensorBatch, number: int) -> list[torch.Tensor]:
@@ -255,7 +263,13 @@ class LocalLearner:
         """The reward model, for updates through gates."""
         if self.config.reward.model.can("classifier"):
             return gated_likelihood(self.models.classifier, self.config.model.encoder)
-        model: GatedReward = self._task.model
+        model = self._task.model
+        if not isinstance(model, GatedReward):
+            raise ConfigError(
+                "cannot be learnt through gates with these options",
+                where=f"reward.model '{self.config.reward.model.name}'",
+                remedy="Set learner.estimator to one that learns from rewards, such as reinforce",
+            )
         return model
 
     @cached_property
@@ -264,7 +278,7 @@ class LocalLearner:
         words = self._prepared.vocabulary.words
         return run_task(self.config, self.models, self.examples, words, self.device)
 
-    def showcase(self) -> str:
+    def showcase(self) -> Showcase:
         """See `Learner`."""
         dev = self._prepared.split("dev")
         return make_showcase(self.models, dev, self.device, self.config.predicts)
