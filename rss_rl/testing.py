@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rss_rl.components import Component, Kind
+from rss_rl.components import Component
 from rss_rl.config import ModelConfig
 from rss_rl.errors import ComponentError, ConfigError
 from rss_rl.models.build import build_classifier
@@ -140,14 +140,6 @@ class _Texts(NamedTuple):
         return _Texts(self.tokens[rows, :length], self.valid[rows, :length], bits, uniforms)
 
 
-def _of_kind(component: Component, kind: Kind) -> None:
-    if component.kind != kind:
-        raise ConfigError(
-            f"'{component.name}' is a component of kind {component.kind}, not {kind}",
-            where=f"check_{kind}",
-        )
-
-
 # Policies
 
 
@@ -172,7 +164,6 @@ def check_policy(
     """
     other, declared = None, None
     if isinstance(policy, Component):
-        _of_kind(policy, "policy")
         name, parsed = policy.name, policy.parse(options or {})
         setup, declared = PolicySetup(inputs, "elu", VOCABULARY), policy.all_capabilities(parsed)
         whole, other = (check_module(policy.build(setup, parsed), name) for _ in range(2))
@@ -333,9 +324,8 @@ def check_encoder(
 
     Raises:
         ComponentError: the first broken promise, with a remedy.
-        ConfigError: not an encoder, or invalid options.
+        ConfigError: invalid options.
     """
-    _of_kind(encoder, "encoder")
     promises, parsed = _Promises(encoder.name), encoder.parse(options or {})
     setup, built = EncoderSetup(inputs, 4, lengths=TrainingLengths(((4.0, 2.0),), 8)), []
     for _ in range(2):
@@ -477,7 +467,6 @@ def check_reward_model(
         raise ConfigError("labels are classes or a score here", where="check_reward_model")
     classifier = None
     if isinstance(model, Component):
-        _of_kind(model, "reward_model")
         parsed = model.parse(options or {})
         if model.can("classifier", parsed):
             vectors = np.random.default_rng(0).normal(size=(len(VOCABULARY), 6)).astype(np.float32)

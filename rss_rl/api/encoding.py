@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -34,7 +33,6 @@ def encode(
     layers: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     window: Literal["text", "sentence"] = "text",
     device: Device = "cpu",
-    force: bool = False,
     progress: PythonOnly[Progress] = lambda *_: None,
 ) -> StatesInfo:
     """Store a pretrained encoder's state of each word, in its context, with prepared data.
@@ -47,7 +45,6 @@ def encode(
         pretrained: Folder of a transformer with its tokenizer, or its name on the hub.
         layers: Compute the first N layers alone: policy.layers=N.
         window: What it reads at once, a text up to its maximum length or a sentence: policy.window.
-        force: Replace this encoder's states of other data.
         progress: called with the current step, the number of rows done, and of how many.
 
     Returns:
@@ -66,7 +63,13 @@ def encode(
     import numpy as np
 
     from rss_rl.data.locations import open_files
-    from rss_rl.data.states import Encoding, StatesInfo, StatesWriter, manifest_digest, whole_states
+    from rss_rl.data.states import (
+        Encoding,
+        StatesInfo,
+        StatesWriter,
+        intact_states,
+        manifest_digest,
+    )
     from rss_rl.data.store import Prepared
     from rss_rl.durable import disk_errors, file_lock, new_folder
     from rss_rl.errors import DataError
@@ -88,12 +91,12 @@ def encode(
         encoder=pretrained, digest=reader.pretrained.digest, layers=layers, window=window
     )
     info = StatesInfo(encoding=encoding, manifest=manifest_digest(files), size=reader.size)
-    found = None if force else whole_states(files, info)
+    out = files.folder.absolute() / encoding.folder
+    found = intact_states(out, info)
     if found is not None:
         return found
     numbers = sum(sum(split.tokens) for split in splits.values()) * reader.size
     what = f"{2 * numbers / 1e9:,.2f} GB in all"
-    out = files.folder.absolute() / encoding.folder
     begun = out.with_name(f".begun-{out.name}")
     busy = DataError("another process encodes them", where=str(out), remedy="Wait for it or end it")
     with ExitStack() as stack:
@@ -102,8 +105,6 @@ def encode(
         )
         begun.parent.mkdir(exist_ok=True)
         stack.enter_context(file_lock(begun.with_name(f".lock-{out.name}"), busy))
-        if force:
-            shutil.rmtree(begun, ignore_errors=True)
         writer = StatesWriter(begun, info, prepared.sentences)
         for name, split_info in splits.items():
             split = prepared.split(name)

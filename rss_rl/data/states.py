@@ -89,7 +89,7 @@ class StatesInfo(Options):
             name = f"{self.encoding.folder}/{file_name(split, number)}"
             return data.verified(name, self.splits[split][number])
         except DataError as error:
-            remedy = again(data, self.encoding)
+            remedy = _again(data, self.encoding)
             raise DataError(error.what, where=error.where, remedy=remedy) from error
 
     def check(self, data: Files) -> None:
@@ -112,7 +112,7 @@ def file_name(split: str, number: int) -> str:
     return f"states-{split}-{number:05}.arrow"
 
 
-def again(data: Files, encoding: Encoding) -> str:
+def _again(data: Files, encoding: Encoding) -> str:
     """The remedy for damaged states."""
     return f"Encode the data again: `{_command(data, encoding)}`"
 
@@ -147,7 +147,7 @@ def _read_info(folder: Path) -> StatesInfo | None:
         return None
     except (ValidationError, OSError) as error:
         what = str(error).splitlines()[0]
-        remedy = "Encode the data again, with --force"
+        remedy = "Encode the data again"
         raise DataError(f"cannot be read ({what})", where=str(path), remedy=remedy) from error
 
 
@@ -182,27 +182,21 @@ def open_states(files: Files, asked: Encoding) -> StatesInfo:
         raise DataError(what, where=where, remedy=f"Run `{command}`")
     if info.manifest != manifest_digest(files):
         what = "the states of the tokens are of other data"
-        raise DataError(what, where=where, remedy=f"Run `{command} --force`")
+        raise DataError(what, where=where, remedy=f"Run `{command}`")
     return info
 
 
-def whole_states(data: Files, wanted: StatesInfo) -> StatesInfo | None:
-    """The states beside the data that an encoder wrote earlier; None if missing or damaged.
-
-    Raises:
-        DataError: they are of other data.
-    """
-    found = _read_info(data.folder / wanted.encoding.folder)
-    if found is None:
-        return None
-    if (found.manifest, found.size) != (wanted.manifest, wanted.size):
-        raise DataError(
-            f"already has states of {found.encoding}, of other data",
-            where=data.location,
-            remedy="Replace them with --force",
-        )
-    with suppress(DataError):
-        found.check(data)
+def intact_states(folder: Path, wanted: StatesInfo) -> StatesInfo | None:
+    """What was written to an encoder's folder earlier; None if it is of other data, or damaged."""
+    with suppress(DataError, OSError):
+        found = _read_info(folder)
+        if found is None or (found.manifest, found.size) != (wanted.manifest, wanted.size):
+            return None
+        for split, files in found.splits.items():
+            for number, file in enumerate(files):
+                own = file_info(folder / file_name(split, number))
+                if (own["bytes"], own["sha256"]) != (file.bytes, file.sha256):
+                    return None
         return found
     return None
 
@@ -219,7 +213,7 @@ class StatesWriter:
 
     def __init__(self, folder: Path, info: StatesInfo, sentences: int) -> None:
         self._folder, self._sentences = folder, sentences
-        found = _begun(folder, info)
+        found = intact_states(folder, info)
         if found is None:
             shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
@@ -274,20 +268,6 @@ class StatesWriter:
         return pa.ListArray.from_arrays(pa.array(offsets), tokens)
 
 
-def _begun(folder: Path, wanted: StatesInfo) -> StatesInfo | None:
-    """What an earlier writer left in a folder; None if it is of other data, or damaged."""
-    with suppress(DataError, OSError):
-        found = _read_info(folder)
-        if found is not None and found.model_copy(update={"splits": {}}) == wanted:
-            for split, files in found.splits.items():
-                for number, file in enumerate(files):
-                    own = file_info(folder / file_name(split, number))
-                    if (own["bytes"], own["sha256"]) != (file.bytes, file.sha256):
-                        return None
-            return found
-    return None
-
-
 def states_schema(sentences: int, size: int) -> Any:
     """The columns of a file: states_s, list<fixed_size_list<float16, H>>, for sentence slot s."""
     kind = pa.list_(pa.list_(pa.float16(), size))
@@ -331,7 +311,7 @@ class StatesReader:
             parts = [each[slot] for each in found]
             if [len(part) for part in parts] != mask.sum(1).tolist():
                 what = "has states for texts of other lengths"
-                remedy = again(self._files, self.info.encoding)
+                remedy = _again(self._files, self.info.encoding)
                 raise DataError(what, where=self._files.location, remedy=remedy)
             if parts:
                 states[mask] = np.concatenate(parts)
@@ -346,7 +326,7 @@ class StatesReader:
             batch.validate(full=True)
         except (OSError, ValueError) as error:  # Arrow's are among them
             what = str(error).splitlines()[0]
-            remedy = again(self._files, self.info.encoding)
+            remedy = _again(self._files, self.info.encoding)
             raise DataError(what, where=str(path), remedy=remedy) from error
         return [_views(column, self.info.size) for column in batch.columns]
 

@@ -58,7 +58,7 @@ def policy_inputs(
     Args:
         embedding: word vectors of ids, the classifier's.
         tokens: S x int64 [B, N_s]. valid: S x bool [B, N_s], True = real token.
-        reads: `sentence`: its word vectors. `example`: those and features of the other sentences of
+        reads: `sentence`: its word vectors. `example`: those and features of the other sentence of
             the example, see `cross_features`. `contextual`: those and the states of a pretrained
             encoder.
         states: S x [B, N_s, H], for a policy that reads `contextual`.
@@ -93,15 +93,8 @@ def _vectors(
     if reads == "sentence":
         return vectors
     slots = [Sequences(*slot) for slot in zip(tokens, vectors, valid, strict=True)]
-    return [
-        cross_features(slot, _joined([*slots[:place], *slots[place + 1 :]]))
-        for place, slot in enumerate(slots)
-    ]
-
-
-def _joined(slots: Sequence[Sequences]) -> Sequences:
-    """The sentences of each example, concatenated."""
-    return Sequences(*(torch.cat(parts, 1) for parts in zip(*slots, strict=True)))
+    one, other = slots
+    return [cross_features(one, other), cross_features(other, one)]
 
 
 def selection_uniforms(

@@ -126,8 +126,6 @@ def bumps(heights: Tensor, widths: Tensor, largest: float, part: Tensor | None =
     Returns:
         [B, R, N].
     """
-    if heights.ndim != 3 or widths.shape != heights.shape:
-        raise ValueError(f"heights {tuple(heights.shape)}, widths {tuple(widths.shape)}")
     if not heights.shape[-1]:
         return heights
     reach = math.ceil(REACH * largest)

@@ -67,12 +67,8 @@ class RolloutPipeline:
     def admitted(self, update: int) -> range:
         """Updates from `update` on that may learn from rollouts of the published policy, and have
         no jobs yet.
-
-        Raises:
-            ValueError: before the first `publish`.
         """
-        if self.published is None:
-            raise ValueError("there is no snapshot to sample with")
+        assert self.published is not None
         newest = self.published + self._config.max_policy_lag
         return range(max(self._next, update), newest + 1)
 
@@ -86,13 +82,10 @@ class RolloutPipeline:
         """The rollout of an update, waiting for all its shards, and metrics by tag.
 
         Raises:
-            ValueError: its jobs were not given.
             SamplerError: samplers keep failing.
             RssError: raised by the code within a sampler.
         """
         started = time.perf_counter()
-        if update not in self._arrived:
-            raise ValueError(f"the jobs of update {update + 1} were not given")
         backend = self.start()
         while any(shard is None for shard in self._arrived[update]):
             for job, shard, busy_s in backend.collect(_POLL_S):

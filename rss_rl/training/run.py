@@ -6,7 +6,6 @@ __all__ = ["ALL_TOKENS", "Finished", "RunEvent", "train"]
 
 import functools
 import hashlib
-import logging
 import platform
 import subprocess
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -56,7 +55,6 @@ from rss_rl.training.trainer import Event, find_best_metric, fork_state
 from rss_rl.version import VERSION, installed_version
 
 _ATTENTION = "model.attention"
-_log = logging.getLogger("rss_rl.training")
 _LESS = (
     "Lower batch_size or batch_tokens (evaluation.batch_size), model.hidden, or cut long texts with"
     " 'rss-rl data prepare --max-words'; a resumed run starts from its last checkpoint"
@@ -155,12 +153,6 @@ def _check(config: RunConfig, roles: Roles | None) -> Prepared:
         check_room(config, prepared)
     find_best_metric(config, prepared)
     _check_reward(config, prepared)
-    if config.batch_size > (rows := len(prepared.split("train"))):
-        _log.warning(
-            "batch_size is %s, and train has %s rows: every update reads them all",
-            f"{config.batch_size:,}",
-            f"{rows:,}",
-        )
     return prepared
 
 
@@ -311,7 +303,8 @@ def _train_all_tokens(
     )
     with _directory(whole, main.path / ALL_TOKENS, True, False, main.settled) as run:
         begin = None if fork is None else _fork_start(fork)
-        left = None if context.budget is None else context.budget.for_comparison(whole.phases)
+        budget = context.budget
+        left = None if budget is None else TimeBudget(whole.phases, budget.left_s)
         alone = replace(context, budget=left)
         other = yield from train_phases(_settled(whole, main), run.path, alone, begin=begin)
         if other is None:

@@ -66,10 +66,6 @@ class TimeBudget:
         """Seconds that are left of all the time."""
         return max(0.0, self._limit - time.monotonic())
 
-    def for_comparison(self, phases: Sequence[PhaseConfig]) -> TimeBudget:
-        """All the time that is left, for the phases of the comparison."""
-        return TimeBudget(phases, self.left_s)
-
     def over(self, index: int) -> bool:
         """Whether the current phase, which has this index, must end."""
         now = time.monotonic()

@@ -73,7 +73,6 @@ def test_rows_depend_on_seed_split_and_number_only(source: Source) -> None:
         ({"train": "many"}, "option train: Input should be a valid integer"),
         ({"train": "0"}, "option train: Input should be greater than or equal to 1 .got 0"),
         ({"max_distractors": "14"}, "option max_distractors: .*equal to 15 .got 14"),
-        ({"words": "9"}, "option words: .*less than or equal to 8"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, str], fragment: str) -> None:

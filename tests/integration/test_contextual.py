@@ -139,7 +139,8 @@ def test_resumed_with_other_states(
     made: list[object] = []
     list(train(config, tmp_path / "run", stop=lambda: bool(made.append(0)) or len(made) > 5))
     monkeypatch.setattr("rss_rl.data.states._FILE_BYTES", 2000)
-    encode(copy, str(folder), force=True)  # in other files
+    shutil.rmtree(copy / "states")
+    encode(copy, str(folder))  # in other files
     with pytest.raises(DataError, match="not those the run began with"):
         list(train(config, tmp_path / "run", resume=True))
 
@@ -284,8 +285,8 @@ def test_refused(
     path = next(copy.rglob(STATES_FILE))
     record = json.loads(path.read_text())
     path.write_text(json.dumps(record | {"manifest": "0"}))
-    with pytest.raises(DataError, match="--force"):
-        encode(copy, str(folder))
+    with pytest.raises(DataError, match="of other data"):
+        list(train(configured(data=str(copy)), tmp_path / "run"))
     record["splits"]["train"] = [{"name": "../x.arrow", "rows": 1, "bytes": 1, "sha256": ""}]
     path.write_text(json.dumps(record))
     with pytest.raises(DataError, match="cannot be read"):

@@ -11,7 +11,7 @@ from bad_encoders import component
 from model_configs import VECTOR_ENCODERS
 
 from rss_rl.components import find_component
-from rss_rl.errors import ComponentError, ConfigError
+from rss_rl.errors import ComponentError
 from rss_rl.testing import check_encoder
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -63,8 +63,3 @@ def test_gates_that_are_declared_and_not_there_are_noticed() -> None:
     plain = torch.nn.Linear(5, 4)
     with pytest.raises(ComponentError, match="declares `gates` and has no method gated"):
         check_encoder(component(build=lambda setup, options: plain), 5)
-
-
-def test_what_is_no_encoder_is_refused() -> None:
-    with pytest.raises(ConfigError, match="of kind classifier, not encoder"):
-        check_encoder(find_component("classifier", "sentences"), 5)

@@ -48,18 +48,6 @@ def test_an_example_is_shown_as_each_sentence_beside_the_others() -> None:
     assert {part.shape[-1] for part in shown} == {input_size("example", small.EMBEDDING)}
 
 
-def test_of_more_sentences_all_the_others_are_read() -> None:
-    slots = [small.sentences(4, 2, seed=1), small.sentences(3, 5, seed=2)]
-    slots.append(small.sentences(1, 6, seed=3))
-    embedding = small.classifier().embedding
-    first, second, third = (Sequences(ids, embedding(ids), keep) for ids, keep in slots)
-    tokens, valid = zip(*slots, strict=True)
-    shown = policy_inputs(small.policy(), embedding, tokens, valid, "example")
-    others = Sequences(*(torch.cat(parts, 1) for parts in zip(first, third, strict=True)))
-    assert torch.equal(shown[1], cross_features(second, others))
-    assert not torch.equal(shown[1], cross_features(second, first))
-
-
 def test_only_the_other_sentence_of_the_same_example_matters() -> None:
     tokens, valid = pair()
     embedding = small.classifier().embedding

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -144,10 +143,6 @@ def test_what_was_asked_for_before_the_phase_changed_is_dropped() -> None:
     supply(pipeline, 0)
     pipeline.forget()
     assert pipeline.published is None
-    with pytest.raises(ValueError, match="no snapshot"):
-        supply(pipeline, 0)
-    with pytest.raises(ValueError, match="update 1 were not given"):
-        pipeline.take(0)
     pipeline.publish(snapshot(1))
     rollout, _ = take(pipeline, 1)
     assert versions(rollout) == [1] * SHARDS  # version 0 had come for update 1 as well

@@ -130,21 +130,14 @@ def _build_snli(request: SourceRequest, options: NoOptions) -> Source:
 
 
 def _find(folder: Path, patterns: tuple[str, ...]) -> Path:
-    for pattern in patterns:
-        found = sorted(folder.glob(pattern))
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise DataError(
-                f"{len(found)} files match {pattern}: {', '.join(path.name for path in found)}",
-                where=str(folder),
-                remedy="Leave one of them in the folder",
-            )
-    raise DataError(
-        f"there is no {' or '.join(patterns)}",
-        where=str(folder),
-        remedy="Unpack SNLI there, or name another --from",
-    )
+    found = next(filter(None, (sorted(folder.glob(pattern)) for pattern in patterns)), [])
+    if len(found) != 1:
+        raise DataError(
+            f"there is {'more than one' if found else 'no'} {' or '.join(patterns)}",
+            where=str(folder),
+            remedy="Unpack SNLI there, leave one of them, or name another --from",
+        )
+    return found[0]
 
 
 SNLI = SourceComponent(

@@ -193,8 +193,6 @@ class PlantedSettings(Options):
     """Test examples."""
     max_distractors: int = Field(default=60, ge=FEWEST, le=10**4)
     """Most words of an example outside the rationale."""
-    words: int = Field(default=8, ge=1, le=len(ANIMALS["mammal"]))
-    """Words of each kind of animal."""
 
 
 _USUAL = PlantedSettings()
@@ -219,8 +217,7 @@ def _sentence(draw: np.random.Generator, settings: PlantedSettings, label: str) 
     negated = bool(draw.random() < _NEGATED)
     mammal_first = (label == "mammal") != negated
     first, second = (
-        (pick(draw, ANIMALS[kind][: settings.words]), True)
-        for kind in (KINDS if mammal_first else KINDS[::-1])
+        (pick(draw, ANIMALS[kind]), True) for kind in (KINDS if mammal_first else KINDS[::-1])
     )
     how = (pick(draw, NEGATIONS), True) if negated else (pick(draw, ADVERBS), False)
     chosen = {"A": first, "B": second, "HOW": how, "DOES": (pick(draw, VERBS), False)}
