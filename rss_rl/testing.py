@@ -13,6 +13,7 @@ __all__ = ["check_encoder", "check_policy", "check_reward_model"]
 import copy
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +26,8 @@ from rss_rl.errors import ComponentError, ConfigError
 from rss_rl.models.build import build_classifier
 from rss_rl.models.dropout import drawing, evaluating
 from rss_rl.models.encoders.protocol import EncoderSetup, GatedEncoder, TrainingLengths
+from rss_rl.models.inputs import tensor_batch, to_tensors
 from rss_rl.models.sentences import remove_unselected
-from rss_rl.ops.gated import union
 from rss_rl.policies.build import check_distribution, check_module
 from rss_rl.policies.distributions import Certain
 from rss_rl.policies.protocol import Policy, PolicySetup, bits_per_token, reads_ends
@@ -40,7 +41,9 @@ _SEEDS = range(3)
 _DRAWS, _LARGEST_Z = 20_000, 6.0
 _MASK = "Read only real tokens: mask sums, means, maxima, softmaxes and recurrences"
 _CLASSES = LabelSpec("classes", ("no", "yes"))
-Answers = Mapping[str, Tensor]
+_CPU = torch.device("cpu")
+Answers = Mapping[str, Any]
+"""Tensors or arrays by name, whose axis of sentences is the first, or the third from the end."""
 
 
 class _Promises:
@@ -67,8 +70,39 @@ class _Promises:
         """Raise unless both have the same values, up to `within`; `{}` in `what` is a name."""
         self(list(one) == list(other), "names other terms from call to call", "Return all")
         for name, value in one.items():
-            apart = (value.double() - other[name].double()).abs()
-            self(not (apart > within).any(), what.format(name), remedy)
+            apart = torch.as_tensor(value).double() - torch.as_tensor(other[name]).double()
+            self(not (apart.abs() > within).any(), what.format(name), remedy)
+
+    def consistent(
+        self, answer: Callable[[_Texts], Answers], texts: _Texts, within: float
+    ) -> Answers:
+        """The answers about a batch; raise unless they are the same again, and about parts of it.
+
+        The parts are each sentence alone, and no sentence at all, as in a learner's shard.
+        """
+        found = answer(texts)
+        self.same(
+            found,
+            answer(texts),
+            "{} differs between two calls with equal arguments",
+            "Take all randomness from `uniforms`, keep no state, and do not change the arguments",
+        )
+        parts = [(slice(row, row + 1), length) for row, length in enumerate(_LENGTHS)]
+        for rows, length in (*parts, (slice(0, 0), max(_LENGTHS))):
+            what = f"a sentence of {length} tokens" if rows.stop else "a batch without a sentence"
+            try:
+                alone = answer(texts.part(rows, length))
+            except (RuntimeError, IndexError, ValueError) as error:
+                self(False, f"{what}: {error}", "Shards and sentences may be empty")
+            together = {
+                name: value[rows] if value.ndim < 3 else value[..., rows, :, :length]
+                for name, value in found.items()
+            }
+            for name, value in alone.items():
+                self.shape(f"{name} of {what}", value, *together[name].shape)
+            said = f"{{}} of {what} depends on the padding around it"
+            self.same(alone, together, said, _MASK, within)
+        return found
 
     def gradients(self, what: str, total: Tensor, leaves: Answers, *, nonzero: bool) -> None:
         """Raise unless every leaf gets a finite gradient, and if asked one that is not 0."""
@@ -112,7 +146,7 @@ class _Texts(NamedTuple):
 
     tokens    [B, N, E]       with values on the padding, too
     valid     bool [B, N]
-    bits      bool [B, 2, N]  a random selection
+    bits      bool [B, 2, N]  a random selection, or [K, B, 2, N]
     uniforms  [K, B, 2, N]
     """
 
@@ -136,7 +170,7 @@ class _Texts(NamedTuple):
 
     def part(self, rows: slice, length: int) -> _Texts:
         """The first tokens of some rows."""
-        bits, uniforms = self.bits[rows, :, :length], self.uniforms[:, rows, :, :length]
+        bits, uniforms = (each[..., rows, :, :length] for each in (self.bits, self.uniforms))
         return _Texts(self.tokens[rows, :length], self.valid[rows, :length], bits, uniforms)
 
 
@@ -190,16 +224,14 @@ def check_policy(
             _check_frequency(whole, promises, texts(7, lengths=(2, 1), samples=_DRAWS))
 
 
-def _selected(policy: Policy, texts: _Texts, selection: Tensor | None = None) -> dict[str, Tensor]:
-    """What its distribution returns; `selection` [K, B, 2, N] is evaluated, by default none."""
+def _selected(policy: Policy, texts: _Texts) -> dict[str, Tensor]:
+    """What its distribution returns."""
     made, uniforms = policy(texts.tokens, texts.valid), texts.uniforms
     found = {"mode": made.mode, "probs": made.probs, "steered": made.steered}
     found["sample"], found["log_prob of sample"] = made.sample(uniforms)
     if made.has_log_probs:
-        none = torch.zeros_like(uniforms, dtype=torch.bool)
-        found["evaluate"], found["entropy"] = made.evaluate(
-            none if selection is None else selection
-        )
+        bits = texts.bits.expand(uniforms.shape)
+        found["evaluate"], found["entropy"] = made.evaluate(bits)
     if made.has_rsample:
         found["rsample"] = made.rsample(uniforms)
     return found
@@ -207,13 +239,7 @@ def _selected(policy: Policy, texts: _Texts, selection: Tensor | None = None) ->
 
 def _check_selections(policy: Policy, promises: _Promises, texts: _Texts) -> None:
     drawn = policy(texts.tokens, texts.valid).sample(texts.uniforms).selection
-    found = _selected(policy, texts, drawn)
-    promises.same(
-        found,
-        _selected(policy, texts, drawn),
-        "{} differs between two calls with equal arguments",
-        "Take all randomness from `uniforms`, and keep no state",
-    )
+    found = promises.consistent(partial(_selected, policy), texts._replace(bits=drawn), 1e-4)
     count, width = texts.valid.shape
     shapes = dict.fromkeys(("mode", "probs", "steered"), (count, ROLES, width))
     for name, value in found.items():
@@ -234,23 +260,6 @@ def _check_selections(policy: Policy, promises: _Promises, texts: _Texts) -> Non
     )
     certain = isinstance(policy(texts.tokens, texts.valid), Certain)
     _check_learning(promises, found, {} if certain else dict(policy.named_parameters()))
-    # Alone, and without any sentence, as a learner's shard may be.
-    whole = max(_LENGTHS)
-    parts = [(slice(row, row + 1), length) for row, length in enumerate(_LENGTHS)]
-    for rows, length in (*parts, (slice(0, 0), whole)):
-        what = f"a sentence of {length} tokens" if rows.stop else "a batch without a sentence"
-        try:
-            alone = _selected(policy, texts.part(rows, length), drawn[:, rows, :, :length])
-        except (RuntimeError, IndexError, ValueError) as error:
-            promises(False, f"{what}: {error}", "Shards and sentences may be empty")
-        together = {
-            name: value[rows] if name == "entropy" else value[..., rows, :, :length]
-            for name, value in found.items()
-        }
-        for name, value in alone.items():
-            promises.shape(f"{name} of {what}", value, *together[name].shape)
-        said = f"{{}} of {what} depends on the padding around it"
-        promises.same(alone, together, said, _MASK, within=1e-4)
 
 
 def _check_learning(promises: _Promises, found: Answers, leaves: Answers) -> None:
@@ -314,8 +323,7 @@ def check_encoder(
     A sentence has the same vector alone and in a padded batch, whatever the padding; a sentence
     without tokens, or without selected ones, gives zeros; every parameter gets a gradient; in
     evaluation mode equal inputs give equal vectors, as does a copy that loads the state. Gates of 0
-    and 1 give the vectors of that selection. Unselected words do not change a bit, unless it reads
-    them. Equal seeds give equal weights. Takes a second.
+    and 1 give the vectors of that selection. Equal seeds give equal weights. Takes a second.
 
     Args:
         encoder: a component of kind `encoder`.
@@ -354,7 +362,7 @@ def check_encoder(
     for batch in texts:
         _check_vectors(module, promises, batch, gates=gates)
     second = second.double().eval()
-    promises.built_again(module, second, lambda made: {"": _vectors(made, texts[0])})
+    promises.built_again(module, second, lambda made: _answer(made, texts[0]))
     promises.constant(module, lambda made: _vectors(made, texts[0]))
     # At random weights: initial zeros can hide what they multiply.
     draw, made = torch.Generator().manual_seed(3), copy.deepcopy(module)
@@ -386,52 +394,33 @@ def _vectors(encoder: Any, texts: _Texts) -> Tensor:
     return found
 
 
+def _answer(encoder: Any, texts: _Texts) -> Answers:
+    return {"the vector": _vectors(encoder, texts)}
+
+
 def _check_vectors(module: Any, promises: _Promises, texts: _Texts, *, gates: bool) -> None:
     count, size = len(_LENGTHS), module.output_size
-
-    def same(one: Tensor, other: Tensor, what: str, remedy: str = _MASK) -> None:
-        promises.same({"": one}, {"": other}, what, remedy, within=1e-8)
-
     for batch in (_whole(texts), texts):
-        together = _vectors(module, batch)
-        promises.shape("the sentences' vectors", together, count, size)
-        promises(
-            torch.equal(together, _vectors(module, batch)),
-            "equal inputs give other vectors in evaluation mode",
-            "Draw nothing where `self.training` is false, and do not change the arguments",
-        )
-        padded = batch._replace(tokens=batch.tokens + 1.0 * ~batch.valid[..., None])
-        same(_vectors(module, padded), together, "values on padding reach a vector")
-        for row, length in enumerate(_LENGTHS):
-            one = slice(row, row + 1)
-            what = f"the vector of a sentence of {length} tokens depends on the batch around it"
-            same(_vectors(module, batch.part(one, length)), together[one], what)
+        together = promises.consistent(partial(_answer, module), batch, 1e-8)
+        promises.shape("the sentences' vectors", together["the vector"], count, size)
         if gates:
             given = batch.bits.double().requires_grad_()
             found = module.gated(batch.tokens, batch.valid, given)
-            same(
-                found,
+            promises.same(
+                {"the vector": found},
                 together,
                 "gates of 0 and 1 do not give what that selection gives",
                 "Multiply attention weights by the gates of dependents, pooling weights by those of"
                 " heads, and divide by their sums",
+                within=1e-8,
             )
             promises.gradients("a vector", _weighed(found), {"gates": given}, nonzero=True)
     empty = _vectors(module, _whole(texts))[_LENGTHS.index(0)]
     promises(not empty.any(), "a sentence without a token does not give zeros", _MASK)
     none = _vectors(module, texts._replace(bits=torch.zeros_like(texts.bits)))
     promises.shape("without a selected token a vector", none, count, size)
-    no_rows = _vectors(module, texts.part(slice(0, 0), max(_LENGTHS)))
-    promises.shape("the vectors of an empty batch", no_rows, 0, size)
     if not module.reads_unselected:
         promises(not none.any(), "a sentence without a selected token does not give zeros", _MASK)
-        left_out = ~union(texts.bits.double()).bool()[..., None]
-        changed = _vectors(module, texts._replace(tokens=texts.tokens + 1.0 * left_out))
-        promises(
-            torch.equal(changed, _vectors(module, texts)),
-            "an unselected word changes a vector",
-            "Read only the tokens that it is given, or set reads_unselected",
-        )
 
 
 def _weighed(vectors: Tensor) -> Tensor:
@@ -481,15 +470,11 @@ def check_reward_model(
             continue
         promises(classifier.training, "leaves evaluation mode behind", "Restore its mode")
         if isinstance(model, LogitsReward):
-            tokens, valid, chosen = (
-                [torch.from_numpy(array) for array in arrays]
-                for arrays in (batch.tokens, batch.valid, selections)
-            )
+            read, chosen = tensor_batch(batch, _CPU), to_tensors(selections, _CPU)
             with evaluating(classifier), torch.inference_mode():
-                logits = classifier(tokens, valid, chosen)
-            terms = named_scores(model.score_logits(logits, batch.labels), len(batch), model)
+                logits = classifier(read.tokens, read.valid, chosen)
             promises.same(
-                {name: torch.from_numpy(values) for name, values in terms.items()},
+                named_scores(model.score_logits(logits, batch.labels), len(batch), model),
                 _scored(model, promises, batch, selections),
                 "scores the classifier's logits differently from the selection",
                 "Leave out score_logits if the score needs more than the logits",
@@ -498,7 +483,8 @@ def check_reward_model(
 
 
 def _random_batch(labels: LabelSpec, sentences: int, seed: int) -> tuple[Batch, tuple[Array, ...]]:
-    """Examples of classes or scores, and selections: nothing of the first, all of the second."""
+    """Examples of classes or scores, each with two selections: nothing of the first, all of the
+    second, random ones."""
     draw = np.random.default_rng(seed)
     lengths = np.array((5, 2, 1, 4))
     real = np.arange(lengths.max()) < lengths[:, None]  # [B, N]
@@ -507,16 +493,16 @@ def _random_batch(labels: LabelSpec, sentences: int, seed: int) -> tuple[Batch, 
         gold: Array = draw.uniform(labels.low, labels.high, len(lengths)).astype(np.float32)
     else:
         gold = np.arange(len(lengths), dtype=np.int64) % len(labels.names)
-    chosen = draw.random((len(lengths), ROLES, real.shape[1])) < 0.5
-    chosen[0], chosen[1] = False, True
     rows = np.arange(len(lengths), dtype=np.int64)
-    batch = Batch(rows, tuple(tokens), (real,) * sentences, gold)
-    return batch, (chosen & real[:, None],) * sentences
+    batch = Batch(rows, tuple(tokens), (real,) * sentences, gold).repeat(2)
+    chosen = draw.random((len(batch), ROLES, real.shape[1])) < 0.5
+    chosen[0], chosen[1] = False, True
+    return batch, (chosen & batch.valid[0][:, None],) * sentences
 
 
 def _scored(
     model: Any, promises: _Promises, batch: Batch, selections: tuple[Array, ...]
-) -> dict[str, Tensor]:
+) -> dict[str, Array]:
     """Terms of the score; checked for shape, finiteness and unchanged arguments."""
     score = getattr(model, "score", model)
     promises(callable(score), "has no `score`", "Give it score(batch, selections)")
@@ -524,26 +510,22 @@ def _scored(
     terms = named_scores(score(batch, selections), len(batch), model)
     same = before == pickle.dumps((batch, selections))
     promises(same, "changes its arguments", "Work on a copy")
-    found = {name: torch.from_numpy(np.array(values)) for name, values in terms.items()}
-    for name, values in found.items():
-        finite = torch.isfinite(values).all()
+    for name, values in terms.items():
+        finite = np.isfinite(values).all()
         promises(finite, f"'{name}' is not finite", "Score an empty selection, too")
-    return found
+    return terms
 
 
 def _check_scores(
     model: Any, promises: _Promises, batch: Batch, selections: tuple[Array, ...]
 ) -> None:
     whole = _scored(model, promises, batch, selections)
-
-    def same(found: Answers, wanted: Answers, what: str, remedy: str) -> None:
-        promises.same(found, wanted, what, remedy, within=1e-4)
-
-    same(
+    promises.same(
         _scored(model, promises, batch, selections),
         whole,
         "scores equal selections differently from call to call",
         "Draw nothing, and run networks in evaluation mode, without dropout",
+        within=1e-4,
     )
     for index, length in enumerate(batch.valid[0].sum(1)):
         one, rows = batch.take(np.array([index])), slice(index, index + 1)
@@ -551,21 +533,11 @@ def _check_scores(
             tuple(each[:, :length] for each in slots) for slots in (one.tokens, one.valid)
         )
         cut = Batch(one.rows, tokens, valid, one.labels)
-        same(
+        promises.same(
             _scored(model, promises, cut, tuple(s[rows, :, :length] for s in selections)),
             {name: values[rows] for name, values in whole.items()},
-            "scores a selection differently alone and in a padded batch",
-            "Use only real tokens, and score each example by itself",
+            "scores a selection differently alone and in a padded batch with others",
+            "Use only real tokens, and score each selection by itself: entry k * B + b of a batch"
+            " is the k-th of example b",
+            within=1e-4,
         )
-    back = np.arange(len(batch))[::-1]
-    twice = tuple(
-        np.concatenate([s, s[back] & valid[:, None]])
-        for s, valid in zip(selections, batch.valid, strict=True)
-    )
-    found = _scored(model, promises, batch.repeat(2), twice)
-    same(
-        {name: values[: len(batch)] for name, values in found.items()},
-        whole,
-        "scores depend on other selections of the same examples",
-        "Entry k * B + b of a batch is the k-th selection of example b",
-    )

@@ -102,7 +102,6 @@ def test_unknown_key_in_a_phase_names_its_place() -> None:
             ["model.encoder", "unknown encoder 'lstm'", "'bilstm'"],
         ),
         ("model__dropout", 1.0, ["model.dropout", "less than 1"]),
-        ("model__tanh_scale", 100, ["model.tanh_scale", "less than or equal to 20"]),
         (
             "learner__supervised__learning_rate",
             "fast",

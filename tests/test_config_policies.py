@@ -45,7 +45,7 @@ def test_another_name_keeps_the_options_that_it_has(tmp_path: Path) -> None:
         ({"policy": {"options": {"hiden": 3}}}, "unknown option 'hiden'; did you mean 'hidden'"),
         ({"policy": {"options": {"hidden": 0}}}, "option hidden: .*greater than or equal to 1"),
         ({"policy": {"nam": "rss"}}, "unknown key 'policy.nam'; did you mean 'name'"),
-        ({"policy": "top-k"}, "tokens=None, share=None: give either"),
+        ({"policy": "top-k"}, "option share: Field required"),
         (
             {"learner": {"estimator": "reinfoce"}},
             "learner.estimator.name: unknown estimator",
@@ -59,7 +59,7 @@ def test_another_name_keeps_the_options_that_it_has(tmp_path: Path) -> None:
         ({"policy": "bernoulli", "reward": {"target_share": 0.3}}, "nothing to learn"),
         (
             {
-                "policy": {"name": "top-k", "options": {"tokens": 2}},
+                "policy": {"name": "top-k", "options": {"share": 0.4}},
                 "reward": {"target_share": 0.3},
             },
             "does not declare that it keeps those",

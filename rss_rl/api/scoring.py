@@ -37,7 +37,7 @@ def evaluate(
     """Score a split with a checkpoint of a run, or of several.
 
     With --marks the data must say which words people marked, as eraser-movies and yelp-hat do;
-    `rss-rl data list` lists more. In a pair, a text without any mark does not count. The run must
+    `rss-rl data list` lists more. A text without any mark does not count. The run must
     be of the faithful form. `top-k`, `random` and scores from files keep the policy's mean share of
     words, or that of --share.
 

@@ -71,7 +71,7 @@ def sweep(
     Examples:
         `rss-rl sweep sick root=DATA rows=resan,mean --jobs 2` makes a part of SICK's table.
 
-        `rss-rl sweep shares base=demo_real` draws accuracy against the share of words kept.
+        `rss-rl sweep shares base=demo_real` shows accuracy against the share of words kept.
 
         `rss-rl sweep search data=data/reviews search.minutes=60` searches for better settings.
     """
@@ -82,7 +82,7 @@ def sweep(
     from rss_rl.errors import CheckpointError
     from rss_rl.packaged import find_sweep
     from rss_rl.results.sweeps.plan import state_of
-    from rss_rl.results.sweeps.report import check_folder, write_sweep
+    from rss_rl.results.sweeps.report import write_sweep, written_to
     from rss_rl.results.sweeps.spec import load_spec
     from rss_rl.training.trainer import find_best_metric
 
@@ -96,9 +96,10 @@ def sweep(
         where=str(folder),
         remedy="Wait for it, stop it, or give another --out",
     )
-    check_folder(folder)
+    with written_to(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     signal = best = None
-    with file_lock(folder / ".lock", busy):
+    with file_lock(folder / ".lock", busy, written_to(folder)):
         one = Sweep(found, folder, shown)
         if not only_read:
             signal = train_missing(one, jobs, again, address)

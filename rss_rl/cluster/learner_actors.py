@@ -27,7 +27,6 @@ from rss_rl.rollouts.snapshot import StoredDelta, StoredSnapshot, bundles
 from rss_rl.training.evaluation import Mode
 from rss_rl.training.learner import LocalLearner
 from rss_rl.training.memory import memory_errors
-from rss_rl.training.showcase import Showcase
 from rss_rl.types import Array
 
 _AFTERMATH_S = 3.0
@@ -228,9 +227,9 @@ class RayLearners:
         scores: dict[str, dict[str, float]] = self._first("evaluate", split, modes)
         return scores
 
-    def showcase(self) -> Showcase:
+    def showcase(self) -> str:
         """See `Learner`."""
-        shown: Showcase = self._first("showcase")
+        shown: str = self._first("showcase")
         return shown
 
     def tensors(self) -> dict[str, Any]:

@@ -25,8 +25,8 @@ from ray.tune.search import Searcher
 from rss_rl.cluster.actors import last_line
 from rss_rl.errors import ClusterError
 from rss_rl.results.sweeps.plan import PlannedRun, mark_stopped
-from rss_rl.results.sweeps.search import REDUCTION
-from rss_rl.results.sweeps.trial import PROMISE, UPDATES, train_run
+from rss_rl.results.sweeps.search import PROMISE, REDUCTION, UPDATES
+from rss_rl.results.sweeps.trial import train_run
 
 _FOLDER, _STOP_FILE = ".tune", ".stop"
 _RETRIES = 2

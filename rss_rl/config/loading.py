@@ -194,17 +194,9 @@ def parse_section(
             said = first["ctx"]
             slot = f"{key}.{said['key']}"
             raise ConfigError(f"{slot}: {message}", where=where, remedy=said["remedy"]) from None
-        shown = "" if isinstance(first["input"], dict) else f" (got {_shown(first['input'])})"
+        given = first["input"]
+        shown = "" if isinstance(given, dict) else f" (got {given!r:.{_LONGEST_SHOWN}})"
         raise ConfigError(f"{key or 'configuration'}: {message}{shown}", where=where) from None
-
-
-def _shown(value: Any) -> str:
-    """A wrong value, truncated to fit into a message."""
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # a number with more digits than Python prints
-        text = f"a {type(value).__name__}"
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 def _known_keys(kind: type[Section], location: tuple[int | str, ...]) -> list[str]:

@@ -40,9 +40,6 @@ class ModelConfig(Section):
     activation: Literal["relu", "elu"] = "elu"
     dropout: float = Field(default=0.25, ge=0, lt=1)
     """Drop rate on the input of each Dense layer."""
-    tanh_scale: float = Field(default=5.0, gt=0, le=20)
-    """c of the attention logit c tanh(s / c)."""
-    # Attention weighs by exp(logit - c), which float32 must not round to 0.
     attention: Literal["auto", "eager", "compiled"] = "auto"
     """What computes feature-wise attention and what stands around it. compiled: kernels, in C++ on
     the CPU (linear maps, gates, pooling and RSS too) and Triton's on CUDA; auto: compiled where the

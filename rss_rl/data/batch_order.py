@@ -13,7 +13,6 @@ shuffled as a whole.
 from __future__ import annotations
 
 import bisect
-import threading
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Protocol
@@ -21,7 +20,6 @@ from typing import Protocol
 import numpy as np
 
 from rss_rl.data.length_buckets import split_by_length, within_tokens
-from rss_rl.errors import DataError
 from rss_rl.seeding import generator, keyed_permutation, stream_key
 from rss_rl.types import Array
 
@@ -60,9 +58,6 @@ class BatchOrder:
         batch_tokens: padded tokens of a batch, see `within_tokens`; None: any number.
         reach: batches that callers look ahead, and back, without a pool being made twice.
         by_length: batches of similar lengths, which leave little padding; else of mixed lengths.
-
-    Raises:
-        DataError: `batch_size` below 1, or no rows.
     """
 
     def __init__(
@@ -75,12 +70,8 @@ class BatchOrder:
         reach: int = _REACH,
         by_length: bool = True,
     ) -> None:
-        if batch_size < 1:
-            raise DataError(f"a batch of {batch_size} rows", remedy="Give at least 1")
         self._shard_rows = np.asarray(examples.shard_rows, dtype=np.int64)
         self._n = int(self._shard_rows.sum())
-        if self._n == 0:
-            raise DataError("there are no rows to make batches of")
         self._examples, self._batch_size, self._seed = examples, batch_size, seed
         self._windows = -(-len(self._shard_rows) // WINDOW_SHARDS)
         self._pool_batches = _POOL_BATCHES if by_length else 1
@@ -91,7 +82,6 @@ class BatchOrder:
         self._batch_tokens = batch_tokens
         self._pools: dict[tuple[int, int], list[Array]] = {}
         self._ends: list[int] = []  # batches of the first pools, where their number varies
-        self._lock = threading.Lock()
 
     @property
     def batches_per_epoch(self) -> int:
@@ -108,13 +98,10 @@ class BatchOrder:
         Batches near each other are found fast in any order; a jump costs the making of a pool.
 
         Raises:
-            DataError: a negative number, or a shard that cannot be read.
+            DataError: a shard cannot be read.
         """
-        if number < 0:
-            raise DataError(f"there is no batch {number}")
-        with self._lock:
-            address, index = self._index(number)
-            return self._made(address)[index].copy()
+        address, index = self._index(number)
+        return self._made(address)[index].copy()
 
     def _index(self, number: int) -> tuple[tuple[int, int], int]:
         """The epoch and pool of a batch, and its index there."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LARGEST_SCORE", "LabelChecker", "Rejects", "example_fault", "is_missing", "is_storable"]
-
 import json
 import math
 import re

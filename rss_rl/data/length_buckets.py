@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rss_rl.errors import DataError
 from rss_rl.types import Array
 
 _CHUNK_ROWS = 1 << 16
@@ -33,11 +32,7 @@ def plain_batches(lengths: Array, batch_size: int, batch_tokens: int | None = No
 
     Returns:
         int64 [<= batch_size], the rows of each batch.
-
-    Raises:
-        DataError: `batch_size` below 1, or lengths of another shape.
     """
-    lengths = _checked(lengths, batch_size)
     chunk = max(1, _CHUNK_ROWS // batch_size) * batch_size
     batches = []
     for start in range(0, len(lengths), chunk):
@@ -47,21 +42,6 @@ def plain_batches(lengths: Array, batch_size: int, batch_tokens: int | None = No
             key=lambda rows: (int(lengths[rows].max(axis=0).sum()), int(rows[0])),
         )
     return batches
-
-
-def padding_share(lengths: Array, batches: Sequence[Array]) -> float:
-    """Share of cells without a real token, over all slots of all `batches`; 0 for no batches."""
-    cells = sum(int(lengths[rows].max(axis=0).sum()) * len(rows) for rows in batches)
-    real = sum(int(lengths[rows].sum()) for rows in batches)
-    return 1.0 - real / cells if cells else 0.0
-
-
-def _checked(lengths: Array, batch_size: int) -> Array:
-    if batch_size < 1:
-        raise DataError(f"a batch of {batch_size} rows", remedy="Give a batch size of at least 1")
-    if lengths.ndim != 2:
-        raise DataError(f"lengths are [n, S], got shape {lengths.shape}")
-    return np.asarray(lengths, dtype=np.int64)
 
 
 def split_by_length(lengths: Array, rows: Array, batch_size: int) -> list[Array]:

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, Literal, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rss_rl.data.checks import is_storable
-from rss_rl.data.sources import BadRow, RawExample, Row, Text
+from rss_rl.data.sources import BadRow, RawExample, Text
 from rss_rl.durable import check_file
 from rss_rl.errors import DataError, nearest
 from rss_rl.json_files import first_fault
@@ -36,6 +36,7 @@ _ENCODING_REMEDY = "Save the file as UTF-8"
 _LINES_REMEDY = "Write one JSON object a line"
 _QUOTES_REMEDY = 'Close its quotes, and write "" for a quote within quotes'
 _BLOCK_ROWS = 1024
+_Made = TypeVar("_Made")
 _MOST_LINES = 1000
 """Lines of a row of a delimited file; one of more has a quote that is not closed."""
 _LONGEST_FIELD = 1 << 26
@@ -62,7 +63,9 @@ class Record:
         return RawExample(id, texts, label, file=self.file, row=self.row, **more)
 
 
-def examples(rows: Iterable[Record | BadRow], made: Callable[[Record], Row]) -> Iterator[Row]:
+def examples(
+    rows: Iterable[Record | BadRow], made: Callable[[Record], _Made | BadRow]
+) -> Iterator[_Made | BadRow]:
     """What `made` makes of each record; rows that are bad already stay.
 
     A record that `made` cannot validate (see `RowModel`) is a bad row.

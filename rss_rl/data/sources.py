@@ -178,7 +178,7 @@ class SourceRequest:
 def files_in(
     folder: Path, names: Mapping[str, str | tuple[str, ...]]
 ) -> dict[str, tuple[Path, ...]]:
-    """The files of each split, which must be in `folder`.
+    """The files, or folders, of each split, which must be in `folder`.
 
     Raises:
         DataError: one is missing.
@@ -188,7 +188,7 @@ def files_in(
         for split, given in names.items()
     }
     for path in (path for paths in found.values() for path in paths):
-        if not path.is_file():
+        if not path.exists():
             raise DataError(
                 f"there is no {path.name}",
                 where=str(folder),

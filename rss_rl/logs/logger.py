@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from rss_rl.config import RunConfig
 from rss_rl.errors import ConfigError
-from rss_rl.types import Array
 
 _LONGEST_NAME = 100
 
@@ -42,9 +41,6 @@ class RunLogger:
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Log the finite scalars of an update, by tag."""
-
-    def histogram(self, step: int, tag: str, values: Array) -> None:
-        """Log the distribution of values of any shape, not empty."""
 
     def text(self, step: int, tag: str, markdown: str) -> None:
         """Log a text."""

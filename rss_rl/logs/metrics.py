@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 from rss_rl.durable import disk_errors, replacing
 from rss_rl.errors import CheckpointError
 from rss_rl.logs.logger import RunLogger
-from rss_rl.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,11 +102,6 @@ class MetricsWriter:
             except Exception as error:
                 self._loggers.remove(logger)
                 self._failed(type(logger).__name__, str(error) or type(error).__name__)
-
-    def histogram(self, step: int, tag: str, values: Array) -> None:
-        """Write the distribution of `values`, any shape; nothing if it is empty."""
-        if values.size:
-            self._tell(lambda logger: logger.histogram(step, tag, values))
 
     def text(self, step: int, tag: str, markdown: str) -> None:
         """Write a text."""

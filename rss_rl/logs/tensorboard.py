@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from rss_rl.components import Component, NoOptions
 from rss_rl.logs.logger import LoggedRun, RunLogger
 from rss_rl.metrics.measures import leading_measures
-from rss_rl.types import Array
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -41,10 +40,6 @@ class TensorBoardLogger(RunLogger):
             self._events.add_scalar(tag, value, step, walltime=now)
             if tag in self._main:
                 self._events.add_scalar(self._main[tag], value, step, walltime=now)
-
-    def histogram(self, step: int, tag: str, values: Array) -> None:
-        """See `RunLogger`."""
-        self._events.add_histogram(tag, values, step)
 
     def text(self, step: int, tag: str, markdown: str) -> None:
         """See `RunLogger`."""

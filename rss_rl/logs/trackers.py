@@ -13,7 +13,6 @@ from typing import Any
 
 from rss_rl.components import Component, Options
 from rss_rl.logs.logger import LoggedRun, RunLogger
-from rss_rl.types import Array
 
 _MOST_PARAMS = 100
 """MLflow takes as many at once."""
@@ -53,10 +52,6 @@ class WandbLogger(RunLogger):
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """See `RunLogger`."""
         self._run.log({_STEP: step, **values})
-
-    def histogram(self, step: int, tag: str, values: Array) -> None:
-        """See `RunLogger`."""
-        self._run.log({_STEP: step, tag: self._wandb.Histogram(values)})
 
     def text(self, step: int, tag: str, markdown: str) -> None:
         """See `RunLogger`."""

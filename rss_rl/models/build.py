@@ -148,7 +148,6 @@ def _setup(
         config.hidden,
         config.activation,
         config.dropout,
-        config.tanh_scale,
         outer_backend(config),
         lengths,
         words,

@@ -24,6 +24,9 @@ from rss_rl.ops.operators import Fusion
 from rss_rl.ops.packing import Order, Packed, PackedPairs, Pairs, Rows, Shared
 from rss_rl.types import DEPENDENT, HEAD, ROLES
 
+TANH_SCALE = 5.0
+"""c of the attention logit c tanh(s / c), as published."""
+
 
 def fused(directions: Sequence[Fusion], backend: KernelBackend) -> Tensor:
     """Concatenated outputs of the directions, [..., 2D]."""
@@ -45,7 +48,7 @@ def trained_together(
 ) -> Tensor:
     """Outputs of both directions in one step, [R, 2D]; every token is head and dependent."""
     given = [direction.for_rows(words.vectors) for direction in directions]
-    settings = tokens, directions[0].project.activation, directions[0].scale
+    settings = tokens, directions[0].project.activation, TANH_SCALE
     dropouts = [direction.project.dropout for direction in directions]
     rows = words.spread(words.vectors)
     if not dropouts[0].drops or given[0].drop is not None:
@@ -61,13 +64,11 @@ class AttentionSettings(NamedTuple):
     """Settings of both directions.
 
     activation, dropout  of Dense
-    scale    c of the attention logit
     backend  what computes it
     """
 
     activation: str
     dropout: float
-    scale: float
     backend: KernelBackend = "eager"
 
 
@@ -95,7 +96,6 @@ class DirectionalAttention(nn.Module):
         self.gate_bias = nn.Parameter(torch.zeros(hidden))
         self._looks_back = forward
         self._order: Order = "before" if forward else "after"
-        self.scale = settings.scale
         self._backend: KernelBackend = backend
 
     def trains_together(self, values: Tensor) -> bool:
@@ -111,7 +111,7 @@ class DirectionalAttention(nn.Module):
         v, u = heads.spread(self._by_head(looking)), dependents.spread(self.dependent_score(seen))
         h = dependents.spread(seen)
         pairs = PackedPairs(heads.tokens, dependents.tokens, self._order)
-        return packed_attention(v, u, h, pairs, self.scale, self._backend)
+        return packed_attention(v, u, h, pairs, TANH_SCALE, self._backend)
 
     def _by_head(self, looking: Tensor) -> Tensor:
         """v = W2 h + b."""
@@ -138,7 +138,7 @@ class DirectionalAttention(nn.Module):
             self.dependent_score(hidden),
             hidden,
             Pairs(everything, everything, self._order),
-            self.scale,
+            TANH_SCALE,
             gates,
             self._backend,
         )

@@ -1,6 +1,6 @@
 """HardKuma: gates that are exactly 0 or 1 with some probability and between them otherwise.
 
-    k ~ Kumaraswamy(a_i, b_i),  gate_i = min(1, max(0, low + (high - low) k))
+    k ~ Kumaraswamy(a_i, b_i),  gate_i = min(1, max(0, 1.2 k - 0.1))
 
 a_i and b_i are softplus of the scores of two RSS modules for each role.
 
@@ -26,6 +26,10 @@ from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.rss import RSSModule, SelectorOptions
 from rss_rl.types import HEAD, ROLES
 
+_LOW, _HIGH = -0.1, 1.1
+"""Ends of the stretched gates."""
+_ZERO, _ONE = -_LOW / (_HIGH - _LOW), (1 - _LOW) / (_HIGH - _LOW)
+"""k where gates end."""
 _SMALLEST, _LARGEST = 1e-3, 100.0
 """Bounds of a and b, within which P(gate = 0) and P(gate = 1) are not rounded to 0 or 1."""
 _INITIAL_B = math.log(2.0)  # softplus(0), as published
@@ -36,10 +40,6 @@ class HardKumaOptions(SelectorOptions):
 
     initial_probability: float = Field(default=0.5, gt=0, lt=1)
     """Initial probability of a nonzero gate, at score 0."""
-    low: float = Field(default=-0.1, lt=0)
-    """Lower end of the stretched gates."""
-    high: float = Field(default=1.1, gt=1)
-    """Upper end of the stretched gates."""
 
 
 class HardKumaGates(SelectionDistribution):
@@ -47,14 +47,12 @@ class HardKumaGates(SelectionDistribution):
 
     Args:
         scores: [B, 2 R, N], of which a and b are softplus, by turns. valid: bool [B, N].
-        low, high: ends of the stretched gates.
     """
 
     has_rsample = True
 
-    def __init__(self, scores: Tensor, valid: Tensor, low: float, high: float) -> None:
-        self._scores, self._valid, self._low, self._high = scores, valid, low, high
-        self._zero, self._one = -low / (high - low), (1 - low) / (high - low)  # where gates end
+    def __init__(self, scores: Tensor, valid: Tensor) -> None:
+        self._scores, self._valid = scores, valid
 
     def shape_parameters(self) -> tuple[Tensor, Tensor]:
         """a and b, [B, R, N] each."""
@@ -64,12 +62,12 @@ class HardKumaGates(SelectionDistribution):
     def rsample(self, uniforms: Tensor) -> Tensor:
         """See `SelectionDistribution`; the inverse of the distribution function at `uniforms`."""
         a, b = self.shape_parameters()
-        gates = kuma_gates(a, b, uniforms[:, :, : a.shape[1]], self._low, self._high)
+        gates = kuma_gates(a, b, uniforms[:, :, : a.shape[1]], _LOW, _HIGH)
         return (gates * self._valid[:, None]).expand(-1, -1, ROLES, -1)
 
     def _open_logits(self) -> Tensor:
         """Logits of P(gate > 0), [B, R, N]; not those of bits drawn as uniform < probability."""
-        log_open = kuma_log_tail(*self.shape_parameters(), self._zero)
+        log_open = kuma_log_tail(*self.shape_parameters(), _ZERO)
         log_open = log_open.clamp_max(-torch.finfo(log_open.dtype).eps)
         return log_open - torch.log(-torch.expm1(log_open))
 
@@ -87,7 +85,7 @@ class HardKumaGates(SelectionDistribution):
     @property
     def probs(self) -> Tensor:
         """P(gate > 0), whose sum is the expected L0 of the paper."""
-        log_open = kuma_log_tail(*self.shape_parameters(), self._zero)
+        log_open = kuma_log_tail(*self.shape_parameters(), _ZERO)
         return (log_open.exp() * self._valid[:, None]).expand(-1, ROLES, -1)
 
     @property
@@ -99,7 +97,7 @@ class HardKumaGates(SelectionDistribution):
         is likeliest, the paper takes the mean; here the token is selected.
         """
         a, b = self.shape_parameters()
-        opened, full = (kuma_log_tail(a, b, x).exp() for x in (self._zero, self._one))
+        opened, full = (kuma_log_tail(a, b, x).exp() for x in (_ZERO, _ONE))
         likeliest = torch.maximum(full, opened - full)
         kept = likeliest / (likeliest + (1 - opened))
         return (kept * self._valid[:, None]).expand(-1, ROLES, -1)
@@ -110,19 +108,17 @@ class HardKumaPolicy(nn.Module):
 
     def __init__(self, setup: PolicySetup, options: HardKumaOptions) -> None:
         super().__init__()
-        self._low, self._high = options.low, options.high
         self.modules_by_role = options.modules(setup, by_role=2)
         self.bits_per_token = options.roles
         closed = 1 - options.initial_probability ** (1 / _INITIAL_B)  # zero^a
-        zero = -self._low / (self._high - self._low)
-        first = max(_SMALLEST, math.log(closed) / math.log(zero))
+        first = max(_SMALLEST, math.log(closed) / math.log(_ZERO))
         for module in self.modules_by_role[::2]:
             assert isinstance(module, RSSModule)
             nn.init.constant_(module.score.bias, math.log(math.expm1(first)))
 
     def forward(self, embedded: Tensor, valid: Tensor) -> HardKumaGates:
         """See `rss_rl.policies.protocol`."""
-        return HardKumaGates(self.modules_by_role(embedded, valid), valid, self._low, self._high)
+        return HardKumaGates(self.modules_by_role(embedded, valid), valid)
 
 
 HARDKUMA = Component(

@@ -22,7 +22,7 @@ from rss_rl.models.encoders.convolution import GatedConvolutions
 from rss_rl.models.encoders.pooled import NoContext
 from rss_rl.models.encoders.protocol import TokenEncoder
 from rss_rl.models.encoders.recurrent import RecurrentContext
-from rss_rl.models.layers import Source2Token, activation_function, glorot_linear
+from rss_rl.models.layers import activation_function, glorot_linear
 from rss_rl.ops.bernoulli import even_logits, log_odds
 from rss_rl.ops.masking import masked_mean
 from rss_rl.policies.distributions import IndependentBits
@@ -30,7 +30,7 @@ from rss_rl.policies.protocol import PolicySetup
 from rss_rl.types import ROLES
 
 Context = Literal["none", "lstm", "gru", "conv"]
-Pool = Literal["mean", "learnt", "none"]
+Pool = Literal["mean", "none"]
 _CONVOLUTIONS, _WINDOW = 2, 5
 """Layers of context=conv and the window of each: a receptive field of nine tokens."""
 _GAIN = 60.0
@@ -40,16 +40,15 @@ _GAIN = 60.0
 class RSSModule(nn.Module):
     """Logit of selecting each token: w . sigma(W [x_i; pool; x_i * pool] + b_R) + b.
 
-    pool is the mean over the real tokens of the sentence, or source2token of them; without one W
-    reads only x_i. With a context layer x_i is its output.
+    pool is the mean over the real tokens of the sentence; without one W reads only x_i. With a
+    context layer x_i is its output.
 
     Args:
         inputs: E. hidden: D, also of the context layer (of each direction of a recurrent one).
         initial_probability: sigmoid(b) at the start; the paper's zero bias is 0.5.
         context: layer below all this: `none` (the paper), a bidirectional `lstm` or `gru`, or
             `conv`, gated convolutions.
-        pool: `mean` (the paper), `learnt`: source2token, where a few words can outweigh others, or
-            `none`: a module that cannot memorise its sentences.
+        pool: `mean` (the paper), or `none`: a module that cannot memorise its sentences.
     """
 
     def __init__(
@@ -65,7 +64,6 @@ class RSSModule(nn.Module):
         self.context = _context_layer(context, inputs, hidden)
         size = self.context.output_size
         self.reads_pool = pool != "none"
-        self.pool = Source2Token(size, activation, 0.0) if pool == "learnt" else None
         self.hidden = glorot_linear(3 * size if self.reads_pool else size, hidden)
         self.score = glorot_linear(hidden, 1)
         nn.init.constant_(self.score.bias, log_odds(initial_probability))
@@ -77,13 +75,12 @@ class RSSModule(nn.Module):
         if not self.reads_pool:
             features = activation_function(self.activation)(self.hidden(tokens))  # [B, N, D]
             return self.score(features)[..., 0]  # type: ignore[no-any-return]
-        pool = masked_mean(tokens, valid) if self.pool is None else self.pool(tokens, valid)
-        return _logits([self], tokens, pool)[:, 0]
+        return _logits([self], tokens, valid)[:, 0]
 
     @property
     def reads_mean_alone(self) -> bool:
         """Whether it reads only tokens and their mean, so that such modules can be fused."""
-        return self.reads_pool and self.pool is None and isinstance(self.context, NoContext)
+        return self.reads_pool and isinstance(self.context, NoContext)
 
 
 class RSSModules(nn.ModuleList):
@@ -94,11 +91,12 @@ class RSSModules(nn.ModuleList):
         modules = cast(list[RSSModule], list(self))
         if not all(module.reads_mean_alone for module in modules):
             return torch.stack([module(embedded, valid) for module in modules], 1)
-        return _logits(modules, embedded, masked_mean(embedded, valid))
+        return _logits(modules, embedded, valid)
 
 
-def _logits(modules: Sequence[RSSModule], tokens: Tensor, pool: Tensor) -> Tensor:
-    """Logits [B, R, N] of R modules of one size and activation, of tokens and pool [B, E]."""
+def _logits(modules: Sequence[RSSModule], tokens: Tensor, valid: Tensor) -> Tensor:
+    """Logits [B, R, N] of R modules of one size and activation, which read the tokens' mean."""
+    pool = masked_mean(tokens, valid)  # [B, E]
     # [x_i; pool; x_i * pool] is never materialised: it is three times as large as the tokens, and
     # the pool's term is the same for all of them.
     hidden = torch.cat([module.hidden.weight for module in modules])
@@ -156,8 +154,8 @@ class SelectorOptions(Options):
     gated convolutions, which cost a fraction of that.
     """
     pool: Pool = "mean"
-    """Summary of the sentence that each token reads: the mean of its tokens, learnt attention over
-    them, or nothing, for data so small that a policy would memorise its sentences.
+    """Summary of the sentence that each token reads: the mean of its tokens, or nothing, for data
+    so small that a policy would memorise its sentences.
     """
 
     def modules(

@@ -1,4 +1,4 @@
-"""Top-k: the k highest-scoring tokens of a sentence, exactly, or a share of its tokens.
+"""Top-k: exactly a share of a sentence's tokens, the k with the highest scores.
 
 Learnt through its gates: forward they are 1 on the k highest of score + Gumbel noise, which is a
 draw without replacement in proportion to exp(score), and 0 elsewhere; backward each is
@@ -12,7 +12,7 @@ Sources: Vieira 2014 and Kool et al. 2019 (Gumbel-top-k); Bengio et al. 2013 (st
 from __future__ import annotations
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor, nn
 
 from rss_rl.components import Component
@@ -23,23 +23,12 @@ from rss_rl.types import ROLES
 
 
 class TopKOptions(SelectorOptions):
-    """A budget of tokens, as a number or as a share."""
+    """A budget of tokens."""
 
-    tokens: int | None = Field(default=None, ge=1)
-    """k, or all of a shorter sentence; give this or `share`."""
-    share: float | None = Field(default=None, gt=0, le=1)
-    """Share of a sentence's tokens, rounded, at least one; give this or `tokens`."""
+    share: float = Field(gt=0, le=1)
+    """Share of a sentence's tokens to keep, rounded, at least one."""
     temperature: float = Field(default=1.0, gt=0)
     """Temperature of the gates' gradient."""
-
-    @model_validator(mode="after")
-    def _has_one_budget(self) -> TopKOptions:
-        if (self.tokens is None) == (self.share is None):
-            raise ValueError(
-                f"the budget is tokens={self.tokens}, share={self.share}: give either tokens of at"
-                " least 1 or a share in (0, 1]"
-            )
-        return self
 
 
 class TopKGates(Gates):
@@ -96,17 +85,13 @@ class TopKPolicy(nn.Module):
 
     def __init__(self, setup: PolicySetup, options: TopKOptions) -> None:
         super().__init__()
-        self._tokens, self._share = options.tokens, options.share
-        self._temperature = options.temperature
+        self._share, self._temperature = options.share, options.temperature
         self.modules_by_role = options.modules(setup)
         self.bits_per_token = options.roles
 
     def budget(self, valid: Tensor) -> Tensor:
         """k of each sentence, int64 [B]."""
         lengths = valid.sum(-1)
-        if self._tokens is not None:
-            return lengths.clamp_max(self._tokens)
-        assert self._share is not None
         # In float64: a share of 0.3 of 10 tokens must not depend on how float32 rounds.
         wanted = torch.floor(lengths.double() * self._share + 0.5).long()
         return torch.minimum(wanted.clamp_min(1), lengths)
@@ -120,7 +105,7 @@ class TopKPolicy(nn.Module):
 TOP_K = Component(
     kind="policy",
     name="top-k",
-    help="The k highest-scoring tokens of a sentence, exactly, or a share of its tokens.",
+    help="Exactly a share of a sentence's tokens, those with the highest scores.",
     build=TopKPolicy,
     options=TopKOptions,
     capabilities=frozenset({"learns", "gates", "budget"}),

@@ -102,7 +102,6 @@ class WordReader(nn.Module):
                 remedy="Raise model_max_length in its tokenizer_config.json",
             )
         self._pad = pretrained.tokenizer.pad_token_id or 0
-        self._mask = pretrained.tokenizer.mask_token_id
         self.size = int(pretrained.config.hidden_size)
 
     def pooled(
@@ -166,7 +165,6 @@ class WordReader(nn.Module):
         self,
         words: Sequence[Tensor],
         read: Sequence[Tensor],
-        shown: Sequence[Tensor],
         gates: Sequence[Tensor] | None = None,
     ) -> Tensor:
         """Logits of a classifier of texts or pairs, float32 [M, C]; what is too long is cut off.
@@ -174,15 +172,11 @@ class WordReader(nn.Module):
         Args:
             words: S x int64 [M, N_s], ids.
             read: S x bool [M, N_s], words that it is given.
-            shown: S x bool [M, N_s], False = the mask token replaces each piece of the word.
             gates: S x [M, N_s], in (0, 1] for words that it is given, see `pooled`.
         """
         kept = _joined(read, True)  # [M, N]
         text, place = kept.nonzero(as_tuple=True)
         pieces, count = self.table.of(_joined(words, self._between)[kept])
-        visible = torch.repeat_interleave(_joined(shown, True)[kept], count)
-        if not bool(visible.all()):
-            pieces = torch.where(visible, pieces, self._mask)
         size = torch.bincount(torch.repeat_interleave(text, count), minlength=len(kept))
         fits = ranks(size) < self._room
         each = second = None

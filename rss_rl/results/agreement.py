@@ -272,8 +272,8 @@ class Tally:
                 kept, tokens = kept + int(union.sum()), tokens + len(union)
                 if batch.rationale is not None:
                     wanted = batch.rationale[slot][row][real]
-                    # Skip a text of a pair without marks, such as a question.
-                    if wanted.any() or batch.sentences == 1:
+                    # Nobody marks a question, or a post that is not hateful.
+                    if wanted.any():
                         self._document(union, chosen.scores[slot][row][real], wanted)
                 if slot == 0 and batch.annotations is not None:
                     self._people(union, chosen.scores[0][row][real], batch.annotations[row][real])

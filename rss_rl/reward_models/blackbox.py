@@ -44,33 +44,22 @@ _CLOSE = 1e-3
 _OTHER_WAY = "Give a function from texts to probabilities that calls it"
 
 
-class _TargetOptions(Options):
+class TargetOptions(Options):
+    """Options of any classifier."""
+
     target: Literal["label", "prediction"] = "prediction"
     """The class to predict from the selected words: that of the data, or the one that the
     classifier predicts from the whole text.
     """
-    of_class: str | None = None
-    """A class to predict from the selected words of every text, in place of target: finds evidence
-    for it, even if the classifier predicts another.
-    """
 
 
-class BlackboxOptions(_TargetOptions):
+class BlackboxOptions(TargetOptions):
     """Options of a text classifier."""
 
     pretrained: str
     """Folder of an AutoModelForSequenceClassification with its tokenizer, or its name on the
     Hugging Face hub.
     """
-    absent: Literal["remove", "mask"] = "remove"
-    """Words that are not selected: removed, or replaced by the mask token."""
-
-
-class FunctionOptions(_TargetOptions):
-    """Options of a function from texts to probabilities."""
-
-    absent: str | None = None
-    """Replacement for each word that is not selected; null: it is removed."""
 
 
 class _Classifier(Protocol):
@@ -80,10 +69,8 @@ class _Classifier(Protocol):
     def names(self) -> Sequence[str] | None:
         """Names of the classes, in its own order; None if a function names none."""
 
-    def log_probs(
-        self, words: Sequence[Array], valid: Sequence[Array], kept: Sequence[Array]
-    ) -> Array:
-        """float [M, C] of the kept words; S x int64, bool and bool [M, N]."""
+    def log_probs(self, words: Sequence[Array], kept: Sequence[Array]) -> Array:
+        """float [M, C] of the kept words; S x int64 and bool [M, N]."""
 
 
 class BlackboxReward:
@@ -98,20 +85,17 @@ class BlackboxReward:
     """
 
     def __init__(
-        self, classifier: _Classifier, setup: RewardSetup, options: _TargetOptions, where: str
+        self, classifier: _Classifier, setup: RewardSetup, options: TargetOptions, where: str
     ) -> None:
         self._classifier, self._where = classifier, where
-        names, asked = setup.labels.names, options.of_class
-        if asked is not None:
-            names = (asked,) * len(names)  # one class, whatever the label
-        by_label = options.target == "label" or asked is not None
-        self._classes = _classes(classifier.names, names, where) if by_label else None
+        by_label = options.target == "label"
+        self._classes = _classes(classifier.names, setup.labels.names, where) if by_label else None
         self._answers: dict[bytes, int] = {}
 
     def score(self, batch: Batch, selections: Sequence[Array]) -> dict[str, Array]:
         """`log_likelihood`, float32 [M] in nats; see `RewardModel.score`."""
         kept = [s.any(1) & real for s, real in zip(selections, batch.valid, strict=True)]
-        log_probs = self._classifier.log_probs(batch.tokens, batch.valid, kept)  # [M, C]
+        log_probs = self._classifier.log_probs(batch.tokens, kept)  # [M, C]
         if self._classes is not None and self._classes.max() >= log_probs.shape[1]:
             raise ComponentError(
                 f"has {log_probs.shape[1]} classes, but the data have one numbered"
@@ -135,7 +119,7 @@ class BlackboxReward:
         if new:
             rows = list(new.values())
             whole = [each[rows] for each in valid]
-            answers = self._classifier.log_probs([w[rows] for w in words], whole, whole).argmax(-1)
+            answers = self._classifier.log_probs([w[rows] for w in words], whole).argmax(-1)
             self._answers |= dict(zip(new, answers.tolist(), strict=True))
         return np.array([self._answers[key] for key in keys], dtype=np.int64)
 
@@ -154,28 +138,21 @@ class TransformerClassifier:
         ConfigError: it classifies no texts, or not several at once.
     """
 
-    def __init__(self, pretrained: Pretrained, setup: RewardSetup, absent: str) -> None:
-        if absent == "mask" and pretrained.tokenizer.mask_token_id is None:
-            raise ConfigError(
-                "its tokenizer has no mask token", where=pretrained.name, remedy="Use absent=remove"
-            )
+    def __init__(self, pretrained: Pretrained, setup: RewardSetup) -> None:
         label_of = pretrained.config.id2label
         self.names = [str(label_of[number]) for number in sorted(label_of)]
-        self._device, self._removes = torch.device(setup.device), absent == "remove"
+        self._device = torch.device(setup.device)
         words = _words(setup)
         self._known, self._texts = len(words), setup.sentences
         reader = WordReader(pretrained, pretrained.classifier(), words, texts=self._texts)
         self._reader = reader.eval().requires_grad_(False).to(self._device)
         self._check_padding(pretrained.name)
 
-    def log_probs(
-        self, words: Sequence[Array], valid: Sequence[Array], kept: Sequence[Array]
-    ) -> Array:
+    def log_probs(self, words: Sequence[Array], kept: Sequence[Array]) -> Array:
         """See `_Classifier`."""
-        read = kept if self._removes else valid
-        ids, given, shown = (to_tensors(part, self._device) for part in (words, read, kept))
+        ids, read = (to_tensors(part, self._device) for part in (words, kept))
         with torch.inference_mode():
-            logits = self._reader.class_logits(ids, given, shown)
+            logits = self._reader.class_logits(ids, read)
             log_probs: Array = torch.log_softmax(logits, -1).cpu().numpy()
         return log_probs
 
@@ -184,7 +161,7 @@ class TransformerClassifier:
     ) -> Tensor:
         """float [M, C] of words weighted by gates; S x int64, bool and float [M, N]."""
         read = [real & (gate > 0) for real, gate in zip(valid, gates, strict=True)]
-        return torch.log_softmax(self._reader.class_logits(words, read, read, gates), -1)
+        return torch.log_softmax(self._reader.class_logits(words, read, gates), -1)
 
     @cached_property
     def takes_gates(self) -> bool:
@@ -196,7 +173,7 @@ class TransformerClassifier:
         words = torch.arange(1, min(_PROBED, self._known), device=self._device)[None]
         tokens, real = [words] * self._texts, [words > 0] * self._texts
         with torch.inference_mode(), torch.autocast(self._device.type, enabled=False):
-            plain = torch.log_softmax(self._reader.class_logits(tokens, real, real), -1)
+            plain = torch.log_softmax(self._reader.class_logits(tokens, real), -1)
             try:
                 gated = self.gated_log_probs(tokens, real, [each.float() for each in real])
             except Exception:  # whatever the library raises for a mask of another form
@@ -214,9 +191,9 @@ class TransformerClassifier:
         valid = [np.arange(7) < np.array([[6], [7]])] * self._texts
         short, real = ([each[:1, :6] for each in part] for part in (words, valid))
         with torch.autocast(self._device.type, enabled=False):
-            alone = self.log_probs(short, real, real)
+            alone = self.log_probs(short, real)
             try:
-                beside = self.log_probs(words, valid, valid)[:1]
+                beside = self.log_probs(words, valid)[:1]
             except ValueError as error:
                 raise ConfigError(
                     f"cannot read several texts at once ({error})",
@@ -233,7 +210,7 @@ class TransformerClassifier:
 
 
 class GatedBlackboxReward(BlackboxReward):
-    """The same for a transformer with absent=remove: a policy can learn through gates."""
+    """The same for a transformer: a policy can learn through gates."""
 
     _classifier: TransformerClassifier
 
@@ -264,32 +241,23 @@ class GatedBlackboxReward(BlackboxReward):
 class _Function:
     """A function from texts to probabilities; texts are words joined by spaces."""
 
-    def __init__(
-        self, function: Probabilities, where: str, setup: RewardSetup, absent: str | None
-    ) -> None:
+    def __init__(self, function: Probabilities, where: str, setup: RewardSetup) -> None:
         given = getattr(function, "classes", None)
         self.names = None if given is None else [str(name) for name in given]
-        self._function, self._where, self._absent = function, where, absent
+        self._function, self._where = function, where
         self._words = np.array(_words(setup), dtype=object)
 
-    def log_probs(
-        self, words: Sequence[Array], valid: Sequence[Array], kept: Sequence[Array]
-    ) -> Array:
+    def log_probs(self, words: Sequence[Array], kept: Sequence[Array]) -> Array:
         """See `_Classifier`."""
         slots = [
-            [self._text(*row) for row in zip(*slot, strict=True)]
-            for slot in zip(words, valid, kept, strict=True)
+            [" ".join(self._words[ids[bits]]) for ids, bits in zip(*slot, strict=True)]
+            for slot in zip(words, kept, strict=True)
         ]
         texts = slots[0] if len(slots) == 1 else list(zip(*slots, strict=True))
         starts = range(0, len(texts), _MOST_TEXTS)
         found = [self._ask(texts[start : start + _MOST_TEXTS]) for start in starts]
         log_probs: Array = np.log(np.concatenate(found).clip(_LEAST))
         return log_probs
-
-    def _text(self, words: Array, valid: Array, kept: Array) -> str:
-        if self._absent is None:
-            return " ".join(self._words[words[kept]])
-        return " ".join(np.where(kept, self._words[words], self._absent)[valid])
 
     def _ask(self, texts: list[Any]) -> Array:
         """Class probabilities of some texts, float64 [texts, C].
@@ -335,11 +303,11 @@ def _classes(theirs: Sequence[str] | None, names: Sequence[str], where: str) -> 
     lacking = [name for name in names if name.lower() not in numbers]
     if lacking:
         raise ConfigError(
-            f"has no class '{lacking[0]:.100}', which is asked for; its classes: "
+            f"has no class '{lacking[0]:.100}', which the data have; its classes: "
             + ", ".join(theirs),
             where=where,
             remedy="Set id2label in its config.json (of a function, its attribute `classes`), or"
-            " use reward.model.options.target=prediction, without of_class",
+            " use reward.model.options.target=prediction",
         )
     return np.array([numbers[name.lower()] for name in names], dtype=np.int64)
 
@@ -351,9 +319,8 @@ def _number(name: str) -> int:
 
 def _build(setup: RewardSetup, options: BlackboxOptions) -> BlackboxReward:
     pretrained = open_pretrained(options.pretrained)
-    classifier = TransformerClassifier(pretrained, setup, options.absent)
-    kind = GatedBlackboxReward if options.absent == "remove" else BlackboxReward
-    return kind(classifier, setup, options, pretrained.name)
+    classifier = TransformerClassifier(pretrained, setup)
+    return GatedBlackboxReward(classifier, setup, options, pretrained.name)
 
 
 def of_function(function: Probabilities, name: str) -> Component:
@@ -362,8 +329,8 @@ def of_function(function: Probabilities, name: str) -> Component:
     The function's attribute `classes` names the classes; without it they are 0, 1, ...
     """
 
-    def build(setup: RewardSetup, options: FunctionOptions) -> BlackboxReward:
-        classifier = _Function(function, name, setup, options.absent)
+    def build(setup: RewardSetup, options: TargetOptions) -> BlackboxReward:
+        classifier = _Function(function, name, setup)
         return BlackboxReward(classifier, setup, options, name)
 
     help_ = (inspect.getdoc(function) or "").strip()
@@ -373,7 +340,7 @@ def of_function(function: Probabilities, name: str) -> Component:
         name=name.rpartition(":")[2],
         help=help_.splitlines()[0],
         build=build,
-        options=FunctionOptions,
+        options=TargetOptions,
     )
 
 

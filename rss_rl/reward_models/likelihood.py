@@ -13,8 +13,6 @@ Legend: M scored selections, C classes.
 
 from __future__ import annotations
 
-__all__ = ["COMPLEMENT", "LIKELIHOOD", "ClassifierReward", "ComplementReward"]
-
 from collections.abc import Sequence
 from typing import Any, cast
 

@@ -87,8 +87,6 @@ def save_checkpoint(
         CheckpointError: `state` or a tensor cannot be saved exactly, or writing fails; existing
             checkpoints can still be loaded.
     """
-    if step < 0 or keep_last < 1:
-        raise ValueError(f"step {step} must be >= 0 and keep_last {keep_last} >= 1")
     final = step_directory(run_dir, step)
     text = canonical_json(state, where=str(final))
     try:
@@ -130,8 +128,6 @@ def mark_checkpoint(run_dir: Path, step: int, name: str = "best") -> None:
     Raises:
         CheckpointError: there is no such checkpoint, or the pointer cannot be written.
     """
-    if name == LATEST:
-        raise ValueError("only save_checkpoint moves 'latest'")
     path = step_directory(run_dir, step)
     if not (path / STATE_FILE).is_file():
         raise _absent(path, run_dir)

@@ -17,7 +17,7 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.envs.rewards import kept_shares
 from rss_rl.envs.task import SelectionTask
-from rss_rl.errors import CheckpointError, ConfigError
+from rss_rl.errors import CheckpointError
 from rss_rl.learners.group import ALONE, Group, shard
 from rss_rl.learners.pathwise import gated_likelihood
 from rss_rl.learners.phases import Turn
@@ -54,12 +54,11 @@ from rss_rl.seeding import example_keys
 from rss_rl.training.evaluation import Mode, evaluate
 from rss_rl.training.selections import (
     check_learns,
-    mix_selections,
     random_selections,
     reached_share,
     thresholded_selections,
 )
-from rss_rl.training.showcase import Showcase, make_showcase
+from rss_rl.training.showcase import make_showcase
 from rss_rl.types import Array, Batch
 
 _TRIED = 8
@@ -93,8 +92,8 @@ class Learner(Protocol):
     def evaluate(self, split: str, modes: Sequence[Mode]) -> dict[str, dict[str, float]]:
         """Scores of a split by the present weights; see `evaluation.evaluate`."""
 
-    def showcase(self) -> Showcase:
-        """What the policy does on dev, to be looked at."""
+    def showcase(self) -> str:
+        """Sentences of dev with the words that the policy selects, Markdown."""
 
     def tensors(self) -> dict[str, Any]:
         """All that is learnt and how, as named tensors: weights, optimisers, baseline."""
@@ -236,8 +235,8 @@ class LocalLearner:
             chosen = thresholded_selections(self.models, self.config, tensors)
         if turn.random_share:
             bits = bits_per_token(self.models.policy)
-            drawn = random_selections(self.config.seed, number, batch, bits, turn.random_share)
-            chosen = mix_selections(chosen, drawn, self.device)
+            shared = batch, bits, turn.random_share
+            chosen = random_selections(self.config.seed, number, *shared, chosen, self.device)
         return chosen
 
     @torch.no_grad()
@@ -263,13 +262,7 @@ class LocalLearner:
         """The reward model, for updates through gates."""
         if self.config.reward.model.can("classifier"):
             return gated_likelihood(self.models.classifier, self.config.model.encoder)
-        model = self._task.model
-        if not isinstance(model, GatedReward):
-            raise ConfigError(
-                "cannot be learnt through gates with these options",
-                where=f"reward.model '{self.config.reward.model.name}'",
-                remedy="Set learner.estimator to one that learns from rewards, such as reinforce",
-            )
+        model: GatedReward = self._task.model
         return model
 
     @cached_property
@@ -278,7 +271,7 @@ class LocalLearner:
         words = self._prepared.vocabulary.words
         return run_task(self.config, self.models, self.examples, words, self.device)
 
-    def showcase(self) -> Showcase:
+    def showcase(self) -> str:
         """See `Learner`."""
         dev = self._prepared.split("dev")
         return make_showcase(self.models, dev, self.device, self.config.predicts)

@@ -16,7 +16,6 @@ Source: Jethani, Sudarshan, Aphinyanaphongs and Ranganath, "Have we learned to e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -53,14 +52,12 @@ def check_learns(models: Models, config: RunConfig, batch: TensorBatch) -> None:
     with models.evaluating(), torch.no_grad():
         found = models.distributions(batch)[0]
     check_distribution(found, config.policy.capabilities, where)
-    certain = isinstance(found, Certain)
-    if certain or not list(models.policy.parameters()):
+    if isinstance(found, Certain) or not list(models.policy.parameters()):
         raise ConfigError(
-            f"{where} has nothing to learn"
-            + (": it only returns the tokens it keeps" if certain else ""),
+            f"{where} has nothing to learn: it has no parameters, or only returns the tokens it"
+            " keeps",
             where="phases",
-            remedy="Set policy: false in all phases"
-            + (", or return another distribution" if certain else ""),
+            remedy="Set policy: false in all phases, or return another distribution",
         )
     if config.reward.target_share is not None:  # fail now, not after an hour of warm-up
         _steerable_chances(found)
@@ -120,47 +117,35 @@ def reached_share(
     return share_margin(chances, valid, target)
 
 
-class RandomSelections(NamedTuple):
-    """selections S x bool [B, 2, N_s]; replaced bool [B], the examples that use them."""
-
-    selections: tuple[Array, ...]
-    replaced: Array
-
-
 def random_selections(
-    seed: int, update: int, batch: Batch, bits: int, share: float
-) -> RandomSelections:
-    """Selections of an update; they depend only on its number and on each row.
+    seed: int,
+    update: int,
+    batch: Batch,
+    bits: int,
+    share: float,
+    sampled: Sequence[Tensor] | None,
+    device: torch.device,
+) -> list[Tensor]:
+    """The sampled selections of an update, with random ones for some examples, S x [B, 2, N_s].
+
+    What is random depends only on the number of the update and on each row.
 
     Args:
         seed: of the run. update: its number.
         bits: R, drawn for a token; 1 = one bit for both roles.
         share: of the examples that use a random selection.
+        sampled: S x [B, 2, N_s], bool or float gates; None = all examples use random selections.
     """
+    chosen = keyed_uniforms(stream_key(seed, "random example", update), batch.rows, 1, 1, 1)
+    replaced = torch.from_numpy(chosen[0] < share).to(device)  # [B, 1, 1]
     selections = []
     for slot, valid in enumerate(batch.valid):
         key = stream_key(seed, "random selection", update, slot)
         uniforms = keyed_uniforms(key, batch.rows, 1, bits, valid.shape[1] + 1)[0]
         drawn = uniforms[..., 1:] < uniforms[..., :1]  # [B, R, N_s]
         kept = np.broadcast_to(drawn, (len(batch), ROLES, valid.shape[1])) & valid[:, None]
-        selections.append(np.ascontiguousarray(kept))
-    chosen = keyed_uniforms(stream_key(seed, "random example", update), batch.rows, 1, 1, 1)
-    return RandomSelections(tuple(selections), chosen[0, :, 0, 0] < share)
-
-
-def mix_selections(
-    sampled: Sequence[Tensor] | None, drawn: RandomSelections, device: torch.device
-) -> list[Tensor]:
-    """The sampled selections, replaced by random ones where those are used, S x [B, 2, N_s].
-
-    Args:
-        sampled: S x [B, 2, N_s], bool or float gates; None = all examples use random selections.
-    """
-    random = [torch.from_numpy(selection).to(device) for selection in drawn.selections]
-    if sampled is None:
-        return random
-    replaced = torch.from_numpy(drawn.replaced).to(device)[:, None, None]
-    return [
-        torch.where(replaced, bits.to(own.dtype), own)
-        for bits, own in zip(random, sampled, strict=True)
-    ]
+        random = torch.from_numpy(np.ascontiguousarray(kept)).to(device)
+        if sampled is not None:
+            random = torch.where(replaced, random.to(sampled[slot].dtype), sampled[slot])
+        selections.append(random)
+    return selections

@@ -109,7 +109,7 @@ class Moody:
         (changing, "changes its arguments"),
         (infinite, "not finite"),
         (column, "of shape"),
-        (by_row_alone, "other selections"),
+        (by_row_alone, "differently alone"),
         (Moody(), "other terms"),
         (object(), "has no `score`"),
     ],

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite.training_step import padding_share
 
 from rss_rl.data.batch_order import WINDOW_SHARDS, BatchOrder
-from rss_rl.data.length_buckets import padding_share, within_tokens
+from rss_rl.data.length_buckets import within_tokens
 from rss_rl.types import Array
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rss_rl.data.length_buckets import padding_share, plain_batches
+from rss_rl.data.length_buckets import plain_batches
 from rss_rl.types import Array
 
 
@@ -19,17 +18,6 @@ def lengths_and_size(draw: st.DrawFn) -> tuple[Array, int]:
     return np.random.default_rng(seed).integers(1, longest + 1, (n, slots)), size
 
 
-def padding_twin(lengths: Array, batches: list[Array]) -> float:
-    cells = real = 0
-    for rows in batches:
-        for slot in range(lengths.shape[1]):
-            longest = max(int(lengths[row, slot]) for row in rows)
-            for row in rows:
-                cells += longest
-                real += int(lengths[row, slot])
-    return (cells - real) / cells if cells else 0.0
-
-
 @given(lengths_and_size())
 def test_every_row_is_in_exactly_one_batch(case: tuple[Array, int]) -> None:
     lengths, size = case
@@ -39,23 +27,6 @@ def test_every_row_is_in_exactly_one_batch(case: tuple[Array, int]) -> None:
     assert all(batch.dtype == np.int64 for batch in batches)
     assert all(len(batch) == size for batch in sorted(batches, key=len)[1:])
     assert len(batches) == -(-len(lengths) // size)
-
-
-@given(lengths_and_size())
-def test_padding_share_equals_its_twin(case: tuple[Array, int]) -> None:
-    lengths, size = case
-    batches = plain_batches(lengths, size)
-    assert padding_share(lengths, batches) == pytest.approx(
-        padding_twin(lengths, batches), abs=1e-12
-    )
-
-
-def pairs(n: int = 5000) -> Array:
-    """Lengths like those of sentence pairs: long tails, slightly correlated."""
-    draw = np.random.default_rng(0)
-    common = draw.gamma(4.0, 1.0, n)
-    slots = [2 + common + draw.gamma(4.0, 1.2, n) for _ in range(2)]
-    return np.stack(slots, axis=1).astype(np.int64)
 
 
 def test_batches_of_many_rows_lie_in_chunks() -> None:

@@ -103,7 +103,7 @@ class TestHateXplain:
             (post("hho", ["0102"]), "rationales.0.3"),
             (post("hxo"), "annotators.1.label"),
             (post("", ["0100"]), "annotators"),
-            ([], "post 'y': "),
+            ([], "Input should be a valid dictionary"),
         ],
     )
     def test_a_post_that_cannot_be_used(self, tmp_path: Path, wrong: Any, reason: str) -> None:
@@ -162,7 +162,7 @@ class TestYelpHat:
         [
             ({"mask": [0, 1]}, "the map has 2 words, the review 3"),
             ({"mask": [0, 0, 0]}, "marks no word"),
-            ({"mask": "010"}, "not text, words and a list of 0 and 1"),
+            ({"mask": "010"}, "mask: Input should be a valid list"),
             ({"label": 1}, "the label or words differ from those in row 1"),
         ],
     )

@@ -6,9 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from suite.training_step import padding_share
 
 from rss_rl.data.batch_order import BatchOrder
-from rss_rl.data.length_buckets import padding_share, plain_batches
+from rss_rl.data.length_buckets import plain_batches
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, RawExample, Source, SourceRequest, named_source
 from rss_rl.data.store import open_prepared

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from rss_rl.components import find_component
@@ -28,7 +27,6 @@ def stop_and_resume(name: str, folder: Path) -> None:
             for update in updates:
                 writer.scalars(update, {"train/loss": 1 / update})
                 writer.text(update, "selection/examples", "a **b**")
-                writer.histogram(update, "selection/probability_head", np.ones(3))
     assert failures == []
 
 

@@ -37,8 +37,8 @@ def test_an_encoder_of_ones_own_passes() -> None:
 @pytest.mark.parametrize(
     ("module", "changed", "message"),
     [
-        ("CountsPadding", {}, "depends on the batch around it"),
-        ("ReadsPadding", {"capabilities": frozenset()}, "values on padding reach a vector"),
+        ("CountsPadding", {}, "depends on the padding around it"),
+        ("ReadsPadding", {"capabilities": frozenset()}, "depends on the padding around it"),
         ("BiasOfNothing", {"capabilities": frozenset()}, "without a token does not give zeros"),
         ("Unused", {}, "no finite gradient to 'unused'"),
         ("Detached", {"capabilities": frozenset()}, "no finite gradient to 'embeddings'"),
@@ -49,8 +49,8 @@ def test_an_encoder_of_ones_own_passes() -> None:
         ("LostBuffer", {"capabilities": frozenset()}, "newly built copy with its state"),
         ("Counts", {}, "a buffer changes in training mode"),
         ("OtherWeights", {}, "equal seeds give other weights in 'map.weight'"),
-        ("Random", {"capabilities": frozenset()}, "in evaluation mode"),
-        ("Changes", {"capabilities": frozenset()}, "in evaluation mode"),
+        ("Random", {"capabilities": frozenset()}, "differs between two calls"),
+        ("Changes", {"capabilities": frozenset()}, "differs between two calls"),
         ("WrongSize", {}, r"vectors has the shape \(5, 4\), not \(5, 5\)"),
     ],
 )

@@ -61,7 +61,7 @@ def test_source2token(activation: str) -> None:
 @given(seed=st.integers(0, 10**6), share=st.sampled_from([0.0, 0.3, 0.7, 1.0]))
 def test_resan(activation: str, keep_unselected: bool, seed: int, share: float) -> None:
     form = {"keep_unselected": keep_unselected}
-    model = small.classifier(seed=seed, activation=activation, tanh_scale=2.5, **form)
+    model = small.classifier(seed=seed, activation=activation, **form)
     tokens, valid = small.sentences(*LENGTHS, seed=seed)
     selection = small.selection(valid, share, seed)
     result = encode(model, tokens, valid, selection)
@@ -69,7 +69,7 @@ def test_resan(activation: str, keep_unselected: bool, seed: int, share: float) 
     for row, (x, (zh, zd)) in enumerate(
         zip(embedded(model, tokens, valid), bits(selection, valid), strict=True)
     ):
-        wanted = twins.resan(x, zh, zd, p, activation, 2.5, **form)
+        wanted = twins.resan(x, zh, zd, p, activation, 5.0, **form)
         np.testing.assert_allclose(result[row], wanted, rtol=1e-9, atol=1e-10)
 
 

@@ -33,7 +33,7 @@ every_form = pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
 def direction(
     *, forward: bool = True, length: int = R, dropout: float = 0.0, seed: int = 0, **parts: bool
 ) -> BlockSelfAttention:
-    settings = BlockSettings(length, "elu", dropout, 2.5, **parts)
+    settings = BlockSettings(length, "elu", dropout, **parts)
     module = BlockSelfAttention(small.EMBEDDING, small.HIDDEN, settings, forward=forward).double()
     small.randomise(module, seed)
     return module
@@ -57,20 +57,20 @@ def test_a_direction_equals_its_twin(parts: dict[str, bool], forward: bool, leng
     for row, n in enumerate(LENGTHS):
         if n:
             x = embedded[row, :n].numpy()
-            wanted = block_twins.mblosa(x, p, "elu", 2.5, length, forward, **parts)
+            wanted = block_twins.mblosa(x, p, "elu", 5.0, length, forward, **parts)
             np.testing.assert_allclose(result[row, :n], wanted, rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.parametrize("activation", ["relu", "elu"])
 def test_biblosan_equals_its_twin(activation: str) -> None:
-    model = small.classifier(activation=activation, tanh_scale=2.5, encoder="biblosan",
+    model = small.classifier(activation=activation, encoder="biblosan",
                              block_length=R)  # fmt: skip
     tokens, valid = small.sentences(*LENGTHS)
     everything = valid[:, None].expand(-1, 2, -1)
     result = model._encode(tokens, valid, everything).detach().numpy()
     p, x = twins.parameters(model.encoder), model.embedding(tokens).detach().numpy()
     for row, n in enumerate(LENGTHS):
-        wanted = block_twins.biblosan(x[row, :n], p, activation, 2.5, R) if n else 0.0
+        wanted = block_twins.biblosan(x[row, :n], p, activation, 5.0, R) if n else 0.0
         np.testing.assert_allclose(result[row], wanted, rtol=1e-9, atol=1e-10)
 
 

@@ -48,7 +48,7 @@ def words_of(model: Any, drawn: Choices, slot: int, row: int, number: int | None
 @pytest.mark.parametrize("share", [1.0, 0.6])
 def test_equals_the_slow_twin(share: float) -> None:
     # The faithful form keeps heads alone: here every selected word is both.
-    model = choices.model(SENTENCE, activation="relu", tanh_scale=2.5)
+    model = choices.model(SENTENCE, activation="relu")
     drawn = choices.passages(MANY, share=share)
     union = [s.any(1, keepdim=True).expand(-1, 2, -1) for s in drawn.selections]
     logits = model(drawn.tokens, drawn.valid, union, drawn.marks).detach().numpy()
@@ -56,7 +56,7 @@ def test_equals_the_slow_twin(share: float) -> None:
     for row, (sizes, _) in enumerate(MANY):
         sentences = [words_of(model, drawn, 0, row, k) for k in range(len(sizes))]
         wanted = choice_twins.passage_scores(
-            sentences, words_of(model, drawn, 1, row, None), p, "relu", 2.5
+            sentences, words_of(model, drawn, 1, row, None), p, "relu", 5.0
         )
         np.testing.assert_allclose(logits[row, : len(sizes)], wanted, rtol=1e-9, atol=1e-10)
         assert (logits[row, len(sizes) :] == -np.inf).all()

@@ -116,6 +116,6 @@ def test_gates_go_through_the_kernels_too() -> None:
     torch.testing.assert_close(found.double(), wanted, rtol=0, atol=1e-5)
     slopes = [torch.autograd.grad(t.square().sum(), gates)[0] for t in (found, wanted)]
     torch.testing.assert_close(*slopes, rtol=1e-3, atol=1e-3)
-    settings = AttentionSettings("elu", 0.0, C, "compiled")
+    settings = AttentionSettings("elu", 0.0, "compiled")
     direction = DirectionalAttention(16, 16, settings, forward=True)
     direction.gated_context(inputs[2], torch.ones(3, 8, dtype=torch.bool), gates)

@@ -18,7 +18,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "rss over lstm": {"context": "lstm"},
     "iterative": {"name": "iterative"},
     "hardkuma": {"name": "hardkuma"},
-    "top-k": {"name": "top-k", "options": {"tokens": 2}},
+    "top-k": {"name": "top-k", "options": {"share": 0.4}},
 }
 
 

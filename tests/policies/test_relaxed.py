@@ -100,12 +100,11 @@ def test_changes_stop_at_the_end_of_a_sentence() -> None:
     assert changes(kept, torch.tensor([[True, True, False]])).item() == 1
 
 
-@pytest.mark.parametrize("options", [{"tokens": 2}, {"share": 0.4}])
-def test_top_k_keeps_exactly_its_budget(options: dict[str, float]) -> None:
-    policy = small.policy(name="top-k", options=options, shared=True)
+def test_top_k_keeps_exactly_its_budget() -> None:
+    policy = small.policy(name="top-k", options={"share": 0.4}, shared=True)
     _, valid = small.sentences(7, 1, 5, 0, 2)
     embedded = torch.randn(5, 7, small.EMBEDDING, dtype=torch.float64)
-    wanted = torch.tensor([2, 1, 2, 0, 2] if "tokens" in options else [3, 1, 2, 0, 1])
+    wanted = torch.tensor([3, 1, 2, 0, 1])
     assert torch.equal(policy(embedded, valid).mode.sum(-1)[:, 0], wanted)
     gates = policy(embedded, valid).rsample(uniforms(50, 5, 2, 7))  # type: ignore[operator]
     assert torch.equal(gates.detach().sum(-1)[:, :, 1], wanted.double().expand(50, 5))
@@ -113,7 +112,7 @@ def test_top_k_keeps_exactly_its_budget(options: dict[str, float]) -> None:
 
 def test_top_k_draws_in_proportion_to_the_scores() -> None:
     """k = 1: the Gumbel maximum is a draw from the softmax."""
-    policy = small.policy(name="top-k", options={"tokens": 1}, shared=True)
+    policy = small.policy(name="top-k", options={"share": 0.1}, shared=True)
     valid = torch.ones(1, 4, dtype=torch.bool)
     generator = torch.Generator().manual_seed(0)
     embedded = torch.randn(1, 4, small.EMBEDDING, dtype=torch.float64, generator=generator)

@@ -55,21 +55,16 @@ def slow(folder: Path, rows: list[list[int]]) -> torch.Tensor:
     return torch.log_softmax(torch.stack(logits), -1)
 
 
-@pytest.mark.parametrize("absent", ["remove", "mask"])
 @pytest.mark.parametrize("target", ["label", "prediction"])
-def test_scores_are_the_classifiers(folder: Path, absent: str, target: str) -> None:
+def test_scores_are_the_classifiers(folder: Path, target: str) -> None:
     examples, bits = batch()
     assert len(pieces(examples.tokens[0][1].tolist())) > tiny_transformers.LONGEST
-    found = built(folder, absent=absent, target=target).score(examples, [bits])
+    found = built(folder, target=target).score(examples, [bits])
     rows, whole = [], []
     for words, valid, kept in zip(examples.tokens[0], examples.valid[0], bits.any(1), strict=True):
         real = words[valid].tolist()
         whole.append(pieces(real))
-        left = pieces([w for w, bit in zip(real, kept, strict=False) if bit])
-        masked = [
-            piece if bit else 4 for w, bit in zip(real, kept, strict=False) for piece in pieces([w])
-        ]
-        rows.append(left if absent == "remove" else masked)
+        rows.append(pieces([w for w, bit in zip(real, kept, strict=False) if bit]))
     theirs = slow(folder, rows)
     wanted = 1 - torch.tensor(examples.labels)  # they number the classes the other way round
     if target == "prediction":
@@ -79,21 +74,9 @@ def test_scores_are_the_classifiers(folder: Path, absent: str, target: str) -> N
 
 
 @pytest.mark.parametrize("target", ["label", "prediction"])
-def test_a_class_that_is_asked_for_takes_the_place_of_any_other(folder: Path, target: str) -> None:
+def test_gates_of_0_and_1_lose_what_a_selection_scores(folder: Path, target: str) -> None:
     examples, bits = batch()
-    found = built(folder, target=target, of_class="No").score(examples, [bits])
-    same = Batch(examples.rows, examples.tokens, examples.valid, np.zeros(4, dtype=np.int64))
-    expected = built(folder, target="label").score(same, [bits])
-    np.testing.assert_array_equal(found["log_likelihood"], expected["log_likelihood"])
-
-
-@pytest.mark.parametrize("of_class", [None, "yes"])
-@pytest.mark.parametrize("target", ["label", "prediction"])
-def test_gates_of_0_and_1_lose_what_a_selection_scores(
-    folder: Path, target: str, of_class: str | None
-) -> None:
-    examples, bits = batch()
-    reward = built(folder, target=target, of_class=of_class)
+    reward = built(folder, target=target)
     once = Batch(
         *(
             part[:2] if isinstance(part, np.ndarray) else (part[0][:2],)
@@ -154,7 +137,7 @@ def of(function: Probabilities, sentences: int = 1, **options: Any) -> Any:
 
 
 def test_what_a_function_is_asked() -> None:
-    """Selected words with a space between, or with what stands for others; the whole text once."""
+    """Selected words with a space between; about the whole text once."""
     asked: list[list[Any]] = []
 
     def told(texts: list[Any]) -> list[list[float]]:
@@ -166,13 +149,9 @@ def test_what_a_function_is_asked() -> None:
     examples = Batch(np.arange(2), (tokens,), (valid,), np.array([1, 0]))
     bits = np.zeros((2, 2, 3), bool)
     bits[0, 0, :2] = bits[1, 1, 0] = True
-    for options, shown in (
-        ({}, [f"{a} {b}", c]),
-        ({"absent": "_"}, [f"{a} {b} _", f"{c} _"]),
-    ):
-        found = of(told, target="label", **options).score(examples, [bits])["log_likelihood"]
-        assert asked.pop() == shown
-        np.testing.assert_allclose(found, np.log([1.0, 0.75]), rtol=1e-6)
+    found = of(told, target="label").score(examples, [bits])["log_likelihood"]
+    assert asked.pop() == [f"{a} {b}", c]
+    np.testing.assert_allclose(found, np.log([1.0, 0.75]), rtol=1e-6)
     predicts = of(told)
     for _ in range(2):
         found = predicts.score(examples.repeat(2), [np.concatenate([bits * 0 > 0, bits])])
@@ -241,11 +220,9 @@ def test_bad_input(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="explains classes of texts"):
         built(folder, LabelSpec("score", low=0, high=1))
     with pytest.raises(
-        ConfigError, match=r"has no class 'maybe', which is asked for; its classes: YES, NO"
+        ConfigError, match=r"has no class 'maybe', which the data have; its classes: YES, NO"
     ):
         built(folder, LabelSpec("classes", ("yes", "maybe")), target="label")
-    with pytest.raises(ConfigError, match="has no class 'perhaps', which is asked for"):
-        built(folder, of_class="perhaps")
     for name in ("xlnet", "fnet"):  # read the last piece, mix padding in
         padded = tiny_transformers.save_another(
             tmp_path / name, name, classes=2, initializer_range=0.5

@@ -39,13 +39,14 @@ CHOICES = ("policy", "top-k", "random")
 
 
 def read_marked(split: str) -> Iterator[RawExample | BadRow]:
-    """Texts of 3 to 14 words that two people marked, not alike."""
+    """Texts of 3 to 14 words that two people marked, not alike; nobody marked the last one."""
     draw = np.random.default_rng(len(split))
     for row in range(12):
         # No word twice: equal chances of two would be ranked by rounding errors.
         words = tuple(f"w{n}" for n in draw.permutation(16)[: draw.integers(3, 15)])
         bits = draw.integers(0, 4, len(words))
         bits[0], bits[1], bits[2] = 1, 2, 0
+        bits *= row < 11
         label = ("bad", "good")[row % 2]
         people = tuple(bits.tolist())
         yield RawExample(
@@ -154,17 +155,19 @@ def slow_scores(models: Models, split: Any, share: float | None) -> dict[str, fl
         ]
         chosen = [both > 0.5 for both in chances] if share is None else kept
         values.append(faithfulness(models, batch, kept, chosen))
-        if batch.annotations is not None:
+        if batch.annotations is not None and batch.annotations.any():
             values[-1] |= of_people(batch, ranks[0], kept[0])
         for bits, rank, wanted in zip(kept, ranks, batch.rationale, strict=True):
             truth = wanted[0].tolist()
+            if not any(truth):
+                continue
             pairs.append((bits, truth))
             names = ("token_precision", "token_recall", "token_f1")
             texts.append(dict(zip(names, token_scores(bits, truth), strict=True)))
             texts[-1]["auprc"] = curve_area(rank, truth)
             texts[-1] |= ranked(rank, truth)
     means = {
-        name: float(np.mean([found[name] for found in each]))
+        name: float(np.mean([found[name] for found in each if name in found]))
         for each in (values, texts)
         for name in each[0]
     }

@@ -132,8 +132,8 @@ def test_a_table_is_prepared_and_fitted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"axes": {"reward.target_shar": [0.1]}}, r"axes\.reward\.target_shar: unknown key"),
-        ({"rows": {"x": {"settings": {"batch_size": 0}}}}, r"rows\.x\.settings: batch_size"),
+        ({"axes": {"reward.target_shar": [0.1]}}, "unknown key 'reward.target_shar'; did you mean"),
+        ({"rows": {"x": {"settings": {"batch_size": 0}}}}, "batch_size: Input should be"),
         ({"settings": {"seed": 1}}, "seed is not set in a sweep. Give seeds"),
         ({"settings": {"data": "x"}}, "data is not set in a sweep. Give datasets"),
         ({"axes": {"sampler.backend": ["ray"]}}, "--jobs trains several runs"),
@@ -183,7 +183,7 @@ def test_states(tmp_path: Path) -> None:
         sweep(tree(tmp_path), ["batch_size=4"], out=tmp_path / "out")
 
 
-def test_the_table_the_frame_and_the_picture(tmp_path: Path) -> None:
+def test_the_table_and_the_frame(tmp_path: Path) -> None:
     runs = planned(load_spec(tree(tmp_path)), tmp_path / "out")
     for number, run in enumerate(runs):
         if number != 2:  # the first seed of the row that keeps all words
@@ -197,7 +197,6 @@ def test_the_table_the_frame_and_the_picture(tmp_path: Path) -> None:
     assert {"seed", "policy.name", "row", "accuracy"} <= {*frame}
     assert "batch_size" not in frame  # all runs have the same
     assert (tmp_path / "out" / "sweep.md").read_text() == result.markdown
-    assert (tmp_path / "out" / "sweep.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_deviations_are_over_folds_of_means_over_seeds(tmp_path: Path) -> None:

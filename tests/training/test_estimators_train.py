@@ -171,7 +171,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no weights": ({"model": {"encoder": "bilstm"}, "policy": {"name": "gumbel"}}, "weigh"),
     "no log-prob": (
         {"learner": {"estimator": "reinforce"}}
-        | {"policy": {"name": "top-k", "options": {"tokens": 2}}},
+        | {"policy": {"name": "top-k", "options": {"share": 0.4}}},
         "needs a policy with log_probs",
     ),
     "no parameters": (
@@ -181,8 +181,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "certain": ({"policy": {"name": f"{__name__}:CERTAIN"}}, "only returns the tokens it keeps"),
     "unknown": ({"learner": {"estimator": "reinforced"}}, "did you mean 'reinforce'"),
     "option": ({"policy": {"name": "gumbel", "options": {"temprature": 1.0}}}, "'temperature'"),
-    "budget": ({"policy": {"name": "top-k"}}, "budget"),
-    "stretch": ({"policy": {"name": "hardkuma", "options": {"low": 0.1}}}, "less than 0"),
+    "budget": ({"policy": {"name": "top-k"}}, "option share: Field required"),
     "module": ({"policy": {"name": "no_such_module:Policy"}}, "cannot be imported"),
 }
 

@@ -91,7 +91,7 @@ def test_what_is_shown_and_steered_is_without_dropout(
     config: RunConfig, tiny: Prepared, models: Models
 ) -> None:
     first, second = (make_showcase(models, tiny.split("dev"), CPU) for _ in range(2))
-    assert np.array_equal(first.heads, second.heads)
+    assert first == second
     batch = tiny.split("train").batch(np.arange(6))
     tensors = tensor_batch(batch, CPU)
     reached, again = (reached_share(models, config, tensors, 0.3) for _ in range(2))

@@ -21,7 +21,7 @@ from rss_rl.models.inputs import tensor_batch
 from rss_rl.rollouts.run_models import build_prepared_models
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.run import train
-from rss_rl.training.selections import mix_selections, random_selections
+from rss_rl.training.selections import random_selections
 from rss_rl.training.trainer import Evaluated
 from rss_rl.types import ROLES, Batch
 
@@ -36,8 +36,8 @@ def long_batch(examples: int = 600, tokens: int = 200) -> Batch:
 
 
 def test_every_share_is_as_likely() -> None:
-    drawn = random_selections(0, 3, long_batch(), ROLES, 1.0)
-    shares = np.stack([s.mean(-1) for s in drawn.selections], -1).reshape(600, -1)  # slots, roles
+    drawn = random_selections(0, 3, long_batch(), ROLES, 1.0, None, CPU)
+    shares = np.stack([s.numpy().mean(-1) for s in drawn], -1).reshape(600, -1)  # slots, roles
     for share in shares.T:
         found, _ = np.histogram(share, bins=5, range=(0, 1))
         assert (np.abs(found / 600 - 0.2) < 0.06).all()
@@ -46,36 +46,37 @@ def test_every_share_is_as_likely() -> None:
 
 
 def test_one_bit_decides_both_roles_where_they_share_it() -> None:
-    for selection in random_selections(0, 3, long_batch(), 1, 1.0).selections:
+    for selection in random_selections(0, 3, long_batch(), 1, 1.0, None, CPU):
         assert (selection[:, 0] == selection[:, 1]).all()
-    apart = random_selections(0, 3, long_batch(), ROLES, 1.0).selections[0]
-    assert (apart[:, 0] != apart[:, 1]).mean() > 0.2
+    apart = random_selections(0, 3, long_batch(), ROLES, 1.0, None, CPU)[0]
+    assert (apart[:, 0] != apart[:, 1]).float().mean() > 0.2
 
 
 @given(seed=st.integers(0, 50), update=st.integers(0, 50))
 def test_a_row_draws_the_same_in_any_batch(seed: int, update: int) -> None:
     batch = random_batch(2, seed)
-    whole = random_selections(seed, update, batch, ROLES, 0.5)
-    part = random_selections(seed, update, batch.take(np.array([4, 1])), ROLES, 0.5)
-    for valid, *both in zip(batch.valid, whole.selections, part.selections, strict=True):
-        assert (both[0][[4, 1]] == both[1]).all()
-        assert not (both[0] & ~valid[:, None]).any()
-    assert (whole.replaced[[4, 1]] == part.replaced).all()
+    own = [torch.from_numpy(np.repeat(valid[:, None], 2, 1)) for valid in batch.valid]
+    for sampled in (None, own):
+        few = None if sampled is None else [bits[[4, 1]] for bits in sampled]
+        whole = random_selections(seed, update, batch, ROLES, 0.5, sampled, CPU)
+        part = random_selections(seed, update, batch.take(np.array([4, 1])), ROLES, 0.5, few, CPU)
+        for valid, *both in zip(batch.valid, whole, part, strict=True):
+            assert torch.equal(both[0][[4, 1]], both[1])
+            assert not (both[0].numpy() & ~valid[:, None]).any()
 
 
 def test_a_share_of_the_examples_is_replaced() -> None:
     batch = long_batch()
-    drawn = random_selections(0, 5, batch, ROLES, 0.3)
-    assert drawn.replaced.mean() == pytest.approx(0.3, abs=0.06)
+    everyone = random_selections(0, 5, batch, ROLES, 0.3, None, CPU)
     for dtype in (torch.bool, torch.float32):
         own = [torch.ones(600, 2, 200, dtype=dtype) for _ in range(2)]
-        mixed = mix_selections(own, drawn, CPU)
-        for slot, random in enumerate(drawn.selections):
+        mixed = random_selections(0, 5, batch, ROLES, 0.3, own, CPU)
+        replaced = ~mixed[0].bool().flatten(1).all(1)
+        assert replaced.float().mean() == pytest.approx(0.3, abs=0.06)
+        for slot, random in enumerate(everyone):
             assert mixed[slot].dtype == dtype
-            wanted = np.where(drawn.replaced[:, None, None], random, True)
-            assert (mixed[slot].numpy().astype(bool) == wanted).all()
-    everyone = mix_selections(None, drawn, CPU)
-    assert (everyone[1].numpy() == drawn.selections[1]).all()
+            wanted = torch.where(replaced[:, None, None], random, True)
+            assert torch.equal(mixed[slot].bool(), wanted)
 
 
 def parts(config: RunConfig, policy: str = "rss", **co_train: Any) -> RunConfig:

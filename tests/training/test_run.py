@@ -222,7 +222,7 @@ def test_tensorboard_shows_predictions_and_labels_beside_marked_sentences(
     finished: tuple[Path, list[object]], tiny: Prepared
 ) -> None:
     model, dev = Model(*open_models(finished[0])), tiny.split("dev")
-    shown = make_showcase(model.models, dev, torch.device("cpu")).markdown
+    shown = make_showcase(model.models, dev, torch.device("cpu"))
     page = rendered(shown)
     above = [part.rsplit("<p>", 1)[1].split("</p>")[0] for part in page.split("<blockquote>")[:-1]]
     cells = [part.split("</blockquote>")[0] for part in page.split("<blockquote>")[1:]]

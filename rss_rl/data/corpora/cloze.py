@@ -18,8 +18,6 @@ first entities of all passages share their vectors (spec, section 6).
 
 from __future__ import annotations
 
-__all__ = ["CNN_DAILY_MAIL", "LAMBADA", "PLACEHOLDER", "last_sentence", "numbered_words", "renamed"]
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,7 +37,6 @@ from rss_rl.data.sources import (
     Words,
     files_in,
 )
-from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
 PLACEHOLDER = "@placeholder"
@@ -199,14 +196,7 @@ def _cnn(request: SourceRequest, options: NoOptions) -> Source:
     folder = request.folder("cnn-dailymail", "training, validation and test")
     if (folder / "questions").is_dir():
         folder = folder / "questions"
-    for name in _FOLDERS.values():
-        if not (folder / name).is_dir():
-            raise DataError(
-                f"there is no {name}",
-                where=str(folder),
-                remedy="Give the folder with training, validation and test as --from",
-            )
-    files = {split: (folder / name,) for split, name in _FOLDERS.items()}
+    files = files_in(folder, _FOLDERS)
     return Source("cnn-dailymail", 2, _CANDIDATE, files, _read_cnn)
 
 

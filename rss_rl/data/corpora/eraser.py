@@ -20,8 +20,7 @@ from typing import Any
 
 from rss_rl.components import NoOptions
 from rss_rl.data.records import Record, RowModel, examples, read_records
-from rss_rl.data.sources import Row, Source, SourceComponent, SourceRequest, Words
-from rss_rl.errors import DataError
+from rss_rl.data.sources import Row, Source, SourceComponent, SourceRequest, Words, files_in
 from rss_rl.types import LabelSpec
 
 _FILES = {"train": "train.jsonl", "dev": "val.jsonl", "test": "test.jsonl"}
@@ -31,19 +30,8 @@ _ALIKE = "Take the documents and the .jsonl files out of one archive"
 
 
 def _read(split: str, path: Path, documents: Path) -> Iterator[Row]:
-    """Stream one split.
-
-    Raises:
-        DataError: the folder lacks the split's file or the documents.
-    """
-    for needed in (path, documents):
-        if not needed.exists():
-            raise DataError(
-                f"there is no {needed.name}",
-                where=str(path.parent),
-                remedy=f"Unpack {_UNPACKED}.tar.gz of ERASER there, or name another --from",
-            )
-    yield from examples(read_records(path), partial(_example, documents=documents))
+    """Stream one split."""
+    return examples(read_records(path), partial(_example, documents=documents))
 
 
 class _Span(RowModel):
@@ -101,12 +89,12 @@ def _build(request: SourceRequest, options: NoOptions) -> Source:
     """The reviews of the given folder, or of the folder in it that the archive unpacks into.
 
     Raises:
-        DataError: no such folder.
+        DataError: no such folder, or it lacks a file or the documents.
     """
     folder = request.folder("eraser-movies", f"train.jsonl and {_DOCUMENTS}")
     if (folder / _UNPACKED).is_dir():
         folder = folder / _UNPACKED
-    files = {split: (folder / name, folder / _DOCUMENTS) for split, name in _FILES.items()}
+    files = files_in(folder, {split: (name, _DOCUMENTS) for split, name in _FILES.items()})
     labels = LabelSpec("classes", names=tuple(_CLASSES.values()))
     return Source("eraser-movies", 1, labels, files, _read)
 

@@ -18,13 +18,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from rss_rl.components import NoOptions
-from rss_rl.data.records import AS_GIVEN, RowModel
+from rss_rl.data.records import AS_GIVEN, Record, RowModel, examples
 from rss_rl.data.sources import (
     BadRow,
-    RawExample,
     Row,
     Source,
     SourceComponent,
@@ -33,7 +32,6 @@ from rss_rl.data.sources import (
     files_in,
 )
 from rss_rl.errors import DataError
-from rss_rl.json_files import first_fault
 from rss_rl.types import LabelSpec
 
 _POSTS, _DIVISIONS = "dataset.json", "post_id_divisions.json"
@@ -57,7 +55,8 @@ def _read(split: str, posts: Path, divisions: Path) -> Iterator[Row]:
         if name not in rows:
             yield BadRow(str(divisions), place, f"{_POSTS} has no post {name!r:.80}", AS_GIVEN)
         else:
-            yield _example(str(posts), rows[name], name, known[name])
+            values = {"id": name, "post": known[name]}
+            yield from examples([Record(str(posts), rows[name], values)], _example)
 
 
 def _object(path: Path) -> Mapping[str, Any]:
@@ -88,24 +87,18 @@ class _Post(RowModel):
         return self
 
 
-def _example(file: str, row: int, name: str, values: Any) -> Row:
-    try:
-        post = _Post.model_validate(values)
-    except ValidationError as error:
-        reason = f"post '{name}': {first_fault(error)}"
-        return BadRow(file, row, reason, AS_GIVEN, json.dumps(values)[:1000])
+def _example(record: Record) -> Row:
+    post = _Post.model_validate(record.values["post"])
     label, most = Counter(vote.label for vote in post.annotators).most_common(1)[0]
     if 2 * most <= len(post.annotators):
-        return BadRow(file, row, "no majority label", by_convention=True)
+        return record.bad("no majority label", by_convention=True)
     people = list(zip(*post.rationales, strict=True)) or [()] * len(post.post_tokens)
     marked = tuple(sum(bit << k for k, bit in enumerate(who)) for who in people)
-    return RawExample(
-        id=name,
-        texts=(Words(post.post_tokens),),
-        label=_CLASSES[label],
+    return record.example(
+        record.values["id"],
+        (Words(post.post_tokens),),
+        _CLASSES[label],
         rationale=(tuple(bits > 0 for bits in marked),),
-        file=file,
-        row=row,
         annotations=marked,
     )
 

@@ -11,8 +11,6 @@ which depends only on their order and on the clause that a negation belongs to.
 
 from __future__ import annotations
 
-__all__ = ["PLANTED", "PlantedSettings", "planted"]
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path

@@ -12,8 +12,6 @@ words (the circulating files have five) are left out and counted.
 
 from __future__ import annotations
 
-__all__ = ["CR", "MPQA", "SUBJ", "TREC", "bad_line", "count_lines", "labelled_lines", "sentence"]
-
 import codecs
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial

@@ -12,8 +12,6 @@ A JSON file is a single value, so it is held in memory while it is read.
 
 from __future__ import annotations
 
-__all__ = ["SQUAD", "cut_passage", "sentence_starts"]
-
 import json
 import warnings
 from bisect import bisect_right

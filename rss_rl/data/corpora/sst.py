@@ -7,8 +7,6 @@ labelled phrase of the training split an example, as in the training behind the 
 
 from __future__ import annotations
 
-__all__ = ["SST1", "SST2", "tree_phrases"]
-
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial

@@ -12,17 +12,22 @@ train, dev and test, by a hash of the seed and the text.
 
 from __future__ import annotations
 
-__all__ = ["YELP_HAT"]
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 from rss_rl.components import NoOptions
 from rss_rl.data.corpora.cuts import drawn_split
-from rss_rl.data.records import Record, column_names, read_records, require_columns
+from rss_rl.data.records import (
+    Record,
+    RowModel,
+    column_names,
+    examples,
+    read_records,
+    require_columns,
+)
 from rss_rl.data.sources import (
     MOST_ANNOTATORS,
     BadRow,
@@ -46,6 +51,13 @@ _SPAN = re.compile(r"<span([^>]*)>(.*?)</span>", re.DOTALL)
 _ACTIVE = re.compile(r"""class\s*=\s*["'][^"']*\bactive\b""")
 
 
+class _JsonRow(RowModel):
+    label: int | str
+    text: str
+    tokens: list[str]
+    mask: list[Literal[0, 1]]
+
+
 class _Map(NamedTuple):
     """A row: the review, its label and words, and which words this annotator marked."""
 
@@ -60,8 +72,7 @@ def _read(split: str, *files: Path, seed: int) -> Iterator[Row]:
     """Stream one split; rows that cannot be read are reported with the training split."""
     for path in files:
         require_columns(path, column_names(path), _columns(path))
-        rows = (_map(r) if isinstance(r, Record) else r for r in read_records(path))
-        for review in _reviews(rows):
+        for review in _reviews(examples(read_records(path), _map)):
             if isinstance(review, BadRow):
                 if split == "train":
                     yield review
@@ -125,19 +136,9 @@ def _map(record: Record) -> _Map | BadRow:
 
 
 def _json_map(record: Record) -> _Map | BadRow:
-    values = record.values
-    text: Any = values.get("text")
-    words: Any = values.get("tokens")
-    mask: Any = values.get("mask")
-    listed = isinstance(words, list) and isinstance(mask, list)
-    if (
-        not (isinstance(text, str) and listed)
-        or not all(isinstance(word, str) for word in words)
-        or not all(bit in (0, 1) for bit in mask)
-    ):
-        return record.bad("'text', 'tokens' and 'mask' are not text, words and a list of 0 and 1")
-    bits = tuple(bool(bit) for bit in mask)
-    return _checked(_Map(text, str(values.get("label")), tuple(words), bits, record))
+    row = _JsonRow.model_validate(record.values)
+    bits = tuple(bit == 1 for bit in row.mask)
+    return _checked(_Map(row.text, str(row.label), tuple(row.tokens), bits, record))
 
 
 def _checked(row: _Map) -> _Map | BadRow:

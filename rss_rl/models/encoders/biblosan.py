@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from rss_rl.components import Options
 from rss_rl.errors import ConfigError
+from rss_rl.models.directional import TANH_SCALE
 from rss_rl.models.encoders.pooled import PooledEncoder
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import Dense, Source2Token, glorot_linear
@@ -29,7 +30,6 @@ class BlockSettings(NamedTuple):
 
     block_length  R
     activation, dropout  of each Dense
-    scale         c of the attention logit
     local         False leaves s out of y (the paper's 'w/o local')
     across        False leaves E out of y and out of the module (its 'w/o global')
     backend       what computes the attention
@@ -38,7 +38,6 @@ class BlockSettings(NamedTuple):
     block_length: int
     activation: str
     dropout: float
-    scale: float
     local: bool = True
     across: bool = True
     backend: KernelBackend = "eager"
@@ -58,7 +57,6 @@ class MaskedSelfAttention(nn.Module):
         self.head_score = glorot_linear(size, size, bias=False)
         self.score_bias = nn.Parameter(torch.zeros(size))
         self._looks_back = forward
-        self._scale = settings.scale
         self._backend: KernelBackend = settings.backend
 
     def forward(self, values: Tensor, kept: Tensor) -> Tensor:
@@ -73,7 +71,7 @@ class MaskedSelfAttention(nn.Module):
             self.dependent_score(flat),
             flat,
             Pairs(tokens, tokens, "before" if self._looks_back else "after"),
-            self._scale,
+            TANH_SCALE,
             self._backend,
         )
         return context.view_as(values)
@@ -190,7 +188,6 @@ def _blocks(setup: EncoderSetup, options: _BiBloSANOptions, length: int) -> Bloc
         length,
         setup.activation,
         setup.dropout,
-        setup.tanh_scale,
         options.local,
         options.across,
         setup.backend,

@@ -37,7 +37,6 @@ class EncoderSetup:
     hidden      D; vectors have 2 D features where an encoder has two directions or several heads
     activation  relu or elu
     dropout     rate on the input of each layer
-    tanh_scale  c of the attention logit c tanh(s / c)
     backend     what computes its layers; eager without the capability `kernels`
     lengths     of the training sentences; None if unknown
     words       of the token ids; None if unknown
@@ -47,7 +46,6 @@ class EncoderSetup:
     hidden: int
     activation: str = "elu"
     dropout: float = 0.0
-    tanh_scale: float = 5.0
     backend: KernelBackend = "eager"
     lengths: TrainingLengths | None = None
     words: Sequence[str] | None = None

@@ -65,7 +65,7 @@ def disa(setup: EncoderSetup, options: Options) -> ReSA:
 
 def resa(setup: EncoderSetup, *, keep_unselected: bool) -> ReSA:
     """ReSA for a setup."""
-    settings = AttentionSettings(setup.activation, setup.dropout, setup.tanh_scale, setup.backend)
+    settings = AttentionSettings(setup.activation, setup.dropout, setup.backend)
     return ReSA(setup.inputs, setup.hidden, settings, keep_unselected=keep_unselected)
 
 

@@ -23,7 +23,7 @@ from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import RunConfig, absolute_paths, load_config, setting
 from rss_rl.data.manifest import MANIFEST_FILE
 from rss_rl.data.pretrained_vectors import names_a_file
-from rss_rl.errors import ConfigError, RssError
+from rss_rl.errors import ConfigError
 from rss_rl.packaged import find_config
 from rss_rl.results.sweeps.search import draw_settings
 from rss_rl.results.sweeps.spec import Dataset, Row, Settings, Spec
@@ -134,11 +134,11 @@ def plan_runs(spec: Spec, base: Base, out: Path) -> Iterator[PlannedRun]:
     Ordered by seed and fold, so that an early table has every row.
 
     Raises:
-        ConfigError: naming the part of the specification whose settings are not valid.
+        ConfigError: naming the setting that is not valid.
     """
     datasets = dict(spec.datasets)
     if not datasets:
-        data = configure(base, [("settings", spec.settings)]).data
+        data = configure(base, [spec.settings]).data
         name = re.sub(r"[^\w.-]", "-", Path(data).name)
         datasets = {"texts" if name in ("", DATA_FOLDER) else name: Dataset(data=data)}
     if DATA_FOLDER in datasets:
@@ -156,10 +156,10 @@ def plan_runs(spec: Spec, base: Base, out: Path) -> Iterator[PlannedRun]:
         own = find_base(dataset.base) if dataset.base else base
         axes = spec.axes if row.axes is None else row.axes
         folds, seeds = folds_of(spec, name, dataset, out), enumerate(_seeds(spec, dataset, row))
-        layers = _layers(spec, name, dataset, row_name, row)
+        layers = _layers(spec, name, dataset, row)
         made = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
         for point, (turn, seed), fold in product(made, seeds, folds):
-            config = configure(own, [*layers, *((f"axes.{k}", {k: v}) for k, v in point.items())])
+            config = configure(own, [*layers, point])
             run = _run(out, fold, row_name, row, point, config, seed)
             found.append((turn, fold.number or 0, run))
     yield from (run for _, _, run in sorted(found, key=lambda item: item[:2]))
@@ -173,10 +173,10 @@ def _seeds(spec: Spec, dataset: Dataset, row: Row) -> Sequence[int]:
 
 def _trials(spec: Spec, base: Base, name: str, dataset: Dataset, out: Path) -> Iterator[PlannedRun]:
     assert spec.search is not None
-    layers = _layers(spec, name, dataset, "", Row())
+    layers = _layers(spec, name, dataset, Row())
 
     def configured(point: Settings) -> RunConfig:
-        return configure(base, [*layers, ("search.space", point)])
+        return configure(base, [*layers, point])
 
     [fold] = folds_of(spec, name, dataset, out)
     for number, point in enumerate(draw_settings(spec.search, configured, seed=0)):
@@ -206,42 +206,19 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-Layers = list[tuple[str, Settings]]
-"""Where settings stand in the specification, and the settings."""
+def _layers(spec: Spec, name: str, dataset: Dataset, row: Row) -> list[Settings]:
+    return [spec.settings, dataset.settings, row.settings, row.settings_on.get(name, {})]
 
 
-def _layers(spec: Spec, name: str, dataset: Dataset, row_name: str, row: Row) -> Layers:
-    return [
-        ("settings", spec.settings),
-        (f"datasets.{name}.settings", dataset.settings),
-        (f"rows.{row_name}.settings", row.settings),
-        (f"rows.{row_name}.settings_on.{name}", row.settings_on.get(name, {})),
-    ]
-
-
-def configure(base: Base, layers: Layers) -> RunConfig:
-    """The configuration of a run, without seed and data.
+def configure(base: Base, layers: Sequence[Settings]) -> RunConfig:
+    """The configuration of a run, without seed and data; later layers win.
 
     Raises:
-        ConfigError: naming the part of the specification from which on it is not valid.
+        ConfigError: naming the setting that is not valid.
     """
-    parts = [("base", base.settings), *layers, ("sweep", _IN_PROCESS)]
-
-    def load(count: int) -> RunConfig:
-        given = [setting(*pair) for _, own in parts[:count] for pair in own.items()]
-        return load_config(base.file, given, base.trust)
-
-    refused: RssError | None = None
-    for count in range(len(parts), 0, -1):
-        try:
-            config = load(count)
-        except RssError as error:
-            refused = refused or error
-            continue
-        if refused is None:
-            return config
-        raise ConfigError(refused.what, where=parts[count][0], remedy=refused.remedy)
-    raise refused or ConfigError("nothing is configured")
+    parts = [base.settings, *layers, _IN_PROCESS]
+    given = [setting(*pair) for own in parts for pair in own.items()]
+    return load_config(base.file, given, base.trust)
 
 
 def state_of(run: PlannedRun) -> State:

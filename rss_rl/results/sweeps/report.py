@@ -1,17 +1,16 @@
-"""What a sweep shows: sweep.parquet, sweep.md, sweep.png in its folder.
+"""What a sweep shows: sweep.parquet, sweep.md in its folder.
 
 The frame has a line for each finished run and selection mode, with all settings in which runs
-differ. Table and picture have the mean over a point's runs, and their standard deviation: over
-seeds, or with cross-validation over folds, each the mean of its seeds.
+differ. The table has the mean over a point's runs, and their standard deviation: over seeds, or
+with cross-validation over folds, each the mean of its seeds.
 """
 
 from __future__ import annotations
 
-import errno
 import io
 import json
-import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,6 @@ from rss_rl.results.sweeps.plan import PlannedRun, State
 from rss_rl.results.sweeps.spec import Spec
 from rss_rl.results.tables import NONE, markdown_table, score_cell
 
-_FREE_SPACE = "Give --out on a disk that can be written and has free space"
 _KEPT, _PARAMETERS = "kept", "parameters"
 _NOTE = (
     "Mean (sample standard deviation) over runs; with cross-validation over folds. Scores are of"
@@ -83,8 +81,6 @@ def write_sweep(
     parquet = io.BytesIO()
     frame.to_parquet(parquet, index=False)
     contents: dict[str, str | bytes] = {"sweep.parquet": parquet.getvalue(), "sweep.md": markdown}
-    if metrics and any(metrics[0] in point for point in points):
-        contents["sweep.png"] = _draw(spec, points, metrics[0])
     return frame, markdown, _write_files(folder, contents)
 
 
@@ -198,36 +194,10 @@ def _figure(found: Mapping[str, Any], metric: str) -> str:
     return score_cell(found, metric)
 
 
-def _draw(spec: Spec, points: Sequence[Point], metric: str) -> bytes:
-    """A PNG with a panel for each dataset: the metric against the share of words kept, a line for
-    each row with error bars both ways; rows at one point that keep all words are dashed."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import PercentFormatter
-
-    drawn = pd.DataFrame([point for point in points if metric in point and _KEPT in point])
-    measure, datasets = find_measure(metric), drawn.groupby("dataset", sort=False)
-    figure = Figure(figsize=(6.4, 4.4 * max(1, len(datasets))), dpi=130, layout="constrained")
-    panels = figure.subplots(max(1, len(datasets)), squeeze=False)[:, 0]
-    for axes, (dataset, own) in zip(panels, datasets, strict=False):
-        for number, (label, line) in enumerate(own.groupby("label", sort=False)):
-            line, style = line.sort_values(_KEPT), {"color": f"C{number}", "label": label}
-            if line[_KEPT].tolist() == [1.0]:
-                axes.axhline(line[metric].item(), linestyle="--", **style)
-                continue
-            off = {"xerr": line[f"{_KEPT}_sd"].fillna(0), "yerr": line[f"{metric}_sd"].fillna(0)}
-            axes.errorbar(line[_KEPT], line[metric], fmt="o-", **off, **style)
-        named = spec.datasets[dataset].label if dataset in spec.datasets else ""
-        axes.set(title=named or dataset, xlabel="words kept", ylabel=measure.label)
-        axes.xaxis.set_major_formatter(PercentFormatter(1))
-        if measure.percent:
-            axes.yaxis.set_major_formatter(PercentFormatter(1))
-        axes.grid(color="0.9")
-        axes.legend(fontsize=8)
-    out = io.BytesIO()
-    FigureCanvasAgg(figure)
-    figure.savefig(out, format="png")
-    return out.getvalue()
+def written_to(folder: Path) -> AbstractContextManager[None]:
+    """Where files of a sweep are written: a failure is a CheckpointError."""
+    remedy = "Give --out on a disk that can be written and has free space"
+    return disk_errors(folder, "the sweep cannot be written", remedy)
 
 
 def _write_files(folder: Path, contents: Mapping[str, str | bytes]) -> list[Path]:
@@ -236,21 +206,8 @@ def _write_files(folder: Path, contents: Mapping[str, str | bytes]) -> list[Path
     Raises:
         CheckpointError: a write fails.
     """
-    with disk_errors(folder, "the sweep cannot be written", _FREE_SPACE):
-        folder.mkdir(parents=True, exist_ok=True)
+    with written_to(folder):
         for name, content in contents.items():
             with replacing(folder / name) as temporary:
                 temporary.write_bytes(content.encode() if isinstance(content, str) else content)
     return [folder / name for name in contents]
-
-
-def check_folder(folder: Path) -> None:
-    """Make the folder of a sweep, to fail before hours of training if it is not writable.
-
-    Raises:
-        CheckpointError: it cannot be made or is not writable.
-    """
-    with disk_errors(folder, "the sweep cannot be written", _FREE_SPACE):
-        folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from rss_rl.config import RunConfig
+from rss_rl.data.store import open_prepared
 from rss_rl.errors import ConfigError, RssError
 from rss_rl.logs.metrics import read_metrics
-from rss_rl.metrics.metrics import BestMetric
 from rss_rl.results.sweeps.spec import Dimension, Search
 from rss_rl.seeding import generator
+from rss_rl.training.trainer import find_best_metric
 
+UPDATES, PROMISE = "updates", "promise"
 REDUCTION = 3
 """At each rung the best third of the trials goes on."""
 _RUNGS = 2
@@ -92,9 +94,10 @@ def rungs(config: RunConfig) -> list[int]:
     return [rung for n in range(_RUNGS) if (rung := first * REDUCTION**n) < updates]
 
 
-def evaluations(run: Path, metric: BestMetric, config: RunConfig) -> list[tuple[int, float]]:
-    """Counted updates and promise of each evaluation of a run; a point off the target share costs
+def evaluations(run: Path, config: RunConfig) -> list[dict[str, float]]:
+    """Counted UPDATES and PROMISE of each evaluation of a run; a point off the target share costs
     a point of the metric."""
+    metric = find_best_metric(config, open_prepared(config.data))
     mode = f"dev/{'thresholded' if config.selects else 'all'}/"
     scores: dict[int, dict[str, float]] = {}
     for row in read_metrics(run).to_pylist():
@@ -105,7 +108,7 @@ def evaluations(run: Path, metric: BestMetric, config: RunConfig) -> list[tuple[
         value = own.get(metric.name, math.nan) * (-1 if metric.lower_is_better else 1)
         off = abs(own["kept"] - (config.reward.target_share or own["kept"]))
         promise = value - off if math.isfinite(value) else _UNDEFINED
-        found.append((update - min(scores), promise))
+        found.append({UPDATES: update - min(scores), PROMISE: promise})
     return found
 
 

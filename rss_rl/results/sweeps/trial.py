@@ -7,16 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rss_rl.data.store import open_prepared
 from rss_rl.errors import CheckpointError, RssError
 from rss_rl.results.sweeps.plan import ENDED, PlannedRun, state_of
 from rss_rl.results.sweeps.search import evaluations
 from rss_rl.runs.run_directory import CONFIG_FILE, lock_holder
 from rss_rl.training.attempts import SPLITS
 from rss_rl.training.run import train
-from rss_rl.training.trainer import Evaluated, find_best_metric
+from rss_rl.training.trainer import Evaluated
 
-UPDATES, PROMISE = "updates", "promise"
 _LOCK_WAIT_S, _LOCK_PAUSE_S = 60.0, 0.25
 
 
@@ -54,7 +52,7 @@ def _train(
     _wait_for_lock(run.path)
     overwrite = again and state_of(run) == "changed"
     if searches:
-        yield from _scored(run)
+        yield from evaluations(run.path, run.config)
     if state_of(run) in ENDED or stop_file.exists():
         return
     for event in train(
@@ -65,15 +63,8 @@ def _train(
         stop=stop_file.exists,
         splits=("dev",) if searches else SPLITS,
     ):
-        if isinstance(event, Evaluated):
-            yield from _scored(run)[-1:] if searches else []
-
-
-def _scored(run: PlannedRun) -> list[dict[str, Any]]:
-    """The evaluations so far."""
-    metric = find_best_metric(run.config, open_prepared(run.config.data))
-    found = evaluations(run.path, metric, run.config)
-    return [{UPDATES: updates, PROMISE: promise} for updates, promise in found]
+        if searches and isinstance(event, Evaluated):
+            yield from evaluations(run.path, run.config)[-1:]  # none in phases before selections
 
 
 def _wait_for_lock(run: Path) -> None:

@@ -5,8 +5,6 @@ Legend: B pairs of a batch, N tokens of its longest sentence, D hidden, E embedd
 
 from __future__ import annotations
 
-__all__ = ["SIZES", "Size", "batches_of", "bound_s", "ours", "plain", "training_step", "words_of"]
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -18,7 +16,6 @@ import torch.nn.functional as F
 
 from rss_rl.config import ModelConfig, OptimizerConfig
 from rss_rl.data.batch_order import BatchOrder
-from rss_rl.data.length_buckets import padding_share
 from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.learners.updates import read
 from rss_rl.models.build import build_classifier
@@ -177,6 +174,13 @@ def plain(size: str, threads: int, clock: str, rule: str = "adam") -> Callable[[
         optimizer.step()
 
     return _turn(step, sizes, threads, clock)
+
+
+def padding_share(lengths: Array, batches: Sequence[Array]) -> float:
+    """Share of cells without a real token, of lengths int64 [n, S] and rows of batches."""
+    cells = sum(int(lengths[rows].max(axis=0).sum()) * len(rows) for rows in batches)
+    real = sum(int(lengths[rows].sum()) for rows in batches)
+    return 1.0 - real / cells
 
 
 def training_step(settings: Settings) -> Iterator[Record]:
