@@ -18,7 +18,7 @@ from rss_rl.api.options import Directory
 from rss_rl.api.preparing import prepare
 from rss_rl.api.terminal import SafeConsole, counted, plain_table
 from rss_rl.cli.commands import add, group
-from rss_rl.cli.show import Json, echo, echo_json
+from rss_rl.cli.show import echo
 from rss_rl.config import yaml_text
 from rss_rl.data.catalogue import catalogue, entry
 from rss_rl.data.manifest import Manifest
@@ -32,12 +32,13 @@ _WITHOUT_FILES = {"made": "made sentences", "included": "real sentences"}
 """Task of sources that need no files, by capability."""
 
 
-def _prepared(call: Callable[..., Prepared], *, json_: Json = False) -> None:
+def _prepared(call: Callable[..., Prepared]) -> None:
     start = time.monotonic()
     with counted(SafeConsole(stderr=True), "preparing") as report:
         found = call(progress=report)
-    seconds = time.monotonic() - start
-    _print_summary(found, call.keywords["out"], json_, seconds=seconds)  # type: ignore[attr-defined]
+    _print_summary(found)
+    out = call.keywords["out"]  # type: ignore[attr-defined]
+    echo(f"Written to {out} in {time.monotonic() - start:.1f} s.")
 
 
 def _encoded(call: Callable[..., StatesInfo]) -> None:
@@ -47,7 +48,7 @@ def _encoded(call: Callable[..., StatesInfo]) -> None:
     echo(f"Written in {time.monotonic() - start:.1f} s: {info.size} numbers per word.")
 
 
-def list_(name: str | None = None, *, json_: Json = False) -> None:
+def list_(name: str | None = None) -> None:
     """List the datasets known by name: task, rows, size, licence, and how to get each.
 
     Args:
@@ -59,16 +60,13 @@ def list_(name: str | None = None, *, json_: Json = False) -> None:
         `rss-rl data list snli` (licence, addresses, checksums, how to get it by hand)
     """
     known = list({**known_sources(), **catalogue()})
-    if name is not None and name not in known:
+    if name is None:
+        _print_all(known)
+    elif name in known:
+        echo(yaml_text(_described(name)).rstrip("\n"))
+    else:
         what = f"nothing is called '{name}'{nearest(name, known)}"
         raise DataError(what, remedy="See `rss-rl data list`")
-    described = [_described(item) for item in known if name in (None, item)]
-    if json_:
-        echo_json(described if name is None else described[0])
-    elif name is None:
-        _print_all(known)
-    else:
-        echo(yaml_text(described[0]).rstrip("\n"))
 
 
 def fetch(
@@ -119,7 +117,6 @@ def show(
     prepared: str,
     *,
     examples: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
-    json_: Json = False,
 ) -> None:
     """Show what a prepared directory or URI holds.
 
@@ -132,7 +129,10 @@ def show(
     """
     opened = open_prepared(prepared)
     opened.check()
-    _print_summary(opened, prepared, json_, examples)
+    _print_summary(opened)
+    train = opened.split("train")
+    for row in range(min(examples, len(train))):
+        echo(example_line(train, row))
 
 
 add(app, prepare, _prepared)
@@ -143,7 +143,7 @@ add(app, show)
 
 
 def _described(name: str) -> dict[str, Any]:
-    """Everything that is known about a dataset, for a person as well as for a program."""
+    """Everything that is known about a dataset."""
     source, known = known_sources().get(name), catalogue().get(name)
     way = _without_files(name)
     shown: dict[str, Any] = {"name": name, "get": way or "by hand"}
@@ -192,27 +192,12 @@ def _print_all(names: list[str]) -> None:
     )
 
 
-def _print_summary(
-    prepared: Prepared,
-    where: str,
-    as_json: bool,
-    examples: int = 0,
-    seconds: float | None = None,
-) -> None:
-    if as_json:
-        report = prepared.manifest.model_dump(mode="json") | {"directory": where}
-        echo_json(report | ({} if seconds is None else {"seconds": round(seconds, 2)}))
-        return
-    console = SafeConsole()
-    _print_counts(console, prepared.manifest)
+def _print_summary(prepared: Prepared) -> None:
+    _print_counts(SafeConsole(), prepared.manifest)
     for line in (*_about_cuts(prepared.manifest), *_about_vectors(prepared)):
         echo(line)
     for states in stored_states(prepared.folder):
         echo(f"states of {states.encoding}: {states.size} numbers per token")
-    for row in range(min(examples, len(prepared.split("train")))):
-        echo(example_line(prepared.split("train"), row))
-    if seconds is not None:
-        echo(f"Written to {where} in {seconds:.1f} s.")
 
 
 def _print_counts(console: Console, manifest: Manifest) -> None:

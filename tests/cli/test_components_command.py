@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import json
+import re
 import shlex
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 from invoking import Result, invoke
 
 from rss_rl import components
-from rss_rl.components import KINDS
+from rss_rl.components import KINDS, Kind, component_names, describe, find_component
 from rss_rl.config import load_config
 from rss_rl.packaged import find_config
 
@@ -20,24 +20,21 @@ def run(*words: str) -> Result:
 
 
 def test_the_kinds_with_what_is_installed() -> None:
-    rows = json.loads(run("--json").output)
-    assert [row["kind"] for row in rows] == [spec.plural for spec in KINDS.values()]
-    assert all(row["installed"] for row in rows)
+    _, *rows = run().output.splitlines()
+    assert [row.split()[0] for row in rows] == [spec.plural for spec in KINDS.values()]
+    assert all(int(row.split()[1]) for row in rows)
 
 
-@pytest.mark.parametrize("kind", [spec.plural for spec in KINDS.values()])
-def test_all_of_a_kind_and_each_of_them(kind: str) -> None:
-    rows = json.loads(run(kind, "--json").output)
-    assert rows
-    shown = run(kind).output
-    for row in rows:
-        assert row["package"].startswith("rss-rl ")
-        assert row["help"]
-        assert "cannot be used" not in row["help"]
-        assert row["name"] in shown
-        one = run(kind, row["name"])
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_all_of_a_kind_and_each_of_them(kind: Kind) -> None:
+    shown = run(KINDS[kind].plural).output
+    assert "cannot be used" not in shown
+    for name in component_names(kind):
+        assert f"\n{name} " in shown
+        one = run(KINDS[kind].plural, name)
         assert one.exit_code == 0, one.output
-        assert row["help"] in one.output
+        assert find_component(kind, name).help in one.output
+        assert "package: rss-rl " in one.output
 
 
 def test_one_with_its_options() -> None:
@@ -52,10 +49,10 @@ def test_one_with_its_options() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [("encoders", "cnn"), ("policies", "rss"), ("encoders", "plugged:GREETING")],
+    [("encoder", "cnn"), ("policy", "rss"), ("encoder", "plugged:GREETING")],
 )
-def test_what_it_says_to_write_is_a_configuration(kind: str, name: str) -> None:
-    shown = json.loads(run(kind, name, "--json").output)
+def test_what_it_says_to_write_is_a_configuration(kind: Kind, name: str) -> None:
+    shown = describe(find_component(kind, name), name)
     found: Any = load_config(find_config("demo"), [shown["example"]])
     for key in shown["slot"].split("."):
         found = getattr(found, key)
@@ -64,11 +61,11 @@ def test_what_it_says_to_write_is_a_configuration(kind: str, name: str) -> None:
 
 
 def test_a_source_is_named_in_a_command(tmp_path: Path) -> None:
-    shown = json.loads(run("sources", "cr", "--json").output)
-    assert shown["needs"].startswith("--from FOLDER")
-    assert shown["example"] == "rss-rl data prepare cr --out DIR"
-    made = json.loads(run("sources", "planted", "--json").output)
-    _, *words = shlex.split(made["example"])
+    shown = run("sources", "cr").output
+    assert "needs: --from FOLDER" in shown
+    assert "example: rss-rl data prepare cr --out DIR\n" in shown
+    [made] = re.findall("example: rss-rl (.*)", run("sources", "planted").output)
+    words = shlex.split(made)
     few = [word for split in ("train", "dev", "test") for word in ("--option", f"{split}=4")]
     words[-1] = str(tmp_path / "out")
     assert invoke([*words, *few]).exit_code == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import shlex
 import zipfile
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from invoking import Result, invoke
 
 from rss_rl.data.catalogue import catalogue
 from rss_rl.data.sources import known_sources
+from rss_rl.data.store import open_prepared
 
 CATALOGUE = catalogue()
 
@@ -58,16 +58,6 @@ class TestList:
         assert result.exit_code == 2
         assert "did you mean 'snli'" in result.stderr
 
-    def test_json_has_the_same(self) -> None:
-        known = {item["name"]: item for item in json.loads(run("list", "--json").output)}
-        assert set(known) == {*known_sources(), *CATALOGUE}
-        assert known["snli"]["files"][0]["size"] == 94_550_081
-        assert (known["snli"]["folder"], known["snli"]["megabytes"]) == ("downloads/snli", 94.6)
-        assert known["snli"]["get"] == "rss-rl data fetch snli"
-        assert known["planted"]["get"] == "made"
-        assert known["product-reviews"]["get"] == "included"
-        assert json.loads(run("list", "trec", "--json").output) == known["trec"]
-
 
 def sick_zips(server: FileServer) -> None:
     """The three archives of SICK as the catalogue knows them, with sentences of our own."""
@@ -95,9 +85,9 @@ class TestFetch:
         assert "CC BY-NC-SA 3.0" in lines[-2]
         program, *arguments = shlex.split(command)
         assert program == "rss-rl"
-        prepared = invoke([*arguments, "--json"])
+        prepared = invoke(arguments)
         assert prepared.exit_code == 0, prepared.output
-        assert json.loads(prepared.stdout)["splits"]["train"]["rows"] == 9
+        assert open_prepared(arguments[-1]).manifest.splits["train"].rows == 9
         again = run("fetch", "sick-relatedness").stdout.splitlines()
         assert sum("there already" in line for line in again) == sum(server.url in x for x in lines)
         assert again[-1] == command

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from invoking import Result, invoke
 
+from rss_rl.data.manifest import Manifest
+from rss_rl.data.store import open_prepared
 from rss_rl.errors import DataError, RssError
 
 OWN = ["FILE", "--text", "review", "--label", "stars"]
@@ -33,13 +34,11 @@ def test_prepare_a_known_dataset(tmp_path: Path, sick_folder: Path) -> None:
     vectors.write_text("dog 1 2\nboat 3 4\n")
     out = tmp_path / "out"
     arguments = ("sick-relatedness", "--from", sick_folder, "--vectors", vectors, "--out", out)
-    report = json.loads(run("prepare", *arguments, "--vectors", vectors, "--json").output)
-    assert report["directory"] == str(out)
-    assert report["vectors"]["dim"] == 4
-    assert report["vectors"]["widths"] == [2, 2]
-    shown = json.loads(run("show", out, "--json").output)
-    assert {key: report[key] for key in shown} == shown
+    said = run("prepare", *arguments, "--vectors", vectors).output
+    assert f"Written to {out} in " in said
+    assert "4 dimensions" in said
     text = run("show", out, "--examples", 2).output
+    assert {*said.splitlines()[:-1]} <= {*text.splitlines()}
     assert "a score from 1 to 5" in text
     assert "glove.txt (2): has " in text
     assert "A dog is n't barking | The" in text
@@ -48,25 +47,22 @@ def test_prepare_a_known_dataset(tmp_path: Path, sick_folder: Path) -> None:
 def test_prepare_own_file(tmp_path: Path, reviews_csv: Path) -> None:
     out = tmp_path / "out"
     arguments = ("prepare", reviews_csv, "--text", "review", "--label", "stars", "--out", out)
-    result = run(*arguments)
-    assert result.exit_code == 0
-    assert "Written to" in result.output
-    report = json.loads(run("show", out, "--json").output)
-    assert report["labels"]["names"] == ["0", "1", "2"]
-    assert sum(split["rows"] for split in report["splits"].values()) == 60
-    rows = report["splits"]["train"]["rows"]
-    others = {
-        json.loads(run(*arguments, "--split-seed", s, "--force", "--json").output)["splits"][
-            "train"
-        ]["rows"]
-        for s in range(1, 6)
-    }
+
+    def prepared(*more: object) -> Manifest:
+        result = run(*arguments, *more)
+        assert result.exit_code == 0
+        return open_prepared(out).manifest
+
+    made = prepared()
+    assert made.labels.names == ("0", "1", "2")
+    assert sum(split.rows for split in made.splits.values()) == 60
+    rows = made.splits["train"].rows
+    others = {prepared("--split-seed", s, "--force").splits["train"].rows for s in range(1, 6)}
     assert others != {rows}
-    again = json.loads(run(*arguments, "--force", "--json", "--task", "score").output)
-    assert (again["labels"]["low"], again["labels"]["high"]) == (0, 2)
-    own = ("--dev", reviews_csv, "--test", reviews_csv, "--force", "--json")
-    sizes = json.loads(run(*arguments, *own).output)["splits"]
-    assert [sizes[split]["rows"] for split in ("train", "dev", "test")] == [60, 60, 60]
+    again = prepared("--force", "--task", "score")
+    assert (again.labels.low, again.labels.high) == (0, 2)
+    sizes = prepared("--dev", reviews_csv, "--test", reviews_csv, "--force").splits
+    assert [sizes[split].rows for split in ("train", "dev", "test")] == [60, 60, 60]
 
 
 @pytest.mark.parametrize(

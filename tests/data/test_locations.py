@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import pickle
+import re
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -134,5 +134,4 @@ def test_preparing_to_a_uri_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_a_uri_holds_is_shown(origin: Path) -> None:
-    shown = json.loads(run("show", origin.as_uri(), "--json"))
-    assert shown["splits"]["train"]["rows"] == ROWS
+    assert re.search(rf"^train +{ROWS} ", run("show", origin.as_uri()), re.MULTILINE)
