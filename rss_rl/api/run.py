@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rss_rl
 from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import RunConfig, plugins_named, setting
-from rss_rl.errors import ConfigError, RssError
-from rss_rl.metrics.measures import brief_measures, find_measure, format_measure
+from rss_rl.errors import ConfigError
 from rss_rl.runs.run_directory import ALL_TOKENS, REPORT_FILE, RunDirectory
 
 if TYPE_CHECKING:
@@ -133,26 +130,4 @@ class Run:
         return rss_rl.train(self.path, names, resume=True, callbacks=callbacks)
 
     def __repr__(self) -> str:
-        scores = self._scores()
-        shown = "" if scores.empty else f"\n{scores.to_string(index=False)}"
-        return f"rss_rl.Run({str(self.path)!r}){shown}"
-
-    def _repr_html_(self) -> str:
-        scores = self._scores()
-        shown = "" if scores.empty else scores.to_html(index=False, border=0)
-        return f"<p><b>rss_rl.Run</b> {escape(str(self.path))}</p>{shown}"
-
-    def _scores(self) -> pd.DataFrame:
-        """The main scores of the report as text, by split and selection; none if it has none."""
-        import pandas as pd
-
-        lines = []
-        with suppress(RssError, AttributeError, KeyError, TypeError, ValueError):
-            for split, modes in self.report["splits"].items():
-                for mode, scores in modes.items():
-                    found = {
-                        find_measure(name).label: format_measure(name, value)
-                        for name, value in brief_measures(scores).items()
-                    }
-                    lines.append({"split": split, "selection": mode, **found})
-        return pd.DataFrame(lines).fillna("-")
+        return f"rss_rl.Run({str(self.path)!r})"

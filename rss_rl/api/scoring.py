@@ -85,24 +85,27 @@ def evaluate(
     if share is not None and not marks:
         raise ConfigError("--share is for --marks", remedy="Give --marks, too")
     from rss_rl.api.run import Run
-    from rss_rl.results.agreement import score_run_agreement
+    from rss_rl.data.score_file import read_scores
+    from rss_rl.results.agreement import score_agreement
+    from rss_rl.results.reading import open_with_data
 
     found: dict[str, dict[str, Any]] = {}
-    how: dict[str, Any] = {"which": which, "device": device}
     for path in _paths(runs):
         run = Run(path, trust_plugins=trust_plugins)
         if not marks:
-            found[str(path)] = run.evaluate(split, mode, **how)
+            found[str(path)] = run.evaluate(split, mode, which=which, device=device)
             continue
+        config, models, prepared, on = open_with_data(path, which, device, run.trust)
+        examples = prepared.split(split)
         with busy(SafeConsole(stderr=True), f"scoring {path}") as tell:
-            found[str(path)] = score_run_agreement(
-                path,
-                split,
-                **how,
+            found[str(path)] = score_agreement(
+                models,
+                examples,
+                config,
                 share=share,
-                files={str(file): Path(file) for file in scores},
+                others={str(file): read_scores(Path(file), examples) for file in scores},
+                device=on,
                 progress=lambda done, end: tell(f"scoring: {done:,} of {end:,}"),
-                trust=run.trust,
             )
     return found
 
@@ -121,7 +124,7 @@ def report(
     Args:
         runs: Directory of a run, or several.
         split: Split that several groups, or the page, show.
-        html: Also write an HTML page: scores, curves, marked texts, words, settings and data.
+        html: Also write an HTML page: scores, curves, marked texts, words and settings.
 
     Returns:
         A line for each run, split and selection: every score and setting.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +17,6 @@ class Measure:
     meaning          shown where a page's heading is pointed at
     percent          a share, shown in percent
     places           decimal places of other numbers
-    largest          upper bound; math.inf if there is none
     lower_is_better  whether smaller is better
     brief            also shown where there is room for only a few numbers
     """
@@ -28,19 +26,17 @@ class Measure:
     meaning: str = ""
     percent: bool = False
     places: int = 4
-    largest: float = 1.0
     lower_is_better: bool = False
     brief: bool = False
 
 
-_unbounded = partial(Measure, largest=math.inf)
 _percent = partial(Measure, percent=True)
 _rounded = partial(Measure, places=3)
 OWN = (
-    _unbounded(
+    Measure(
         "loss", "loss", "mean loss without dropout", places=3, lower_is_better=True, brief=True
     ),
-    _unbounded("reward", "reward", "mean reward, without a share's costs", brief=True),
+    Measure("reward", "reward", "mean reward, without a share's costs", brief=True),
     _percent("kept", "kept", "words kept, as heads or dependents", brief=True),
     _percent("heads_kept", "heads", "heads: words that attend to others"),
     _percent("dependents_kept", "dependents", "dependents: words that are attended to"),
@@ -51,7 +47,7 @@ ACCURACY = (
     _percent("majority_accuracy", "majority", "accuracy of always the most common label"),
     Measure("macro_f1", "macro F1", "mean over classes of the F1 of each (class labels)"),
     Measure("roc_auc", "ROC AUC", "area under the ROC curve, by log-odds (two classes)"),
-    _unbounded(
+    Measure(
         "absent_classes",
         "absent classes",
         "classes without a row in the split",
@@ -62,7 +58,7 @@ ACCURACY = (
 CORRELATION = (
     Measure("pearson", "Pearson r", "Pearson correlation with gold (score labels)", brief=True),
     Measure("spearman", "Spearman ρ", "Spearman rank correlation with gold (score labels)"),
-    _unbounded("mse", "MSE", "mean squared error (score labels)", lower_is_better=True),
+    Measure("mse", "MSE", "mean squared error (score labels)", lower_is_better=True),
 )
 RANKING = (
     Measure("map", "MAP", "mean average precision over questions with both answers", brief=True),
@@ -110,7 +106,7 @@ def all_measures() -> dict[str, Measure]:
 
 def find_measure(name: str) -> Measure:
     """The measure of this name; if there is none, one with its name as label."""
-    unknown = Measure(name, name, largest=math.inf, brief=True)
+    unknown = Measure(name, name, brief=True)
     return all_measures().get(name, unknown)
 
 

@@ -6,13 +6,19 @@ Legend: B examples, S sentences, N_s tokens of slot s.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from rss_rl.config import RunConfig
 from rss_rl.errors import ConfigError, nearest
-from rss_rl.metrics.measures import ACCURACY, CORRELATION, RANKING, RATIONALES, find_measure
+from rss_rl.metrics.measures import (
+    ACCURACY,
+    CORRELATION,
+    RANKING,
+    RATIONALES,
+    Measure,
+    find_measure,
+)
 from rss_rl.ops.scores import (
     choice_metrics,
     class_metrics,
@@ -89,18 +95,10 @@ def measure_names(
     return [measure.name for measure in found if measure.name not in absent]
 
 
-@dataclass(frozen=True)
-class BestMetric:
-    """The metric that the best checkpoint is chosen by."""
-
-    name: str
-    lower_is_better: bool
-
-
 def best_metric(
     config: RunConfig, labels: LabelSpec, *, questions: bool, rationales: bool
-) -> BestMetric:
-    """The metric that `evaluation.best_metric` selects on the dev split.
+) -> Measure:
+    """The measure that `evaluation.best_metric` selects on the dev split.
 
     Args:
         questions, rationales: of the dev split, see `measure_names`.
@@ -120,4 +118,4 @@ def best_metric(
             where="evaluation.best_metric",
             remedy=f"Give auto or one of {', '.join(known)}",
         )
-    return BestMetric(name, find_measure(name).lower_is_better)
+    return find_measure(name)

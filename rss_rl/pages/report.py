@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 
 from rss_rl.components import NOTHING, Trust
-from rss_rl.data.catalogue import catalogue
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import open_prepared
 from rss_rl.durable import disk_errors, replace_file
@@ -196,8 +195,6 @@ def _shown(part: Part, split: str) -> dict[str, Any]:
         ],
         "classes": _classes(part),
         "words": [(title, own) for title, own in _words(reading) if len(own)],
-        "data": list(_data(part.manifest)),
-        "files": [*part.manifest.sources, *part.manifest.vectors.files],
         "settings": setting_texts(frame),
         "differing": differing_settings(frame),
     }
@@ -341,26 +338,6 @@ def _bars(
 
 def _score_line(line: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     return [line["split"], mode_name(line["mode"]), *(score_cell(line, name) for name in names)]
-
-
-def _data(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Facts about the data, from the manifest and the catalogue."""
-    if (known := catalogue().get(manifest.name)) is not None:
-        yield "Licence, as its authors state it", known.licence
-        yield "Described at", known.home
-    for name, info in manifest.splits.items():
-        words = sum(info.tokens)
-        text = f"{info.rows:,} rows, {words:,} words, the longest text {max(info.longest):,}"
-        left_out = info.bad_rows + info.dropped_rows
-        text += f"; {left_out:,} rows left out" if left_out else ""
-        yield f"Split {name}", text + (f"; {info.cut_rows:,} cut" if info.cut_rows else "")
-    tokenizer = manifest.tokenizer
-    yield "Words", f"split by {tokenizer.name}" + (", in lower case" if tokenizer.lower else "")
-    size, trainable = manifest.vocabulary.size, manifest.vocabulary.trainable
-    yield "Vocabulary", f"{size:,} words, {trainable:,} of them in the training texts"
-    if manifest.vectors.files:
-        covered = manifest.vectors.any
-        yield "Words with a vector", f"{covered.words:.1%}; of all tokens {covered.tokens:.1%}"
 
 
 def marked_text(text: ReadText, slot: int) -> tuple[list[tuple[str, bool, bool]], int]:

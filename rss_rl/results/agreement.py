@@ -18,15 +18,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
-from rss_rl.data.score_file import read_scores
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.inputs import TensorBatch, to_tensors
 from rss_rl.ops.rationale_overlap import (
@@ -42,7 +39,6 @@ from rss_rl.ops.rationale_overlap import (
 )
 from rss_rl.ops.scores import roc_auc
 from rss_rl.policies.distributions import word_scores
-from rss_rl.results.reading import open_with_data
 from rss_rl.rollouts.device import inference
 from rss_rl.rollouts.run_models import Models
 from rss_rl.rollouts.scan import Scanned, scan
@@ -86,40 +82,6 @@ def score_agreement(
     _check(examples, config, bool(others), share)
     with inference(models, config.learner.threads, device, config.learner.precision):
         return _Scorer(models, config, others, device).score(examples, share, progress)
-
-
-def score_run_agreement(
-    path: Path,
-    split: str,
-    *,
-    which: str | int = "best",
-    share: float | None = None,
-    files: Mapping[str, Path] | None = None,
-    device: str | None = None,
-    progress: Progress = lambda done, end: None,
-    trust: Trust = NOTHING,
-) -> dict[str, dict[str, float]]:
-    """`score_agreement` of a checkpoint of the run at `path`.
-
-    Args:
-        files: of scores, by the names of their selections.
-        trust: see `rss_rl.training.trained_runs.open_models`.
-
-    Raises:
-        RssError: see `score_agreement`, `rss_rl.data.score_file.read_scores` and
-            `rss_rl.results.reading.score_run`.
-    """
-    config, models, prepared, found_device = open_with_data(path, which, device, trust)
-    examples = prepared.split(split)
-    return score_agreement(
-        models,
-        examples,
-        config,
-        share=share,
-        others={name: read_scores(file, examples) for name, file in (files or {}).items()},
-        device=found_device,
-        progress=progress,
-    )
 
 
 def _padded(by_row: WordScores, batch: Batch) -> list[Array]:

@@ -20,7 +20,8 @@ from rss_rl.learners.phases import PhaseSchedule, Turn
 from rss_rl.learners.share_control import ShareController, merit
 from rss_rl.learners.updates import Needs
 from rss_rl.logs.metrics import MetricsWriter
-from rss_rl.metrics.metrics import BestMetric, best_metric
+from rss_rl.metrics.measures import Measure
+from rss_rl.metrics.metrics import best_metric
 from rss_rl.rollouts.backend import Backend
 from rss_rl.rollouts.rollout import Job
 from rss_rl.runs.checkpoint import (
@@ -38,7 +39,7 @@ from rss_rl.training.stopping import SafePoint, TimeBudget
 from rss_rl.types import Array
 
 
-def find_best_metric(config: RunConfig, prepared: Prepared) -> BestMetric:
+def find_best_metric(config: RunConfig, prepared: Prepared) -> Measure:
     """The dev metric that the best checkpoint is chosen by.
 
     Raises:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -113,7 +112,6 @@ def test_fit_is_a_finished_run_with_all_that_one_asks_of_it(run: rss_rl.Run) -> 
     again = rss_rl.Run(run.path)
     dev = again.evaluate("dev", ["thresholded"])["thresholded"]
     assert dev["kept"] == pytest.approx(run.report["splits"]["dev"]["thresholded"]["kept"])
-    assert re.search(r"dev +thresholded +\d", repr(again))
     assert again.resume().report == run.report  # finished: as it is
     record = json.loads((run.path / "provenance.json").read_text())
     assert record["rss_rl"] == rss_rl.__version__
@@ -159,38 +157,12 @@ def test_answers_print_and_render(run: rss_rl.Run) -> None:
     assert "the accuracy on test is " in repr(run.model)
 
 
-def test_notebooks_show_runs_models_and_selections(run: rss_rl.Run) -> None:
-    page = run._repr_html_()
-    assert str(run.path) in page
-    kept = run.report["splits"]["test"]["thresholded"]["kept"]
-    assert f">{kept:.1%}</td>" in page
-    assert ">review" not in page
-    found = run.model.explain("<script>alert(1)</script> & dull")
-    assert "<script" not in found._repr_html_()
-    assert "&lt;" in found._repr_html_()
-    for shown in (page, found._repr_html_()):
-        assert "http" not in shown
-        _balanced(shown)
-
-
-def _balanced(page: str) -> None:
-    """Every element is closed in its turn."""
-    ElementTree.fromstring(f"<div>{page}</div>")
-
-
-def test_a_damaged_report_is_shown_as_such(run: rss_rl.Run, tmp_path: Path) -> None:
-    shutil.copytree(run.path, tmp_path / "copy")
-    copy = rss_rl.Run(tmp_path / "copy")
-    for content in (
-        "{",
-        "{}",
-        "[]",
-        '{"splits": 3}',
-        '{"splits": {"dev": {"all": {"loss": "x"}}}}',
-    ):
-        (copy.path / "report.json").write_text(content)
-        assert "copy" in copy._repr_html_()
-        assert "copy" in repr(copy)
+def test_notebooks_show_selections(run: rss_rl.Run) -> None:
+    shown = run.model.explain("<script>alert(1)</script> & dull")._repr_html_()
+    assert "<script" not in shown
+    assert "&lt;" in shown
+    assert "http" not in shown
+    ElementTree.fromstring(f"<div>{shown}</div>")  # every element is closed in its turn
 
 
 def test_an_empty_sentence_is_shown(run: rss_rl.Run) -> None:

@@ -17,7 +17,7 @@ from rss_rl.api.sweep_runs import Sweep
 from rss_rl.api.sweeping import sweep
 from rss_rl.config import parse_config
 from rss_rl.errors import CheckpointError, ConfigError
-from rss_rl.metrics.metrics import BestMetric
+from rss_rl.metrics.measures import find_measure
 from rss_rl.packaged import find_sweep, packaged_sweeps
 from rss_rl.results.sweeps.plan import PlannedRun, find_base, plan_runs, state_of
 from rss_rl.results.sweeps.report import published, write_sweep
@@ -215,7 +215,7 @@ def test_trials_are_ordered_by_dev_those_off_the_share_last(tmp_path: Path) -> N
     for run, (accuracy, kept) in zip(runs, [(0.7, 0.5), (0.9, 0.7), (0.8, 0.5)], strict=False):
         report(run, split="dev", accuracy=accuracy, kept=kept)
     states = ["finished", "finished", "finished", "stopped early"]
-    best = BestMetric("accuracy", lower_is_better=False)
+    best = find_measure("accuracy")
     markdown = write_sweep(spec, runs, states, tmp_path / "out", best)[1]  # type: ignore[arg-type]
     assert re.findall(r"^\| (trial-\d+)", markdown, re.MULTILINE) == [
         "trial-002",

@@ -20,8 +20,7 @@ from rss_rl.components import Trust
 from rss_rl.durable import disk_errors, replacing
 from rss_rl.errors import ConfigError, nearest
 from rss_rl.learners.share_control import merit
-from rss_rl.metrics.measures import find_measure, task_measures
-from rss_rl.metrics.metrics import BestMetric
+from rss_rl.metrics.measures import Measure, find_measure, task_measures
 from rss_rl.packaged import configs_root
 from rss_rl.results.frame import is_setting, runs_frame
 from rss_rl.results.sweeps.plan import PlannedRun, State
@@ -48,7 +47,7 @@ def write_sweep(
     runs: Sequence[PlannedRun],
     states: Sequence[State],
     folder: Path,
-    best: BestMetric | None,
+    best: Measure | None,
 ) -> tuple[pd.DataFrame, str, list[Path]]:
     """Write the files of a sweep; returns the frame, the Markdown and the files.
 
@@ -148,7 +147,7 @@ def _points(runs: Sequence[PlannedRun], frame: pd.DataFrame, metrics: Sequence[s
     return points
 
 
-def _worth(point: Point, best: BestMetric) -> float:
+def _worth(point: Point, best: Measure) -> float:
     """What a finished trial is worth, as a checkpoint: those off the target share come last."""
     value = point[best.name]
     return merit(-value if best.lower_is_better else value, point, point["reward"])
