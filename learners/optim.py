@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -27,9 +27,6 @@ class GradientStep:
         embedding: name prefixes of the parameters that are embeddings, of which an update changes
             only the rows with a gradient, see `RowAdam` and `RowAdadelta`.
         group: of learners; sparse gradients of embeddings are summed over it.
-
-    `before_rows`, if set, is called with the rows int64 [R] of an embedding that a sparse gradient
-    is about to change.
     """
 
     def __init__(
@@ -44,7 +41,6 @@ class GradientStep:
         self._name = name
         self._clip = config.clip_norm
         self._group = group
-        self.before_rows: Callable[[Tensor], None] | None = None
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         rates = _relative_rates(module)
         apart: dict[float, list[Tensor]] = {}
@@ -114,10 +110,6 @@ class GradientStep:
 
     def apply(self) -> None:
         """Apply the gradients."""
-        if self.before_rows is not None:
-            for table in self._embeddings:
-                if table.grad is not None and table.grad.is_sparse:
-                    self.before_rows(table.grad.indices()[0])
         self.optimizer.step()
 
     def state_dict(self) -> dict[str, Tensor]:

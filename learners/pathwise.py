@@ -221,7 +221,7 @@ class Pathwise:
                 "selection/dependents_kept": dependents,
             }
 
-        return Measured(torch.cat([totals, norm[None]]), metrics)
+        return Measured([totals, norm[None]], metrics)
 
     def apply(self) -> None:
         """See `PolicyUpdate`."""

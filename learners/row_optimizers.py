@@ -119,8 +119,7 @@ class RowAdam(RowOptimizer, torch.optim.Adam):
 
     def _update_rows(self, table: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         """Update the rows with a gradient [V, E]."""
-        gradient = without_zero_rows(gradient)
-        rows, values = gradient.indices()[0], gradient.values()
+        rows, values = nonzero_rows(gradient)
         state = self._state_of(table)
         state["step"] += 1
         first_decay, second_decay = group["betas"]
@@ -142,23 +141,14 @@ def _correction(decay: float, count: Tensor) -> Tensor:
     return (1 - torch.pow(decay, count))[:, None]
 
 
-def without_zero_rows(gradient: Tensor) -> Tensor:
-    """A gradient [V, E], dense or coalesced sparse, as a sparse one of its nonzero rows.
+def nonzero_rows(gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """Which rows of a gradient [V, E], dense or coalesced sparse, are not 0, and these: [R, E].
 
-    Which rows are updated then does not depend on the layout that backward produced.
+    They do not depend on the layout that backward produced.
     """
-    if gradient.is_sparse:
-        rows, values = gradient.indices()[0], gradient.values()
-        kept = values.ne(0).any(1)
-        if bool(kept.all()):
-            return gradient
-        rows, values = rows[kept], values[kept]
-    else:
-        rows = gradient.ne(0).any(1).nonzero()[:, 0]
-        values = gradient[rows]
-    return torch.sparse_coo_tensor(
-        rows[None], values, gradient.shape, is_coalesced=True, check_invariants=False
-    )
+    values = gradient.values() if gradient.is_sparse else gradient
+    kept = values.ne(0).any(1).nonzero()[:, 0]
+    return gradient.indices()[0, kept] if gradient.is_sparse else kept, values[kept]
 
 
 class RowAdadelta(RowOptimizer, torch.optim.Adadelta):

@@ -184,8 +184,7 @@ class ScoreFunction:
             samples, examples, sentences = paid.rewards.shape
             spread = advantage.double()
             sums = torch.stack([
-                loss.detach().double(), entropy.detach().double(), spread.sum(),
-                spread.square().sum(),
+                loss.detach(), entropy.detach(), spread.sum(), spread.square().sum(),
             ])  # fmt: skip
             totals = sum_and_max(self._group, torch.cat([sums, ratios]))
             count = self._group.count(examples)
@@ -208,7 +207,7 @@ class ScoreFunction:
                 "policy/advantage_std": variance**0.5,
             } | _ratio_scalars(*ratios)
 
-        return Measured(torch.cat([totals, norm[None]]), metrics)
+        return Measured([totals, norm[None]], metrics)
 
     def apply(self) -> None:
         """See `PolicyUpdate`."""

@@ -111,11 +111,6 @@ class SupervisedLearner:
         if average is not None and sparse:
             self._rows = RowAverage(embedding.trainable.detach())
             self._classifier.embedding.average = self._rows
-            self.step.before_rows = self._settle
-
-    def _settle(self, rows: Tensor) -> None:
-        assert self._rows is not None
-        self._rows.settle(self._classifier.embedding.trainable, rows)
 
     def state_dict(self) -> dict[str, Tensor]:
         """All state besides the classifier's own weights.
@@ -217,13 +212,28 @@ class SupervisedLearner:
             scalars = {"train/loss": total / examples, "train/gradient_norm": norm}
             return scalars if scores else scalars | {"train/accuracy": right / examples}
 
-        return Measured(torch.cat([sums, norm[None]]), metrics)
+        return Measured([sums, norm[None]], metrics)
 
+    @torch.no_grad()
     def apply(self, number: int) -> None:
         """Step by what was learnt in update `number`; until then no parameter has changed."""
+        self.moved_words = moved = self._rows_with_gradient()
+        rows, words = self._rows, self._classifier.embedding.trainable
+        before = None if rows is None or moved is None else rows.read(words, moved)
         self.step.apply()
-        self._follow(number)
-        self.moved_words = self._rows_with_gradient()
+        if self._average is None:
+            return
+        keep = min(self._average, (1 + number) / (10 + number))
+        followers: list[Tensor] = []
+        leaders: list[Tensor] = []
+        pairs = zip(self._classifier.parameters(), self._learning.parameters(), strict=True)
+        for follower, leader in pairs:
+            if leader.requires_grad and (rows is None or follower is not words):
+                followers.append(follower)
+                leaders.append(leader)
+        torch._foreach_lerp_(followers, leaders, 1 - keep)
+        if rows is not None and moved is not None and before is not None:
+            rows.follow(words, moved, before, keep)
 
     def _rows_with_gradient(self) -> Tensor | None:
         """Int64 [R], or None where rows without a gradient may have moved, too."""
@@ -236,23 +246,3 @@ class SupervisedLearner:
             return None
         rows: Tensor = gradient.indices()[0]
         return rows
-
-    @torch.no_grad()
-    def _follow(self, number: int) -> None:
-        """Move the classifier towards the learning copy."""
-        if self._average is not None:
-            keep = min(self._average, (1 + number) / (10 + number))
-            words = self._classifier.embedding.trainable
-            pairs = zip(self._classifier.parameters(), self._learning.parameters(), strict=True)
-            followers: list[Tensor] = []
-            leaders: list[Tensor] = []
-            for follower, leader in pairs:
-                if not leader.requires_grad:
-                    continue
-                if self._rows is not None and follower is words:
-                    assert leader.grad is not None
-                    self._rows.follow(words.detach(), leader.grad.indices()[0], keep)
-                else:
-                    followers.append(follower)
-                    leaders.append(leader)
-            torch._foreach_lerp_(followers, leaders, 1 - keep)

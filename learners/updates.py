@@ -97,12 +97,12 @@ class UpdateSetup:
 class Measured(NamedTuple):
     """What the host has yet to read of computed gradients.
 
-    numbers  float64 [n], on the device
+    numbers  [n] in parts, on the device
     metrics  makes of them the metrics of the global batch, by tag, and clips the gradients; raises
              NonFiniteError on a non-finite loss or gradient
     """
 
-    numbers: Tensor
+    numbers: Sequence[Tensor]
     metrics: Callable[[list[float]], dict[str, float]]
 
 
@@ -110,9 +110,10 @@ def read(measured: Sequence[Measured]) -> dict[str, float]:
     """The metrics of all of them, for which the host waits once."""
     scalars: dict[str, float] = {}
     if measured:
-        numbers = torch.cat([each.numbers for each in measured]).tolist()
+        # As float64, of which one of the parts is.
+        numbers = torch.cat([part for each in measured for part in each.numbers]).tolist()
         for each in measured:
-            count = len(each.numbers)
+            count = sum(map(len, each.numbers))
             scalars |= each.metrics(numbers[:count])
             numbers = numbers[count:]
     return scalars

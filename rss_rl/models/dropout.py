@@ -202,9 +202,11 @@ class Dropout(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         """[M, ..., D] to the same shape."""
+        if not self.drops:
+            return values
         drop = self.keyed(values)
         if drop is None:
-            return F.dropout(values, self.rate, self.training)
+            return F.dropout(values, self.rate)
         native = self.kernels and values.device.type == "cpu" and has_kernels_for(values.dtype)
         if native and missing_compiler() is None:
             return _Drop.apply(values, drop)  # type: ignore[no-any-return, no-untyped-call]

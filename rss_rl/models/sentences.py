@@ -122,7 +122,7 @@ class SentencesClassifier(Classifier):
         slots, examples = len(tokens), len(tokens[0])
         read = list(valid)
         if not encoder.reads_unselected:
-            kept = (s.any(1).view(times, examples, s.shape[-1]).any(0) for s in selections)
+            kept = (s.view(times, examples, *s.shape[1:]).any((0, 2)) for s in selections)
             read = [mask & union for mask, union in zip(valid, kept, strict=True)]
         ids = joined([slot[mask] for mask, slot in zip(read, tokens, strict=True)])  # [R]
         cells = (s.view(times, examples, *s.shape[1:]).transpose(2, 3) for s in selections)

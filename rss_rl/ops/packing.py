@@ -48,16 +48,18 @@ class Packed:
         """R."""
         return len(self.position)
 
-    def chosen(self, rows: Tensor) -> Packed:
-        """Only these rows, int64 [T], ascending, of the same number of sequences."""
-        sequence = self.sequence[rows]
-        counts = torch.bincount(sequence, minlength=len(self.starts) - 1)
+    def chosen(self, rows: Tensor, copy: Tensor | int = 0, copies: int = 1) -> Packed:
+        """Only these rows, int64 [T], of one of the `copies` of all sequences each; ascending."""
+        sequences = len(self.starts) - 1
+        sequence = self.sequence[rows] + copy * sequences if copies > 1 else self.sequence[rows]
+        counts = torch.bincount(sequence, minlength=copies * sequences)
         return Packed(sequence, self.position[rows], _starts(counts))
 
     def part(self, sequences: slice) -> Packed:
         """The tokens of some sequences."""
         starts = self.starts[sequences.start : sequences.stop + 1]
-        rows = slice(int(starts[0]), int(starts[-1]))
+        bounds = self._bounds[sequences.start : sequences.stop + 1]
+        rows = slice(bounds[0], bounds[-1])
         sequence = self.sequence[rows] - sequences.start
         return Packed(sequence, self.position[rows], starts - starts[0])
 
@@ -95,7 +97,13 @@ class Packed:
     @functools.cached_property
     def longest(self) -> int:
         """L."""
-        return int(self.starts.diff().max()) if len(self.starts) > 1 else 0
+        return max((end - start for start, end in itertools.pairwise(self._bounds)), default=0)
+
+    @functools.cached_property
+    def _bounds(self) -> list[int]:
+        """The `starts`, for which a device is waited for once."""
+        found: list[int] = self.starts.tolist()
+        return found
 
     @functools.cached_property
     def rank(self) -> Tensor:
@@ -142,12 +150,11 @@ class Shared:
     @classmethod
     def of(cls, tokens: Packed, chosen: Tensor, words: Rows) -> Shared:
         """From which rows of `tokens` are chosen, bool [K, R], and the rows' words."""
-        cells = chosen.flatten().nonzero()[:, 0]
-        once = len(chosen) == 1
-        picked = (tokens if once else tokens.repeated(len(chosen))).chosen(cells)
-        if once and words.at is None:
+        copy, rows = chosen.nonzero(as_tuple=True)
+        cells = copy * len(tokens) + rows if len(chosen) > 1 else rows
+        picked = tokens.chosen(rows, copy, len(chosen))
+        if len(chosen) == 1 and words.at is None:
             return cls(cells, cells, None, picked)
-        rows = cells % max(1, len(tokens))
         each = rows if words.at is None else words.at[rows]
         somewhere = each.new_zeros(len(words.vectors), dtype=torch.bool).index_fill_(0, each, True)
         return cls(cells, somewhere.nonzero()[:, 0], (somewhere.cumsum(0) - 1)[each], picked)
