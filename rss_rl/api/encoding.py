@@ -108,7 +108,7 @@ def encode(
         writer = StatesWriter(begun, info, prepared.sentences)
         for name, split_info in splits.items():
             split = prepared.split(name)
-            for start in range(writer.next_row(name), split_info.rows, _AHEAD):
+            for start in range(writer.info.rows(name), split_info.rows, _AHEAD):
                 rows = np.arange(start, min(start + _AHEAD, split_info.rows))
                 for row in _states(split, rows, reader, on):
                     writer.write(name, row)

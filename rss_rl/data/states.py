@@ -221,10 +221,6 @@ class StatesWriter:
         self._rows: list[tuple[Array, ...]] = []
         self._bytes = 0
 
-    def next_row(self, split: str) -> int:
-        """The first row of a split without states on the disk."""
-        return self.info.rows(split)
-
     def write(self, split: str, states: tuple[Array, ...]) -> None:
         """Add the next row's states, S x [N_s, H]."""
         with np.errstate(over="ignore"):

@@ -26,10 +26,6 @@ class Tokens(NamedTuple):
     keys: tuple[str, ...]
 
 
-_REPEATED = 1000
-"""Longest cached text, in characters: datasets of pairs repeat a sentence in adjacent rows."""
-
-
 class Tokenizer:
     """NLTK's NLTKWordTokenizer, sentence by sentence; given tokens are kept as they are.
 
@@ -47,15 +43,11 @@ class Tokenizer:
         if not isinstance(text, str):
             words: tuple[str, ...] = text
         else:
-            words = _words(text) if len(text) <= _REPEATED else _cut(text)
+            words = _cut(text)
         return Tokens(words, tuple(word.lower() for word in words) if self.lower else words)
 
 
-@lru_cache(maxsize=1024)
-def _words(text: str) -> tuple[str, ...]:
-    return _cut(text)
-
-
+@lru_cache(maxsize=64)  # datasets of pairs repeat a sentence in adjacent rows
 def _cut(text: str) -> tuple[str, ...]:
     tokenize = _nltk()
     return tuple(word for sentence in _sentences(text) for word in tokenize(sentence))

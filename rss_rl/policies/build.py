@@ -25,8 +25,7 @@ def build_policy(
     Raises:
         ConfigError: the component builds no torch module.
     """
-    component, options = config.component, config.component.parse(config.options)
-    policy = component.build(PolicySetup(inputs, activation, words), options)
+    policy = config.build(PolicySetup(inputs, activation, words))
     return check_module(policy, f"policy '{config.name}'")
 
 

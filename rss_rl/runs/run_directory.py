@@ -141,9 +141,6 @@ class RunDirectory:
             CheckpointError: writing fails.
         """
         self.settled[key] = value
-        self._rewrite_config()
-
-    def _rewrite_config(self) -> None:
         text = _config_text(self.path, self.config, self.settled)
         with disk_errors(self.path, _UNUSABLE, _REMEDY):
             _write_config(self.path, self.config, text)

@@ -5,7 +5,7 @@ Learner and samplers live in this process, or on a cluster: see `Roles`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,11 +29,12 @@ from rss_rl.runs.checkpoint import (
     state_errors,
 )
 from rss_rl.training.evaluation import Mode
-from rss_rl.training.initial_policy import InitialPolicy
+from rss_rl.training.initial_policy import with_policy
 from rss_rl.training.learner import Learner, LocalLearner
 from rss_rl.training.observer import Observer
 from rss_rl.training.stopping import SafePoint, TimeBudget
 from rss_rl.training.trainer import Event, PhaseBegan, Stopped, Trainer
+from rss_rl.types import Array
 
 FORK = "fork"
 """Mark of the checkpoint at which the comparison with all tokens branches off."""
@@ -119,7 +120,7 @@ def train_phases(
     context: RunContext,
     *,
     begin: Checkpoint | None = None,
-    initial_policy: InitialPolicy | None = None,
+    initial_policy: Mapping[str, Array] | None = None,
     fork: bool = False,
 ) -> Generator[Event | LearnersLost, None, Trained | None]:
     """Train in the locked run directory `path`; returns None if it was stopped.
@@ -153,7 +154,7 @@ def _attempt(
     path: Path,
     context: RunContext,
     start: Checkpoint | None,
-    initial_policy: InitialPolicy | None,
+    initial_policy: Mapping[str, Array] | None,
     fork: bool,
 ) -> Generator[Event, None, Trained | None]:
     """Train from a checkpoint to the end of the last phase, and score the result."""
@@ -171,7 +172,7 @@ def _attempt(
         roles.learner(config, prepared) as learner,
     ):
         if start is None and initial_policy is not None:
-            learner.load_tensors(initial_policy.in_place_of(learner.tensors()))
+            learner.load_tensors(with_policy(learner.tensors(), initial_policy))
 
         def leave(event: Stopped) -> None:
             observer.take(event, path, writer, event.update)

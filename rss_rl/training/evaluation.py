@@ -33,7 +33,6 @@ from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch, ExampleSource, LabelSpec
 
 Mode = Literal["all", "thresholded", "sampled", "random"]
-MODES: tuple[Mode, ...] = ("all", "thresholded", "sampled", "random")
 
 
 _OWN = ("loss", "reward", "kept", "heads_kept", "dependents_kept")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,31 +23,24 @@ _AVERAGED = "learning/average/written"
 """Where a learner keeps the word vectors that those it publishes are the average of."""
 
 
-class InitialPolicy(NamedTuple):
-    """The best policy of another run.
-
-    tensors  of a checkpoint: those of the policy, and the word vectors that it reads
-    origin   the run and the update, for the record
-    """
-
-    tensors: dict[str, Array]
-    origin: str
-
-    def in_place_of(self, tensors: Mapping[str, Any]) -> dict[str, Array]:
-        """A new learner's tensors with these in place of its own."""
-        # Copies: averages may share memory with the word vectors, which are set first.
-        found = {
-            name: np.array(value.numpy(force=True) if isinstance(value, torch.Tensor) else value)
-            for name, value in tensors.items()
-        }
-        vectors = self.tensors.get(f"classifier/{_VECTORS}")
-        if vectors is not None:
-            found |= {n: vectors for n in found if n.endswith(f"/{_VECTORS}") or n == _AVERAGED}
-        return found | self.tensors
+def with_policy(tensors: Mapping[str, Any], policy: Mapping[str, Array]) -> dict[str, Array]:
+    """A new learner's tensors, with those of `read_initial_policy` in place of its own."""
+    # Copies: averages may share memory with the word vectors, which are set first.
+    found = {
+        name: np.array(value.numpy(force=True) if isinstance(value, torch.Tensor) else value)
+        for name, value in tensors.items()
+    }
+    vectors = policy.get(f"classifier/{_VECTORS}")
+    if vectors is not None:
+        found |= {n: vectors for n in found if n.endswith(f"/{_VECTORS}") or n == _AVERAGED}
+    return found | dict(policy)
 
 
-def read_initial_policy(config: RunConfig, prepared: Prepared) -> InitialPolicy | None:
-    """The policy that a run begins with; None if it is a new one.
+def read_initial_policy(config: RunConfig, prepared: Prepared) -> dict[str, Array] | None:
+    """The best policy of another run, that a run begins with; None if it is a new one.
+
+    Returns:
+        Tensors of a checkpoint: those of the policy, and the word vectors that it reads.
 
     Raises:
         ConfigError: there is no such run, or its policy or its data differ.
@@ -55,44 +48,33 @@ def read_initial_policy(config: RunConfig, prepared: Prepared) -> InitialPolicy 
     if config.policy.from_run is None:
         return None
     path = Path(config.policy.from_run)
+
+    def refused(what: str, remedy: str) -> ConfigError:
+        return ConfigError(what, where=f"{_KEY}={path}", remedy=remedy)
+
     try:
         run = RunDirectory.open(path)
         theirs = run.parsed_config(Trust.of(config.model_dump(mode="json")))
         checkpoint = load_checkpoint(path, "best")
     except CheckpointError as error:
-        raise ConfigError(
-            f"has no trained policy: {error.what}",
-            where=f"{_KEY}={path}",
-            remedy="Name the directory of a run that was trained to its end",
-        ) from error
+        remedy = "Name the directory of a run that was trained to its end"
+        raise refused(f"has no trained policy: {error.what}", remedy) from error
     mine, other = _read_by(config), _read_by(theirs)
-    keys = [key for key in mine | other if mine.get(key) != other.get(key)]
+    keys = [f"{key}={other.get(key)}" for key in mine | other if mine.get(key) != other.get(key)]
     if keys:
-        raise ConfigError(
-            "its policy has other settings: "
-            + ", ".join(f"{key}={other.get(key)}" for key in keys),
-            where=f"{_KEY}={path}",
-            remedy="Use the same settings",
-        )
+        raise refused(f"its policy has other settings: {', '.join(keys)}", "Use the same settings")
     if open_prepared(run.inputs).manifest != prepared.manifest:
-        raise ConfigError(
-            f"was trained on other data than {prepared.location}",
-            where=f"{_KEY}={path}",
-            remedy=f"Set data={theirs.data}",
-        )
+        what = f"was trained on other data than {prepared.location}"
+        raise refused(what, f"Set data={theirs.data}")
     digest = prepared.states_digest()
     if digest is not None and run.settled.get(STATES) != digest:
-        raise ConfigError(
-            f"read other states of tokens than those in {prepared.location}",
-            where=f"{_KEY}={path}",
-            remedy=f"Encode the data with {theirs.policy.pretrained}",
-        )
-    tensors = {
+        what = f"read other states of tokens than those in {prepared.location}"
+        raise refused(what, f"Encode the data with {theirs.policy.pretrained}")
+    return {
         name: value
         for name, value in checkpoint.tensors.items()
         if name.startswith("policy/") or name == f"classifier/{_VECTORS}"
     }
-    return InitialPolicy(tensors, f"{path.resolve()}, update {checkpoint.step}")
 
 
 def _read_by(config: RunConfig) -> dict[str, Any]:

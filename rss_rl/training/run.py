@@ -45,13 +45,14 @@ from rss_rl.training.attempts import (
     Trained,
     train_phases,
 )
-from rss_rl.training.initial_policy import InitialPolicy, read_initial_policy
+from rss_rl.training.initial_policy import read_initial_policy
 from rss_rl.training.learner import POLICY_UPDATE
 from rss_rl.training.memory import check_room, memory_errors
 from rss_rl.training.observer import Observer
 from rss_rl.training.status_writer import Course
 from rss_rl.training.stopping import SafePoint, TimeBudget
 from rss_rl.training.trainer import Event, find_best_metric, fork_state
+from rss_rl.types import Array
 from rss_rl.version import VERSION, installed_version
 
 _ATTENTION = "model.attention"
@@ -119,7 +120,7 @@ def train(
         Observer(run.path, Course(config, budget), mirror, storage) as observer,
     ):
         _copy_inputs(run, prepared)
-        run.note_provenance(provenance(prepared) | _products(config) | _origin(initial))
+        run.note_provenance(provenance(prepared) | _products(config))
         context = RunContext(prepared, roles or LocalRoles(), stop, observer, budget, point, splits)
         settled = _settled(config, run)
         trained = yield from train_phases(
@@ -158,14 +159,10 @@ def _check(config: RunConfig, roles: Roles | None) -> Prepared:
 
 def _initial_policy(
     config: RunConfig, path: Path, prepared: Prepared, resume: bool
-) -> InitialPolicy | None:
+) -> dict[str, Array] | None:
     """The policy that a run begins with; None once a checkpoint holds it."""
     begun = resume and checkpoint_steps(path)
     return None if begun else read_initial_policy(config, prepared)
-
-
-def _origin(initial: InitialPolicy | None) -> dict[str, str]:
-    return {} if initial is None else {"policy.from_run": initial.origin}
 
 
 def _products(config: RunConfig) -> dict[str, str]:

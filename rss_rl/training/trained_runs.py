@@ -10,7 +10,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from rss_rl.components import NOTHING, Trust
-from rss_rl.config import RunConfig, parse_config
+from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.envs.task import SelectionTask, longest_sentence, make_task
 from rss_rl.envs.token_selection import TokenSelectionEnv
@@ -25,7 +25,7 @@ from rss_rl.rollouts.run_models import (
     run_task,
 )
 from rss_rl.runs.checkpoint import load_checkpoint
-from rss_rl.runs.run_directory import CONFIG_FILE, RunDirectory
+from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.training.memory import memory_errors
 
 
@@ -45,7 +45,7 @@ def open_models(
     """
     path = Path(path)
     run = RunDirectory.open(path)
-    config = parse_config(run.config, where=str(path / CONFIG_FILE), trust=trust)
+    config = run.parsed_config(trust)
     # The comparison with every token reads the inputs of the run it belongs to.
     own = run.inputs.is_dir()
     inputs = open_prepared(run.inputs if own else run.path.parent / run.inputs.name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from rss_rl.data.store import Prepared
 from rss_rl.envs.task import SelectionTask
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.rollouts.run_models import Models, build_prepared_models
-from rss_rl.training.evaluation import MODES, Mode, evaluate
+from rss_rl.training.evaluation import Mode, evaluate
 
 _CPU = torch.device("cpu")
 
@@ -29,7 +31,7 @@ def models(tiny_config: RunConfig, tiny: Prepared) -> Models:
 def _scores(
     models: Models, config: RunConfig, tiny: Prepared, modes: list[str] | None = None
 ) -> dict[str, dict[str, float]]:
-    return evaluate(models, tiny.split("dev"), config, modes or MODES, device=_CPU)  # type: ignore[arg-type]
+    return evaluate(models, tiny.split("dev"), config, modes or get_args(Mode), device=_CPU)  # type: ignore[arg-type]
 
 
 def test_thresholded_metrics_equal_a_loop_over_single_examples(

@@ -59,15 +59,9 @@ def _read(split: str, path: Path, *, shares: Mapping[str, float], seed: int) -> 
     row = 0
     for title, paragraphs in articles:
         wanted = owner.get(title, split) == split
-        for paragraph in paragraphs:
-            questions = paragraph.get("qas") if isinstance(paragraph, dict) else None
-            if not isinstance(questions, list) or not isinstance(paragraph.get("context"), str):
-                row += 1
-                if wanted:
-                    yield BadRow(str(path), row, "a paragraph lacks its text", _REMEDY)
-                continue
+        for text, questions in paragraphs:
             if wanted:
-                yield from _examples(path, row, paragraph["context"], questions)
+                yield from _examples(path, row, text, questions)
             row += len(questions)
 
 
@@ -178,15 +172,18 @@ def _sentence(passage: Passage, text: str, question: _Question) -> int:
     return found.most_common(1)[0][0]
 
 
-def _articles(path: Path) -> list[tuple[str, list[Any]]]:
-    """Title and paragraphs of each article.
+def _articles(path: Path) -> list[tuple[str, list[tuple[str, list[Any]]]]]:
+    """Title of each article, and its paragraphs, text and questions.
 
     Raises:
         DataError: it is not a SQuAD file.
     """
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
-        return [(str(article["title"]), list(article["paragraphs"])) for article in tree["data"]]
+        return [
+            (str(each["title"]), [(str(p["context"]), list(p["qas"])) for p in each["paragraphs"]])
+            for each in tree["data"]
+        ]
     except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
         raise DataError(
             f"is not a SQuAD file ({type(error).__name__}: {error})",
