@@ -91,9 +91,6 @@ def test_unknown_key_in_a_phase_names_its_place() -> None:
     ("key", "value", "parts"),
     [
         ("seed", "one", ["seed", "integer", "'one'"]),
-        ("seed", True, ["seed", "integer"]),
-        ("seed", -1, ["seed", "greater than or equal to 0"]),
-        ("batch_size", 2.5, ["batch_size", "integer", "2.5"]),
         ("model__hidden", 0, ["model.hidden", "greater than or equal to 1"]),
         ("evaluation__all_tokens", "yes", ["evaluation.all_tokens", "bool"]),
         (
@@ -101,18 +98,10 @@ def test_unknown_key_in_a_phase_names_its_place() -> None:
             "lstm",
             ["model.encoder", "unknown encoder 'lstm'", "'bilstm'"],
         ),
-        ("model__dropout", 1.0, ["model.dropout", "less than 1"]),
-        (
-            "learner__supervised__learning_rate",
-            "fast",
-            ["learner.supervised.learning_rate", "number"],
-        ),
         ("learner__supervised__learning_rate", float("inf"), ["learning_rate", "finite"]),
-        ("reward__sparsity_cost", float("nan"), ["reward.sparsity_cost", "finite"]),
         ("learner__policy__betas", [0.9, 1.5], ["learner.policy.betas.1", "less than 1"]),
         ("model", None, ["model", "ModelConfig"]),
         ("phases", [], ["phases", "at least 1"]),
-        ("phases", "none", ["phases", "tuple"]),
     ],
 )
 def test_wrong_types_and_values_name_the_key(key: str, value: Any, parts: list[str]) -> None:
@@ -130,17 +119,12 @@ def test_a_missing_key_is_named() -> None:
     [
         ({"sampler__selections": 1}, "sampler.selections must be >= 2"),
         ({"policy__name": "select-all"}, "'select-all' has nothing to learn"),
-        ({"policy__name": "bernoulli"}, "'bernoulli' has nothing to learn"),
         ({"sampler__shards": 8, "batch_size": 4}, "shards may not exceed batch_size"),
         ({"learner__supervised__decay_updates": 1}, "decay_updates=1 ends learning before"),
         ({"phases": [{"name": "a", "steps": 3}]}, "phases.0: nothing learns"),
         ({"phases": [{"name": "a", "policy": True}]}, "phases.0: the phase never ends"),
         (
             {"phases": [{"name": "a", "policy": True, "selection": "all", "steps": 1}]},
-            "selection must be 'sampled'",
-        ),
-        (
-            {"phases": [{"name": "a", "policy": True, "selection": "uniform_share", "steps": 1}]},
             "selection must be 'sampled'",
         ),
         (
@@ -157,7 +141,7 @@ def test_fields_that_do_not_fit_together(changes: dict[str, Any], wanted: str) -
     assert wanted in refusal(**changes)
 
 
-@pytest.mark.parametrize("text", ["1e-3", "1E-3", "+1e-3", ".1e-2", "1.0e-3", "0.001"])
+@pytest.mark.parametrize("text", ["1e-3", "+1E-3", ".1e-2"])
 def test_numbers_with_an_exponent_are_numbers(minimal: Path, text: str) -> None:
     # YAML 1.1 reads 1e-3 as text.
     assert (
@@ -195,13 +179,9 @@ def test_an_override_names_an_item_of_a_list(minimal: Path) -> None:
     ("override", "wanted"),
     [
         ("seed", "cannot read the override 'seed'"),
-        ("=3", "cannot read the override '=3'"),
         ("data.x.y=3", "data.x.y=3: 'data' is a value, not a section"),
-        ("phases.0.name.x=3", "'name' is a value, not a section"),
         ("phases.2.steps=3", "phases.2.steps=3: no item 2 in a list of 2"),
         ("phases.first.steps=3", "no item first in a list of 2 named warm-up, co-train"),
-        ("phases.-1.steps=3", "no item -1 in a list of 2"),
-        ("phases.5=3", "no item 5 in a list of 2"),
         ("model=[1", "the value is not valid YAML"),
         ("model={hidden: 3, hidden: 4}", "key 'hidden' is given twice"),
         ("modle.hidden=3", "or a KEY=VALUE setting: unknown key 'modle'; did you mean 'model'?"),
@@ -221,7 +201,6 @@ def test_overrides_that_cannot_be_used(minimal: Path, override: str, wanted: str
         ("- a\n- b\n", "a mapping of keys to values"),
         ("", "a mapping of keys to values"),
         (MINIMAL + "seed: 1\nseed: 2\n", "key 'seed' is given twice"),
-        (MINIMAL + "model: {hidden: 1, hidden: 2}\n", "key 'hidden' is given twice"),
     ],
 )
 def test_files_that_cannot_be_used(minimal: Path, content: str, wanted: str) -> None:
@@ -255,13 +234,10 @@ def test_the_shipped_configurations_are_valid(repository: Path) -> None:
         (["sampler.resources={GPU: 1}"], "GPU=1 is not a custom resource"),
         (["sampler.gpus=0.5"], "set sampler.backend=ray"),
         (["policy.layers=4"], "layers and window are those of"),
-        (["policy.window=sentence"], "layers and window are those of"),
         (["sampler.gpus=2", "sampler.backend=ray"], "less than or equal to 1"),
-        (["sampler.resources={spot: -1}"], "spot=-1 is not a custom resource"),
         (["learner.actors=2"], "learner.actors needs sampler.backend=ray"),
         (["learner.actors=2", "learner.device=cuda"], "set learner.gpus=1"),
         (["learner.gpus=1"], "it would lie idle"),
-        (["learner.actors=1", "learner.device=cuda", "learner.gpus=1.5"], "set learner.gpus=1"),
         (
             ["learner.actors=2", "learner.device=cuda", "learner.gpus=0.5"],
             "NCCL refuses two learners",
