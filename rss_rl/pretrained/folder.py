@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +38,12 @@ _ENCODER_REMEDY = (
     " save_pretrained with its tokenizer"
 )
 _TOGETHER = "Save model and configuration together, by save_pretrained"
+_SIZES = (("hidden_size", 1, 1 << 16), ("num_hidden_layers", 0, 1000))
+"""Of a configuration: key, least and most."""
+_JSON_BYTES = 1 << 28
+"""Parsing takes many times their size in memory."""
+_LONGER = 1000
+"""How many times longer a tokenizer's normalizer may make a text."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +62,18 @@ class Pretrained:
         """The library's configuration, such as a `BertConfig`.
 
         Raises:
-            ConfigError: it is damaged.
+            ConfigError: it is damaged, or its sizes are those of no model.
         """
         with blamed_on(self.name, "its config.json cannot be used"):
-            return _library().AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
+            config = _library().AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
+        for key, least, most in _SIZES:
+            if not least <= (size := getattr(config, key, least)) <= most:
+                raise ConfigError(
+                    f"its config.json has {key}={size}, not {least:,} to {most:,}",
+                    where=self.name,
+                    remedy=_ENCODER_REMEDY,
+                )
+        return config
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -68,9 +83,17 @@ class Pretrained:
             ConfigError: there is none, or it is damaged.
         """
         with blamed_on(self.name, "its tokenizer cannot be used"):
-            found = _library().AutoTokenizer.from_pretrained(
-                self.folder, use_fast=True, trust_remote_code=False
-            )
+            try:
+                found = _library().AutoTokenizer.from_pretrained(
+                    self.folder, use_fast=True, trust_remote_code=False
+                )
+            except Exception:  # the library raises many types, and few name the file
+                from tokenizers import Tokenizer
+
+                path = self.folder / _TOKENIZER
+                with _whole(self.name, path, "tokenizer"):
+                    Tokenizer.from_file(str(path))
+                raise
         if not getattr(found, "is_fast", False):
             raise ConfigError(
                 "has no fast tokenizer",
@@ -90,11 +113,15 @@ class Pretrained:
     @property
     def longest(self) -> int:
         """Maximum length in pieces, special ones included."""
-        positions = getattr(self.config, "max_position_embeddings", 0)
-        if getattr(self.config, "model_type", "") in _PADDED_POSITIONS:
-            positions -= int(self.config.pad_token_id) + 1
-        limits = [positions, int(min(self.tokenizer.model_max_length, 1 << 20))]
+        limits = [getattr(self.config, "max_position_embeddings", 0) - self.first_position]
+        limits.append(int(min(self.tokenizer.model_max_length, 1 << 20)))
         return min(limit for limit in limits if limit > 0)
+
+    @property
+    def first_position(self) -> int:
+        """Number of a text's first position: RoBERTa and similar models skip those of padding."""
+        padded = getattr(self.config, "model_type", "") in _PADDED_POSITIONS
+        return int(self.config.pad_token_id) + 1 if padded else 0
 
     def encoder(self, attention_dropout: float | None = None) -> nn.Module:
         """The encoder with its weights, in training mode, without its pooler.
@@ -191,7 +218,6 @@ class Pretrained:
 _ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout")
 """How the library's configurations call it."""
 _PADDED_POSITIONS = frozenset({"roberta", "xlm-roberta", "camembert", "longformer", "mpnet"})
-"""Types of models that skip the positions of padding."""
 
 
 def open_pretrained(name: str) -> Pretrained:
@@ -223,7 +249,11 @@ def _checked(name: str, folder: Path) -> Pretrained:
     for path in sorted(folder.iterdir()):
         if path.exists() and not (path.is_file() or path.is_dir()):
             what = f"{path.name} is no regular file"
-            raise ConfigError(what, where=name, remedy="Remove it, or save the model again")
+        elif path.suffix == ".json" and path.stat().st_size > _JSON_BYTES:
+            what = f"{path.name} has more than {_JSON_BYTES:,} bytes"
+        else:
+            continue
+        raise ConfigError(what, where=name, remedy="Remove it, or save the model again")
     if not (folder / _CONFIG).is_file():
         raise ConfigError(
             f"has no {_CONFIG}", where=name, remedy="Name a folder that save_pretrained wrote"
@@ -247,7 +277,25 @@ def _checked(name: str, folder: Path) -> Pretrained:
             where=name,
             remedy="Save its fast tokenizer next to the model, by save_pretrained",
         )
+    with _whole(name, folder / _TOKENIZER, "tokenizer"):
+        normalizer = json.loads((folder / _TOKENIZER).read_bytes())["normalizer"]
+    if (longer := _growth(normalizer)) > _LONGER:
+        raise ConfigError(
+            f"its normalizer makes texts up to {longer:.0f} times as long",
+            where=name,
+            remedy="Save it without the normalizer's replacements",
+        )
     return Pretrained(name, folder)
+
+
+def _growth(normalizer: Any) -> float:
+    """How many times longer the replacements of a normalizer can make a text."""
+    if not isinstance(normalizer, dict):
+        return 1.0
+    if normalizer.get("type") == "Replace":
+        replaced = normalizer["pattern"].get("String", "?")  # a pattern may match one character
+        return max(1.0, len(normalizer["content"]) / max(1, len(replaced)))
+    return math.prod(map(_growth, normalizer.get("normalizers", ())))
 
 
 def _check_index(name: str, folder: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from rss_rl.pretrained.folder import Pretrained
 from rss_rl.pretrained.pieces import PieceTable, special_pieces
 from rss_rl.pretrained.windows import cut, groups
 
+Positions = Literal["closed", "kept"]
 _CELLS = 1 << 14
 _SMALLEST = 1e-6
 _WITHOUT_WEIGHTS = ("deberta", "deberta-v2")
@@ -68,6 +69,7 @@ class WordReader(nn.Module):
         pretrained: which transformer.
         model: its modules.
         words: of the ids.
+        positions: `closed`, kept words become adjacent; `kept`, they keep their distances.
         texts: 2 for a classifier of pairs.
 
     Raises:
@@ -79,6 +81,7 @@ class WordReader(nn.Module):
         pretrained: Pretrained,
         model: nn.Module,
         words: Sequence[str],
+        positions: Positions = "closed",
         texts: int = 1,
     ) -> None:
         super().__init__()
@@ -89,6 +92,8 @@ class WordReader(nn.Module):
         self.table = PieceTable(pretrained, words, known, [between] * (texts - 1))
         types = "token_type_ids" in pretrained.tokenizer.model_input_names
         self._has_types = types and getattr(pretrained.config, "type_vocab_size", 0) > 1
+        self._first = pretrained.first_position
+        self._positions = positions
         self._room = pretrained.longest - len(self._before) - len(self._behind)
         if self._room < 1:
             raise ConfigError(
@@ -104,6 +109,8 @@ class WordReader(nn.Module):
         words: Tensor,
         text: Tensor,
         texts: int,
+        *,
+        place: Tensor | None = None,
         gates: Tensor | None = None,
     ) -> Tensor:
         """A vector of each text, the mean of its pieces; zeros without any.
@@ -111,6 +118,7 @@ class WordReader(nn.Module):
         Args:
             words: int64 [R], ids. text: int64 [R], ascending, the text of each.
             texts: M.
+            place: int64 [R], of each word in its text, for positions that are kept.
             gates: [R] in (0, 1], by which the weight of a word's pieces is multiplied, in every
                 layer's attention and in the mean.
 
@@ -122,9 +130,10 @@ class WordReader(nn.Module):
         if not len(words):
             return sums
         pieces, count = self.table.of(words)
-        windows = cut(text, count, texts, self._room)
+        place = place if self._positions == "kept" else None
+        windows = cut(text, count, texts, self._room, place)
         each = None if gates is None else torch.repeat_interleave(gates, count)
-        for group in self._groups(pieces, windows.length, each):
+        for group in self._groups(pieces, windows.length, windows.position, each):
             at = windows.text[group.inputs.windows]
             weight = group.inputs.valid[..., None].to(sums.dtype)
             weight = weight if group.scale is None else weight * group.scale
@@ -145,7 +154,7 @@ class WordReader(nn.Module):
         pieces, count = self.table.of(words)
         windows = cut(text, count, texts, self._room)
         states = torch.zeros(len(pieces), self.size, dtype=torch.float32, device=words.device)
-        for group in self._groups(pieces, windows.length, None):
+        for group in self._groups(pieces, windows.length, windows.position, None):
             read = group.inputs
             states[read.pieces] = group.states[read.row, read.column].float()
         owner = torch.repeat_interleave(torch.arange(len(words), device=words.device), count)
@@ -190,10 +199,16 @@ class WordReader(nn.Module):
         types[group.row, group.column] = second[group.pieces].long()
         return types
 
-    def _groups(self, pieces: Tensor, length: Tensor, gates: Tensor | None) -> Iterator[_Group]:
+    def _groups(
+        self, pieces: Tensor, length: Tensor, position: Tensor, gates: Tensor | None
+    ) -> Iterator[_Group]:
         for group in self._inputs(pieces, length):
             scale = self._scale(group, gates)
-            states = self._read(group.ids, self._attended(group, scale)).last_hidden_state
+            given: dict[str, Any] = {}
+            if self._positions == "kept":
+                given["position_ids"] = self._numbers(position[group.pieces], group)
+            mask = self._attended(group, scale)
+            states = self._read(group.ids, mask, **given).last_hidden_state
             yield _Group(group, states, None if scale is None else scale[..., None])
 
     def _read(self, ids: Tensor, mask: Any, **given: Tensor) -> Any:
@@ -266,6 +281,17 @@ class WordReader(nn.Module):
             ids[lines, before + sizes + number] = piece
         valid = torch.arange(width, device=ids.device) < (sizes + before + behind)[:, None]
         return ids, valid
+
+    def _numbers(self, position: Tensor, group: _Inputs) -> Tensor:
+        """Position numbers of a group, int64 [G, L]: of each piece in its window."""
+        before, ids, sizes = len(self._before), group.ids, group.sizes
+        numbers = torch.arange(ids.shape[1], device=ids.device).expand(ids.shape[0], -1).clone()
+        numbers[group.row, group.column] = position + before
+        lines = torch.arange(ids.shape[0], device=ids.device)
+        last = numbers[lines, before + sizes - 1]
+        for number in range(len(self._behind)):
+            numbers[lines, before + sizes + number] = last + 1 + number
+        return numbers + self._first
 
 
 def layers_of(model: nn.Module) -> nn.ModuleList | None:

@@ -21,29 +21,43 @@ _FEW = 4096
 class Windows(NamedTuple):
     """Pieces of the texts, window after window.
 
-    text    int64 [W], the text that each window is of
-    length  int64 [W], its pieces, at least 1
+    text      int64 [W], the text that each window is of
+    length    int64 [W], its pieces, at least 1
+    position  int64 [P], of each piece within its window, from 0
     """
 
     text: Tensor
     length: Tensor
+    position: Tensor
 
 
-def cut(text: Tensor, count: Tensor, texts: int, room: int) -> Windows:
-    """Windows of at most `room` pieces, those of a text equally long.
+def cut(text: Tensor, count: Tensor, texts: int, room: int, place: Tensor | None = None) -> Windows:
+    """Windows of at most `room` pieces.
 
     Args:
         text: int64 [R], the text of each word, ascending; R at least 1.
         count: int64 [R], pieces of each word, at least 1.
         texts: M.
+        place: int64 [R], of each word in its text before words were left out. Pieces keep the
+            distances that words had, a word left out counting as one piece; None: gaps are closed,
+            and the windows of a text are equally long.
     """
     owner = torch.repeat_interleave(text, count)  # [P]
     size = torch.bincount(owner, minlength=texts)  # [M]
-    parts = (size + room - 1) // room
-    window = ranks(size) * parts[owner] // size[owner]
+    rank = ranks(size)  # of a piece in its text
+    if place is None:
+        parts = (size + room - 1) // room
+        window = rank * parts[owner] // size[owner]
+        position = rank
+    else:
+        more = torch.repeat_interleave(place - ranks(torch.bincount(text, minlength=texts)), count)
+        position = rank + more
+        window = position // room
     key = owner * (int(window.max()) + 1) + window
-    _, length = torch.unique_consecutive(key, return_counts=True)
-    return Windows(owner[length.cumsum(0) - length], length)
+    _, at, length = torch.unique_consecutive(key, return_inverse=True, return_counts=True)
+    first = length.cumsum(0) - length
+    position = position % room if place is not None else position - position[first][at]
+    return Windows(owner[first], length, position)
 
 
 def groups(length: Tensor, cells: int) -> list[Tensor]:

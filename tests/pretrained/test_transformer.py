@@ -127,14 +127,19 @@ def test_other_transformers_equal_the_library(name: str, tmp_path: Path) -> None
 
 
 @pytest.fixture(scope="module")
-def faithful(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Classifier]:
-    """Classifiers of pairs over transformers of each type."""
+def faithful(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Classifier]:
+    """Classifiers of pairs over transformers of each type, with both kinds of positions."""
     place = tmp_path_factory.mktemp("types")
     folders = {name: tiny_transformers.save_another(place / name, name) for name in OTHERS}
     folders["bert"] = tiny_transformers.save(place / "bert")
-    return {name: classifier(path, 2) for name, path in folders.items()}
+    return {
+        (name, positions): classifier(path, 2, positions=positions)
+        for name, path in folders.items()
+        for positions in ("closed", "kept")
+    }
 
 
+@pytest.mark.parametrize("positions", ["closed", "kept"])
 @pytest.mark.parametrize("name", ["bert", *OTHERS])
 @settings(max_examples=8)
 @given(
@@ -144,10 +149,14 @@ def faithful(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Classifier]:
     seed=st.integers(0, 99),
 )
 def test_unselected_words_are_irrelevant_to_the_bit(
-    faithful: dict[str, Classifier], name: str, rows: list[list[int]], seed: int
+    faithful: dict[tuple[str, str], Classifier],
+    name: str,
+    positions: str,
+    rows: list[list[int]],
+    seed: int,
 ) -> None:
     """Other words, of other numbers of pieces, in their places; of both sentences of pairs."""
-    model = faithful[name]
+    model = faithful[name, positions]
     draw = torch.Generator().manual_seed(seed)
     half = len(rows) // 2
     given = [batch(part) for part in (rows[:half], rows[half : 2 * half])]
@@ -175,6 +184,21 @@ def test_checkpointing_changes_no_gradient(folder: Path) -> None:
         found.append({n: p.grad for n, p in one.named_parameters() if p.grad is not None})
     assert len(found[0]) > 30
     torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
+def test_kept_positions_keep_distances(folder: Path) -> None:
+    """Selected words that follow each other are read as if side by side; apart they are not."""
+    tokens, valid = batch([[2, 4, 9]])
+    together, apart = (torch.zeros(1, ROLES, 3, dtype=torch.bool) for _ in range(2))
+    together[..., :2] = apart[..., [0, 2]] = True
+    swapped = tokens[:, [0, 2, 1]]
+    closed, kept = (encoder(folder, positions=p) for p in ("closed", "kept"))
+    with torch.no_grad():
+        for one in (closed, kept):
+            torch.testing.assert_close(one(tokens, valid, together), slow(folder, [2, 4])[None])
+        same = closed(swapped, valid, apart), kept(swapped, valid, apart)
+        torch.testing.assert_close(same[0], slow(folder, [2, 4])[None])
+        assert not torch.allclose(same[1], slow(folder, [2, 4])[None], atol=1e-4)
 
 
 def test_gates_of_0_and_1_are_a_selection_and_others_have_gradients(folder: Path) -> None:
@@ -367,9 +391,9 @@ def test_a_damaged_tokenizer(folder: Path, tmp_path: Path, damage: Callable[[str
     place = shutil.copytree(folder, tmp_path / "damaged")
     file = place / "tokenizer.json"
     file.write_text(damage(file.read_text()))
-    with pytest.raises(ConfigError, match=r"its tokenizer cannot be used \(.+\)") as error:
+    with pytest.raises(ConfigError, match=r"json is not a complete tokenizer \(.+\)") as error:
         classifier(place)
-    assert error.value.remedy
+    assert error.value.remedy == "Save, copy or download it again"
     assert error.value.where == str(place)
 
 
@@ -393,15 +417,23 @@ def _as_fifo(name: str) -> Callable[[Path], None]:
     return change
 
 
+_TENFOLD = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}
+_NESTED = {"type": "Sequence", "normalizers": [_TENFOLD] * 3}
+
+
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        (_set("config.json", hidden_size=0), "its weights"),
+        (_set("config.json", hidden_size=0), "hidden_size=0"),
+        (_set("config.json", num_hidden_layers=1_000_000), "num_hidden_layers=1000000"),
+        (_set("config.json", num_hidden_layers=-3), "num_hidden_layers=-3"),
         (_set("config.json", vocab_size=10**10), "describes 80,000,0"),
         (_cut_by(type="Unigram", unk_id=None, vocab=[["a", -1.0]]), "unk_id"),
         (_cut_by(type="WordPiece", vocab={"a": 5}, unk_token="x", max_input_chars_per_word=9),
          "Missing"),
         (_cut_by(type="WordLevel", vocab={"a": 5, "[UNK]": 5000}, unk_token="[UNK]"), "piece 5000"),
+        (_set("tokenizer.json", normalizer={"type": "Sequence", "normalizers": [_NESTED] * 3}),
+         "normalizer makes texts up to 1000000000 times as long"),
         (_set("tokenizer_config.json", model_max_length=2), "no room for a word"),
         *((_as_fifo(name), f"{name} is no regular file") for name in (
             "config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors",

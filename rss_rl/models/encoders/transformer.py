@@ -23,7 +23,7 @@ from rss_rl.models.dropout import Dropout, batch_seed, drawing
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.ops.gated import union
 from rss_rl.pretrained.folder import Pretrained, open_pretrained
-from rss_rl.pretrained.reader import WordReader, layers_of
+from rss_rl.pretrained.reader import Positions, WordReader, layers_of
 
 
 class TransformerOptions(Options):
@@ -45,6 +45,8 @@ class TransformerOptions(Options):
     """Learning rate of its weights as a multiple of learner.supervised.learning_rate, which the
     head has.
     """
+    positions: Positions = "closed"
+    """closed: selected words become adjacent. kept: they keep their distances."""
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
     """Dropout of attention probabilities; null = that of the pretrained model. With 0, torch trains
     with fused attention on CPUs, too: long texts take less than half the time and memory.
@@ -64,7 +66,6 @@ class TransformerEncoder(nn.Module):
     """
 
     reads_words = True
-    reads_unselected = False
 
     def __init__(
         self, pretrained: Pretrained, setup: EncoderSetup, options: TransformerOptions
@@ -78,10 +79,11 @@ class TransformerEncoder(nn.Module):
         if options.checkpointing:
             _recompute_activations(model, pretrained.name)
         _freeze(model, pretrained.name, options)
-        self.reader = WordReader(pretrained, model, setup.words)
+        self.reader = WordReader(pretrained, model, setup.words, options.positions)
         self.dropout = Dropout(setup.dropout)
         self.output_size = self.reader.size
         self.relative_rate = options.rate
+        self.reads_unselected = options.positions == "kept"
         self._tokenizer = pretrained.tokenizer
         self._register_state_dict_hook(_without_frozen)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(_with_frozen)  # type: ignore[no-untyped-call]
@@ -108,10 +110,15 @@ class TransformerEncoder(nn.Module):
         return self._read(words, valid & (joint > 0), joint)
 
     def _read(self, words: Tensor, kept: Tensor, gates: Tensor | None) -> Tensor:
-        text = kept.nonzero(as_tuple=True)[0]  # [R]
+        text, place = kept.nonzero(as_tuple=True)  # [R]
         with drawing(batch_seed() if self.training else None, cuda=True):
-            weights = None if gates is None else gates[kept]
-            vectors = self.reader.pooled(words[kept], text, len(words), weights)
+            vectors = self.reader.pooled(
+                words[kept],
+                text,
+                len(words),
+                place=place,
+                gates=None if gates is None else gates[kept],
+            )
         return cast(Tensor, self.dropout(vectors))
 
 
