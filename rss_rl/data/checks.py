@@ -56,7 +56,8 @@ class LabelChecker:
             return self._score(label)
         if self._spec.chooses:
             number = choice_number(label)
-            return number, ("", "") if number is not None else _no_choice(label)
+            what = f"the label '{label}' is not the number of a mark"
+            return number, ("", "") if number is not None else (what, "Write 0, 1, 2 and so on")
         name = str(label)
         if not is_storable((name,)):
             return None, ("the label contains a lone surrogate", "Write a class name")
@@ -167,10 +168,6 @@ def choice_number(label: str | float) -> int | None:
     except ValueError:
         return None
     return int(number) if number >= 0 and number.is_integer() else None
-
-
-def _no_choice(label: str | float) -> Fault:
-    return f"the label '{label}' is not the number of a mark", "Write 0, 1, 2 and so on"
 
 
 def example_fault(

@@ -87,7 +87,7 @@ def write_vectors(
         widths=tuple(part.vectors.shape[1] for part in parts),
         coverage=tuple(_coverage(part.found, often) for part in parts),
         any=_coverage(found, often),
-        missing=vocabulary.look_up(commonest[:_MISSING_SHOWN]),
+        missing=tuple(vocabulary.words[i] for i in commonest[:_MISSING_SHOWN].tolist()),
         label_weights=columns,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -60,10 +60,6 @@ class Vocabulary:
         """int64 [n], the id of each key; UNKNOWN for out-of-vocabulary keys."""
         known = self._ids
         return np.fromiter((known.get(key, UNKNOWN) for key in keys), dtype=np.int64)
-
-    def look_up(self, ids: Sequence[int] | Array) -> tuple[str, ...]:
-        """The word of each id."""
-        return tuple(self.words[int(i)] for i in ids)
 
     def save(self, path: Path) -> None:
         """Write the words as a JSON list; `trainable` is in the manifest."""

@@ -52,8 +52,8 @@ def test_words_come_back_and_ids_name_them(
                 if isinstance(text, tuple):
                     assert words == text
                 ids = batch.tokens[slot][row][batch.valid[slot][row]]
-                seen = prepared.vocabulary.look_up(ids)
-                assert seen == tuple("<unk>" if k in ("<pad>", "<unk>") else k for k in keys)
+                seen = [prepared.vocabulary.words[i] for i in ids.tolist()]
+                assert seen == ["<unk>" if k in ("<pad>", "<unk>") else k for k in keys]
 
 
 def test_coverage_of_files_side_by_side(tmp_path: Path, list_source: Callable[..., Any]) -> None:

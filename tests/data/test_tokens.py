@@ -48,7 +48,6 @@ def test_vocabulary_is_ordered_by_count_then_word() -> None:
     vocabulary = Vocabulary.count(train, Counter({"z": 9, "c": 1, "y": 1}))
     assert vocabulary.words == ("<pad>", "<unk>", "c", "a", "b", "z", "y")
     assert vocabulary.trainable == 5
-    assert vocabulary.look_up([2, 5]) == ("c", "z")
 
 
 def test_unknown_words_and_words_written_like_padding() -> None:
