@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import tempfile
 import time
@@ -28,8 +27,6 @@ _ONE_PROCESS = (
     " add sampler.backend=ray to sample on many"
 )
 _LIBRARIES = ("torch", "ray", "gymnasium", "numpy", "pyarrow")
-_SHARED_MEMORY = Path("/dev/shm")
-_STORE_MB = 512
 
 
 def status(run: Annotated[str | Path, Typed(str)]) -> RunStatus:
@@ -44,7 +41,7 @@ def status(run: Annotated[str | Path, Typed(str)]) -> RunStatus:
     Examples:
         `rss-rl status runs/demo`
 
-        `rss-rl status s3://bucket/run --follow` reads the copy on a storage path, repeatedly.
+        `rss-rl status s3://bucket/run` reads the copy on a storage path.
 
         `rss-rl status runs/demo --json` for programs; `state` is running, finished, stopped,
         failed, crashed (no process trains, and no error was logged) or not running.
@@ -204,12 +201,12 @@ def doctor() -> list[Finding]:
     """Check whether a run can start on this machine; exit code 1 if not.
 
     Returns:
-        Versions, devices, compiler, token of Ray, shared memory.
+        Versions, devices, compiler, token of Ray.
 
     Examples:
         `rss-rl doctor`
     """
-    return [_versions(), _devices(), _compiler(), _token(), _shared_memory()]
+    return [_versions(), _devices(), _compiler(), _token()]
 
 
 def _versions() -> Finding:
@@ -248,12 +245,3 @@ def _token() -> Finding:
         return Finding("token", "none: made for each cluster that is started here")
     remedy = "" if token.is_private else f"chmod 600 {token.path}"
     return Finding("token", f"from {token.source}", remedy)
-
-
-def _shared_memory() -> Finding:
-    if not _SHARED_MEMORY.is_dir():
-        return Finding("shared memory", f"no {_SHARED_MEMORY} on this system")
-    space = os.statvfs(_SHARED_MEMORY)
-    free = space.f_bavail * space.f_frsize // 2**20
-    remedy = f"Ray needs {_STORE_MB} MB; docker: --shm-size=1g" if free < _STORE_MB else ""
-    return Finding("shared memory", f"{free} MB free", remedy)

@@ -41,9 +41,9 @@ def echo(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def echo_json(tree: Any, indent: int | None = 2) -> None:
+def echo_json(tree: Any) -> None:
     """Print JSON."""
-    echo(json.dumps(tree, indent=indent, ensure_ascii=False, default=str))
+    echo(json.dumps(tree, indent=2, ensure_ascii=False, default=str))
 
 
 def fitted(call: Callable[..., Run]) -> None:

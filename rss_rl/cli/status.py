@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import Parameter
 from rich.markup import escape
 from rich.table import Table
 
@@ -16,7 +14,6 @@ from rss_rl.cli.show import Json, console, echo_json
 if TYPE_CHECKING:
     from rss_rl.training.status import RunStatus, Scored
 
-_EVERY_S = 2.0
 _METRICS = {
     "kept": {
         "selection/kept": "{:.1%}",
@@ -39,25 +36,13 @@ _METRICS = {
 """The newest metrics that are shown, by row and tag."""
 
 
-def show_status(
-    call: Callable[..., RunStatus],
-    *,
-    follow: Annotated[bool, Parameter(help="Repeat every two seconds until the run ends.")] = False,
-    json_: Json = False,
-) -> None:
+def show_status(call: Callable[..., RunStatus], *, json_: Json = False) -> None:
     """Print the status of a run, as a table or as JSON."""
-    out = console()
-    while True:
-        found = call()
-        if json_:
-            echo_json(found.as_json(), None if follow else 2)
-        else:
-            if follow and out.is_terminal:
-                out.clear()
-            out.print(_table(found))
-        if not follow or found.state != "running":
-            return
-        time.sleep(_EVERY_S)
+    found = call()
+    if json_:
+        echo_json(found.as_json())
+    else:
+        console().print(_table(found))
 
 
 def _table(found: RunStatus) -> Table:

@@ -76,14 +76,9 @@ def keep_words(chosen: Chosen, keep: Sequence[Array]) -> Chosen:
 
     Args:
         keep: S x bool [B, N_s].
-
-    Raises:
-        ValueError: `keep` does not have one bit per word.
     """
     changed = []
     for selection, bits in zip(chosen.selections, keep, strict=True):
-        if bits.shape != (len(selection), selection.shape[-1]):
-            raise ValueError(f"keep {bits.shape} does not match selections {selection.shape}")
         own = selection.any(1, keepdim=True)  # [B, 1, N]
         changed.append((selection | ~own) & torch.from_numpy(bits)[:, None])
     return replace(chosen, selections=changed)

@@ -19,7 +19,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     share_kernels(tmp_path / ".cache" / "rss-rl")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(operating, "_STORE_MB", 0)  # what this machine has is no matter here
     return tmp_path
 
 

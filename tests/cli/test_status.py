@@ -15,13 +15,12 @@ import numpy as np
 import pytest
 from invoking import invoke
 
-from rss_rl.cli.status import show_status
 from rss_rl.config import PhaseConfig, RunConfig
 from rss_rl.errors import CheckpointError
 from rss_rl.logs.events import EVENTS_FILE, EventLog
 from rss_rl.runs.checkpoint import save_checkpoint
 from rss_rl.runs.run_directory import STATUS_FILE, RunDirectory
-from rss_rl.training.status import RunStatus, StatusRecord, read_status
+from rss_rl.training.status import read_status
 from rss_rl.training.status_writer import Course, StatusWriter
 from rss_rl.training.trainer import Evaluated, PhaseBegan, UpdateReport
 
@@ -138,16 +137,6 @@ def test_asking_does_not_keep_a_trainer_out(run: Path) -> None:
     finally:
         asking.kill()
         asking.wait(20)
-
-
-def test_a_run_is_followed_to_its_end(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
-    found = [RunStatus("run", state, StatusRecord()) for state in ("running", "running", "crashed")]
-    show_status(iter(found).__next__, follow=True, json_=True)
-    lines = capsys.readouterr().out.splitlines()
-    assert [json.loads(line)["state"] for line in lines] == ["running", "running", "crashed"]
 
 
 def test_a_storage_path_tells_the_same(run: Path) -> None:
