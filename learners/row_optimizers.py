@@ -21,7 +21,6 @@ class WithoutCompiler(torch.optim.Optimizer):
     """
 
     add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
-    zero_grad = unwrap(torch.optim.Optimizer.zero_grad)
     state_dict = unwrap(torch.optim.Optimizer.state_dict)
     load_state_dict = unwrap(torch.optim.Optimizer.load_state_dict)
 
@@ -147,7 +146,7 @@ def nonzero_rows(gradient: Tensor) -> tuple[Tensor, Tensor]:
     They do not depend on the layout that backward produced.
     """
     values = gradient.values() if gradient.is_sparse else gradient
-    kept = values.ne(0).any(1).nonzero()[:, 0]
+    kept = values.any(1).nonzero()[:, 0]
     return gradient.indices()[0, kept] if gradient.is_sparse else kept, values[kept]
 
 
@@ -179,7 +178,8 @@ class RowAdadelta(RowOptimizer, torch.optim.Adadelta):
         state = self._state_of(table)
         state["step"] += 1
         last = state[self.counter]
-        decay = _decay(state["step"] - 1 - last[rows], rho, values.dtype)
+        missed = (state["step"] - 1 - last[rows]).double()  # rho^0 is exactly 1
+        decay = torch.pow(rho, missed).to(values.dtype)[:, None]
         square, change = (state[key][rows] * decay for key in ("square_avg", "acc_delta"))
         square.mul_(rho).addcmul_(values, values, value=1 - rho)
         move = change.add(eps).sqrt_().div_(square.add(eps).sqrt_()).mul_(values)
@@ -188,8 +188,3 @@ class RowAdadelta(RowOptimizer, torch.optim.Adadelta):
         state["acc_delta"].index_copy_(0, rows, change)
         table.index_add_(0, rows, move, alpha=-group["lr"])
         last[rows] = state["step"].to(last.dtype)
-
-
-def _decay(missed: Tensor, rho: float, dtype: torch.dtype) -> Tensor:
-    """rho^missed as a column; exactly 1 where no update was missed."""
-    return torch.pow(rho, missed.double()).to(dtype)[:, None]

@@ -113,8 +113,8 @@ class _Objective(nn.Module):
         paid: RewardBatch,
         advantage: Tensor,
         charged: tuple[float, float] | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Sums of the loss [], the entropy [] and the ratios [6], see `ratio_sums`."""
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Sums of the loss [], the entropy [] and, if there are any, the ratios [6]."""
         sums: list[list[Tensor]] = [[] for _ in inputs]
         distributions, log_probs, entropies = [], [], []
         for slot, (vectors, valid) in enumerate(zip(inputs, batch.valid, strict=True)):
@@ -131,7 +131,8 @@ class _Objective(nn.Module):
         for of_slot, loss in zip(sums, weighted.losses, strict=True):
             of_slot.append(loss.sum())
         total = reduce(operator.add, (loss for of_slot in sums for loss in of_slot))
-        return total, reduce(operator.add, entropies), ratio_sums(weighted)
+        ratios = [ratio_sums(weighted)] if weighted.ratio else []
+        return total, reduce(operator.add, entropies), ratios
 
 
 def _charge(chances: Tensor, valid: Tensor, charged: tuple[float, float], samples: int) -> Tensor:
@@ -186,7 +187,7 @@ class ScoreFunction:
             sums = torch.stack([
                 loss.detach(), entropy.detach(), spread.sum(), spread.square().sum(),
             ])  # fmt: skip
-            totals = sum_and_max(self._group, torch.cat([sums, ratios]))
+            totals = [self._group.sum(sums), *(sum_and_max(self._group, each) for each in ratios)]
             count = self._group.count(examples)
             selections, bits = samples * count, sentences * count
             cost = self._entropy_cost / bits
@@ -205,9 +206,9 @@ class ScoreFunction:
                 "policy/gradient_norm": norm,
                 "policy/entropy": entropy / bits,
                 "policy/advantage_std": variance**0.5,
-            } | _ratio_scalars(*ratios)
+            } | (_ratio_scalars(*ratios) if ratios else {})
 
-        return Measured([totals, norm[None]], metrics)
+        return Measured([*totals, norm[None]], metrics)
 
     def apply(self) -> None:
         """See `PolicyUpdate`."""

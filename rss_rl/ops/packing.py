@@ -65,18 +65,8 @@ class Packed:
 
     def repeated(self, times: int) -> Packed:
         """`times` copies of all sequences, one copy after the other."""
-        device = self.position.device
-        copies, sequences = torch.arange(times, device=device), len(self.starts) - 1
-        return Packed(
-            self.sequence.repeat(times) + (copies * sequences).repeat_interleave(len(self)),
-            self.position.repeat(times),
-            torch.cat(
-                [
-                    (self.starts[:-1] + (copies * len(self))[:, None]).view(-1),
-                    self.starts[-1:] * times,
-                ]
-            ),
-        )
+        cells, count = torch.arange(times * len(self), device=self.position.device), len(self)
+        return self.chosen(cells % max(1, count), cells // max(1, count), times)
 
     def padded(self, values: Tensor) -> Tensor:
         """[R, D] to [M, L, D], zeros after each sequence's last row."""

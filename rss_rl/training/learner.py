@@ -184,6 +184,8 @@ class LocalLearner:
                 paid = self._paid(part.uncharged() if charges else part, number)
                 scalars |= _shares(rollout, whole)
             if learns is not None:
+                with torch.no_grad(), autocast(self.device, self.config.learner.precision):
+                    tensors = tensors._replace(inputs=self.models.policy_inputs(tensors))
                 measured.append(
                     learns.gradients(tensors, paid, number=number, charged=turn.charged)
                 )

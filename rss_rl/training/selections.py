@@ -70,9 +70,11 @@ def _steerable_chances(found: SelectionDistribution) -> Array:
         ConfigError: it keeps tokens by another rule. The margins of a target share assume one half,
             so the share would miss its target.
     """
-    chances, mode = (tensor.float().cpu().numpy() for tensor in (found.steered, found.mode))
+    chances: Array = found.steered.float().cpu().numpy()
+    if type(found).mode is SelectionDistribution.mode:  # by this rule
+        return chances
     clear = np.abs(chances - 0.5) > _NEAR_HALF
-    wrong = int(((mode != (chances > 0.5)) & clear).sum())
+    wrong = int(((found.mode.cpu().numpy() != (chances > 0.5)) & clear).sum())
     if wrong:
         raise ConfigError(
             "a target share needs a policy that keeps tokens with probability over one half, and"
