@@ -70,7 +70,7 @@ def _steerable_chances(found: SelectionDistribution) -> Array:
         ConfigError: it keeps tokens by another rule. The margins of a target share assume one half,
             so the share would miss its target.
     """
-    chances: Array = found.steered.float().cpu().numpy()
+    chances: Array = found.steered.detach().float().cpu().numpy()
     if type(found).mode is SelectionDistribution.mode:  # by this rule
         return chances
     clear = np.abs(chances - 0.5) > _NEAR_HALF

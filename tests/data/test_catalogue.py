@@ -55,7 +55,8 @@ def test_a_source_finds_its_files_in_what_is_left(item: Entry, tmp_path: Path) -
     for name in item.needs:
         (tmp_path / name).mkdir() if "." not in name else (tmp_path / name).touch()
     for folder in tmp_path.glob("*/"):
-        (folder / "1.question").touch()
+        for name in ("1.question", "train.jsonl", "val.jsonl", "test.jsonl", "docs"):
+            (folder / name).touch()
     source = named_source(item.prepares or item.name, SourceRequest(tmp_path))
     read = {path for paths in source.splits.values() for path in paths}
     assert {path.relative_to(tmp_path).parts[0] for path in read} == set(item.needs)
