@@ -24,8 +24,7 @@ def empty_rows(rows: int, features: int, dtype: torch.dtype) -> Tensor:
     Its storage continues with some padding rows of zeros.
     """
     room = torch.empty(_whole(rows, dtype), features, dtype=dtype)
-    if len(room) > rows:
-        room[rows:].zero_()
+    room[rows:].zero_()
     return room[:rows]
 
 
