@@ -37,9 +37,9 @@ def evaluate(
     """Score a split with a checkpoint of a run, or of several.
 
     With --marks the data must say which words people marked, as eraser-movies and yelp-hat do;
-    `rss-rl data list` lists more. A text without any mark does not count. The run must
-    be of the faithful form. `top-k`, `random` and scores from files keep the policy's mean share of
-    words, or that of --share.
+    `rss-rl data list` lists more. A text without any mark does not count. The run must be of the
+    faithful form. `top-k`, `random` and scores from files keep the policy's mean share of words, or
+    that of --share.
 
     A line of a scores file is `{"id": "a review", "scores": [0.1, 0.7, 0.2]}`: the example's id, as
     `rss-rl data show` prints it, and a number for each word. For a pair of texts, give two lists.

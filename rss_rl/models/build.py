@@ -7,7 +7,6 @@ from functools import partial
 from typing import cast
 
 import torch
-from torch import nn
 
 from rss_rl.components import built_in_names
 from rss_rl.config import ClassifierChoice, ModelConfig
@@ -152,9 +151,3 @@ def _setup(
         lengths,
         words,
     )
-
-
-def parameter_count(module: nn.Module, *, without: nn.Module | None = None) -> int:
-    """Number of parameters, except for those of `without`, such as the embeddings."""
-    left_out = set() if without is None else {id(p) for p in without.parameters()}
-    return sum(p.numel() for p in module.parameters() if id(p) not in left_out)
