@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from model_configs import model_config
-from torch import nn
+from model_configs import model_config, parameter_count
 
 from rss_rl.config import PolicyConfig
 from rss_rl.models.build import build_classifier
@@ -40,12 +39,6 @@ TABLE: dict[str, Any] = {
 """The six rows of the paper's SNLI table: settings of model and policy, parameters of both."""
 
 PUBLISHED_MILLIONS = [3.07, 3.07, 2.80, 2.53, 0.99, 0.54]
-
-
-def parameter_count(module: nn.Module, *, without: nn.Module | None = None) -> int:
-    """Number of parameters, except for those of `without`, such as the embeddings."""
-    left_out = set() if without is None else {id(p) for p in without.parameters()}
-    return sum(p.numel() for p in module.parameters() if id(p) not in left_out)
 
 
 @pytest.mark.parametrize("row", TABLE)

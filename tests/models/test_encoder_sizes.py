@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from model_configs import model_config
+from model_configs import model_config, parameter_count
 
 from rss_rl.config import ModelConfig, parse_config
 from rss_rl.errors import ConfigError
-from rss_rl.models.build import build_classifier, parameter_count
+from rss_rl.models.build import build_classifier
 from rss_rl.types import LabelSpec
 
 SNLI = LabelSpec("classes", ("contradiction", "entailment", "neutral"))

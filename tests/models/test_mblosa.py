@@ -10,11 +10,11 @@ import pytest
 import small
 import torch
 import twins
-from model_configs import model_config
+from model_configs import model_config, parameter_count
 from torch import Tensor
 
 from rss_rl.config import PolicyConfig
-from rss_rl.models.build import build_classifier, parameter_count
+from rss_rl.models.build import build_classifier
 from rss_rl.models.encoders.biblosan import BlockSelfAttention, BlockSettings
 from rss_rl.policies.build import build_policy
 from rss_rl.types import LabelSpec

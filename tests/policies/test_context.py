@@ -10,9 +10,9 @@ import pytest
 import small
 import torch
 import twins
+from model_configs import parameter_count
 from torch import Tensor
 
-from rss_rl.models.build import parameter_count
 from rss_rl.policies.rss import RSSModule, RSSPolicy
 
 every_kind = pytest.mark.parametrize("kind", ["lstm", "gru"])

@@ -11,12 +11,12 @@ import pytest
 import small
 import torch
 import twins
-from model_configs import model_config
+from model_configs import model_config, parameter_count
 from torch import Tensor
 from torch.autograd import gradcheck
 
 from rss_rl.config import PolicyConfig
-from rss_rl.models.build import build_classifier, parameter_count
+from rss_rl.models.build import build_classifier
 from rss_rl.policies.build import build_policy
 from rss_rl.policies.iterative import IterativeOptions, IterativePolicy
 from rss_rl.policies.protocol import PolicySetup

@@ -9,9 +9,9 @@ import torch
 import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from model_configs import parameter_count
 from torch import Tensor
 
-from rss_rl.models.build import parameter_count
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.rss import RSSModule, RSSOptions, RSSPolicy
 from rss_rl.seeding import keyed_uniforms, stream_key

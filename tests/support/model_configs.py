@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import nn
+
 from rss_rl.components import built_in_names, find_component
 from rss_rl.config import ModelConfig
 
@@ -31,3 +33,9 @@ def model_tree(**settings: Any) -> dict[str, Any]:
         (name,) = (c.name for c in every if settings.keys() <= c.options.model_fields.keys())
         own["classifier"] = {"name": name, "options": settings}
     return own
+
+
+def parameter_count(module: nn.Module, *, without: nn.Module | None = None) -> int:
+    """Number of parameters, except for those of `without`, such as the embeddings."""
+    left_out = set() if without is None else {id(p) for p in without.parameters()}
+    return sum(p.numel() for p in module.parameters() if id(p) not in left_out)
