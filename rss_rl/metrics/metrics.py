@@ -50,7 +50,7 @@ def measured(labels: LabelSpec, columns: Mapping[str, Array]) -> dict[str, float
             if odds is not None and "question" in columns:  # the last class: a right answer
                 right = columns["label"] == count - 1
                 found |= ranking_metrics(odds, right, columns["question"])
-    if "marked" in columns:
+    if "marked" in columns and columns["marked"][:, 3].any():  # else nobody marked this split
         agreed, at_random, kept, wanted = columns["marked"].sum(0).tolist()
         chance = precision_recall_f1(at_random, kept, wanted)[2]
         scores = (*precision_recall_f1(agreed, kept, wanted), chance)

@@ -33,3 +33,8 @@ def test_of_a_pair_the_text_without_marks_does_not_count() -> None:
     assert found == pytest.approx(
         dict.fromkeys([f"rationale_{n}" for n in ("precision", "recall", "f1", "f1_random")], 0.5)
     )
+
+
+def test_a_split_that_nobody_marked_has_no_agreement() -> None:
+    nothing, kept = [np.zeros((1, 2), bool)], [np.ones((1, 2, 2), bool)]
+    assert measured(CLASSES, {"marked": marked_counts(nothing, kept, kept)}) == {}
