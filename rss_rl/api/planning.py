@@ -24,7 +24,6 @@ from rss_rl.config import (
 )
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.mirror.restore import stored_config
-from rss_rl.ops.native import load_ahead
 from rss_rl.packaged import find_config
 from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, RunDirectory
 from rss_rl.storage import is_uri, open_storage
@@ -192,8 +191,6 @@ def workers(config: RunConfig, address: str | None, out: Console) -> Iterator[Ro
 
     samplers = config.sampler.actors * config.sampler.threads
     learners = config.learner.actors * config.learner.threads
-    if config.model.attention != "eager":
-        load_ahead()  # compile kernels while Ray starts
     tell, cores = partial(say, out), samplers + learners
     with connected(tell, address, cores=cores):
         yield RayRoles()

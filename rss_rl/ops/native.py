@@ -73,18 +73,6 @@ def load_kernels() -> ctypes.CDLL:
     return found
 
 
-def load_ahead() -> None:
-    """Start `load_kernels` in a background thread."""
-
-    def load() -> None:
-        # Callers that need kernels get the error from `load_kernels`; an interpreter that is
-        # shutting down starts no threads.
-        with suppress(KernelsError, RuntimeError):
-            load_kernels()
-
-    threading.Thread(target=load, name="kernels", daemon=True).start()
-
-
 def one_kind(tensors: Iterable[Tensor]) -> bool:
     """Whether all are on the CPU and of one type, float32 or float64, as kernels require."""
     kinds = {(tensor.dtype, tensor.device.type) for tensor in tensors}
