@@ -33,6 +33,9 @@ class Group(Protocol):
     def sum(self, values: Tensor) -> Tensor:
         """The sum of every rank's `values`, on every rank; all must call it."""
 
+    def count(self, examples: int) -> int:
+        """Examples of the global batch, given those of this shard; all must call it."""
+
     def share(self, module: nn.Module, apart: Sequence[str] = ()) -> nn.Module:
         """The module with the weights of rank 0, whose backward sums gradients over the ranks.
 
@@ -56,6 +59,10 @@ class Alone:
     def sum(self, values: Tensor) -> Tensor:
         """See `Group`."""
         return values
+
+    def count(self, examples: int) -> int:
+        """See `Group`."""
+        return examples
 
     def share(self, module: nn.Module, apart: Sequence[str] = ()) -> nn.Module:
         """See `Group`; the module itself."""
@@ -100,6 +107,7 @@ class ProcessGroup:
     ) -> None:  # fmt: skip
         self.rank, self.size = rank, size
         self._timeout_s = timeout_s
+        self._device = device
         cuda = None
         if device.type == "cuda":  # NCCL needs the device's index
             number = torch.cuda.current_device() if device.index is None else device.index
@@ -134,6 +142,10 @@ class ProcessGroup:
         total = values.clone()
         dist.all_reduce(total)
         return total
+
+    def count(self, examples: int) -> int:
+        """See `Group`."""
+        return int(self.sum(torch.tensor(examples, device=self._device)))
 
     def sum_rows(self, gradient: Tensor) -> Tensor:
         """See `Group`; the traffic grows with the rows of a batch, not with the table."""
@@ -196,9 +208,11 @@ def shard(rows: Array, rank: int, size: int) -> Array:
     return np.array_split(rows, size)[rank]
 
 
-def sum_and_max(group: Group, sums: Tensor, largest: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums [n] over the ranks, and the maximum of one scalar >= 0 of each, in one all-reduce."""
-    by_rank = sums.new_zeros(group.size)
-    by_rank[group.rank] = largest
-    total = group.sum(torch.cat([sums, by_rank]))
-    return total[: len(sums)], total[len(sums) :].max()
+def sum_and_max(group: Group, values: Tensor) -> Tensor:
+    """Sums [n] over the ranks, and, of the last value, which is >= 0, their maximum."""
+    if group.size == 1:
+        return values
+    by_rank = values.new_zeros(group.size)
+    by_rank[group.rank] = values[-1]
+    total = group.sum(torch.cat([values[:-1], by_rank]))
+    return torch.cat([total[: len(values) - 1], total[len(values) - 1 :].amax(0, keepdim=True)])

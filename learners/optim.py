@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -27,9 +27,6 @@ class GradientStep:
         embedding: name prefixes of the parameters that are embeddings, of which an update changes
             only the rows with a gradient, see `RowAdam` and `RowAdadelta`.
         group: of learners; sparse gradients of embeddings are summed over it.
-
-    `before_rows`, if set, is called with the rows int64 [R] of an embedding that a sparse gradient
-    is about to change.
     """
 
     def __init__(
@@ -44,7 +41,6 @@ class GradientStep:
         self._name = name
         self._clip = config.clip_norm
         self._group = group
-        self.before_rows: Callable[[Tensor], None] | None = None
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         rates = _relative_rates(module)
         apart: dict[float, list[Tensor]] = {}
@@ -57,7 +53,7 @@ class GradientStep:
             if parameter in rates:
                 apart.setdefault(rates[parameter], []).append(parameter)
                 continue
-            others = decayed if parameter.ndim >= 2 else plain
+            others = decayed if config.l2 and parameter.ndim >= 2 else plain
             (embeddings if key.startswith(embedding) else others).append(parameter)
         # J holds gamma |theta|^2, whose gradient is 2 gamma theta.
         groups: list[dict[str, Any]] = [
@@ -80,33 +76,40 @@ class GradientStep:
         for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate * left
 
-    def prepare(self, loss: Tensor, update: int, whole: float | None = None) -> float:
-        """Backpropagate and clip; the gradient norm before clipping. No parameter changes.
+    def prepare(self, loss: Tensor, update: int) -> Tensor:
+        """Backpropagate; the gradient norm [], which the host does not read. No parameter changes.
 
         Args:
             loss: in a group of learners, the shard's part of the loss.
             update: of the run, from 0; sets the decayed learning rate: no scheduler state is saved.
-            whole: the loss of the global batch, if `loss` is a part of it; checked by all learners.
-
-        Raises:
-            NonFiniteError: the loss or a gradient is not finite.
         """
-        value = float(loss.detach()) if whole is None else whole
-        if not math.isfinite(value):
-            raise NonFiniteError(f"the {self._name} loss is {value}")
-        self.optimizer.zero_grad(set_to_none=True)
+        for parameter in self.parameters:
+            parameter.grad = None
         loss.backward()  # type: ignore[no-untyped-call]
         self._gather_rows()
-        norm = self._clipped()
         self._set_rates(update)
-        return norm
+        self._norm = torch.nn.utils.get_total_norm(self._gradients())
+        return self._norm
+
+    def clip(self, loss: float, norm: float) -> None:
+        """Check and clip the gradients that `prepare` computed.
+
+        Args:
+            loss: of the global batch. norm: what `prepare` returned.
+
+        Raises:
+            NonFiniteError: one of them is not finite.
+        """
+        if not math.isfinite(loss):
+            raise NonFiniteError(f"the {self._name} loss is {loss}")
+        if not math.isfinite(norm):
+            raise NonFiniteError(f"the gradient norm of the {self._name} loss is {norm}")
+        if self._clip is not None and self._clip < norm + 1e-6:
+            factor = torch.clamp(self._clip / (self._norm + 1e-6), max=1.0)  # as torch clips
+            torch._foreach_mul_(self._gradients(), factor)
 
     def apply(self) -> None:
         """Apply the gradients."""
-        if self.before_rows is not None:
-            for table in self._embeddings:
-                if table.grad is not None and table.grad.is_sparse:
-                    self.before_rows(table.grad.indices()[0])
         self.optimizer.step()
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -145,21 +148,9 @@ class GradientStep:
             if table.grad is not None and table.grad.is_sparse:
                 table.grad = self._group.sum_rows(table.grad.coalesce())
 
-    def _clipped(self) -> float:
-        """Clip the gradients in place; their norm before."""
-        gradients = []
-        for parameter in self.parameters:
-            if parameter.grad is not None:
-                sparse = parameter.grad.is_sparse
-                gradients.append(parameter.grad.values() if sparse else parameter.grad)
-        total = torch.nn.utils.get_total_norm(gradients)
-        norm = float(total)
-        if not norm < float("inf"):
-            raise NonFiniteError(f"the gradient norm of the {self._name} loss is {norm}")
-        if self._clip is not None and self._clip < norm + 1e-6:
-            factor = torch.clamp(self._clip / (total + 1e-6), max=1.0)  # as torch clips
-            torch._foreach_mul_(gradients, factor)
-        return norm
+    def _gradients(self) -> list[Tensor]:
+        found = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        return [each.values() if each.is_sparse else each for each in found]
 
 
 def _relative_rates(module: nn.Module) -> dict[Tensor, float]:

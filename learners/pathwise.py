@@ -16,7 +16,7 @@ from rss_rl.components import Component
 from rss_rl.config import EncoderChoice, RewardConfig
 from rss_rl.errors import ConfigError
 from rss_rl.learners.optim import GradientStep
-from rss_rl.learners.updates import GatedReward, RewardBatch, UpdateSetup
+from rss_rl.learners.updates import GatedReward, Measured, RewardBatch, UpdateSetup
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.protocol import Classifier
 from rss_rl.ops.losses import role_charge
@@ -63,7 +63,7 @@ class _Objective(nn.Module):
         uniforms: Sequence[Tensor],
         charged: tuple[float, float] | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss [] and entropy [], differentiable; sums [9] of the statistics."""
+        """Loss [] and entropy [], differentiable; sums [8] of the statistics."""
         gates, costs, turns, entropies, charges = [], [], [], [], []
         for vectors, valid, drawn in zip(inputs, batch.valid, uniforms, strict=True):
             found = self.policy(vectors, valid)
@@ -80,7 +80,6 @@ class _Objective(nn.Module):
         cost, entropy = torch.stack(costs).sum(), torch.stack(entropies).sum()
         with torch.no_grad():
             shares = _shares(gates, batch.valid)
-            counted = losses.new_tensor([float(len(batch.labels))])
             parts = [
                 -losses.sum() / samples,
                 -known.sum() / samples,
@@ -88,7 +87,7 @@ class _Objective(nn.Module):
                 torch.stack(turns).sum(),
                 entropy,
             ]
-            sums = torch.cat([torch.stack(parts), shares, counted]).double()
+            sums = torch.cat([torch.stack(parts), shares]).double()
         constrained = torch.stack([cost, *charges]).sum()
         return (losses + known).sum() / samples + constrained, entropy, sums
 
@@ -191,7 +190,7 @@ class Pathwise:
         *,
         number: int,
         charged: tuple[float, float] | None = None,
-    ) -> dict[str, float]:
+    ) -> Measured:
         """See `PolicyUpdate`."""
         uniforms = self._uniforms(batch, number)
         with self._group.guard():
@@ -199,31 +198,30 @@ class Pathwise:
                 with torch.no_grad():
                     inputs = self._inputs(batch)
                 loss, entropy, sums = self._objective(inputs, batch, uniforms, charged)
-            totals = self._group.sum(sums).tolist()
-            examples = totals[-1]
-            likelihood, complement, cost, coherence, summed, heads, dependents, kept = (
-                total / examples for total in totals[:-1]
-            )
-            bits = summed / len(batch.tokens)
+            totals, examples = self._group.sum(sums), self._group.count(len(batch.labels))
             weight = self._entropy_cost / (examples * len(batch.tokens))
-            norm = self._step.prepare(
-                loss / examples - weight * entropy,
-                number,
-                cost - likelihood - complement - self._entropy_cost * bits,
+            norm = self._step.prepare(loss / examples - weight * entropy, number)
+
+        def metrics(numbers: list[float]) -> dict[str, float]:
+            likelihood, complement, cost, coherence, summed, heads, dependents, kept = (
+                total / examples for total in numbers[:-1]
             )
-        objective = likelihood + complement - cost
-        terms = {f"reward/{COHERENCE}": coherence, f"reward/{COMPLEMENT}": complement}
-        return {name: value for name, value in terms.items() if value} | {
-            "policy/loss": -objective,
-            "policy/gradient_norm": norm,
-            "policy/entropy": bits,
-            "reward/total": objective,
-            "reward/log_likelihood": likelihood,
-            f"reward/{SPARSITY}": cost - coherence,
-            "selection/kept": kept,
-            "selection/heads_kept": heads,
-            "selection/dependents_kept": dependents,
-        }
+            bits, objective = summed / len(batch.tokens), likelihood + complement - cost
+            self._step.clip(-objective - self._entropy_cost * bits, numbers[-1])
+            terms = {f"reward/{COHERENCE}": coherence, f"reward/{COMPLEMENT}": complement}
+            return {name: value for name, value in terms.items() if value} | {
+                "policy/loss": -objective,
+                "policy/gradient_norm": numbers[-1],
+                "policy/entropy": bits,
+                "reward/total": objective,
+                "reward/log_likelihood": likelihood,
+                f"reward/{SPARSITY}": cost - coherence,
+                "selection/kept": kept,
+                "selection/heads_kept": heads,
+                "selection/dependents_kept": dependents,
+            }
+
+        return Measured([totals, norm[None]], metrics)
 
     def apply(self) -> None:
         """See `PolicyUpdate`."""

@@ -21,7 +21,6 @@ class WithoutCompiler(torch.optim.Optimizer):
     """
 
     add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
-    zero_grad = unwrap(torch.optim.Optimizer.zero_grad)
     state_dict = unwrap(torch.optim.Optimizer.state_dict)
     load_state_dict = unwrap(torch.optim.Optimizer.load_state_dict)
 
@@ -29,6 +28,8 @@ class WithoutCompiler(torch.optim.Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """See `torch.optim.Optimizer.step`."""
         unwrap(super().step.__func__)(self, closure)  # type: ignore[attr-defined]
+
+    step.hooked = True  # type: ignore[attr-defined]  # else torch wraps it, to profile it
 
 
 class PlainSGD(WithoutCompiler, torch.optim.SGD):
@@ -71,6 +72,8 @@ class RowOptimizer(WithoutCompiler):
         finally:
             for table, gradient in updated:
                 table.grad = gradient
+
+    step.hooked = True  # type: ignore[attr-defined]
 
     def _goes_by_row(self, table: Tensor, group: dict[str, Any]) -> bool:
         """Whether a table, which has a gradient, is updated by `_update_rows`."""
@@ -115,46 +118,36 @@ class RowAdam(RowOptimizer, torch.optim.Adam):
 
     def _update_rows(self, table: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         """Update the rows with a gradient [V, E]."""
-        gradient = without_zero_rows(gradient)
-        rows, values = gradient.indices()[0], gradient.values()
+        rows, values = nonzero_rows(gradient)
         state = self._state_of(table)
         state["step"] += 1
         first_decay, second_decay = group["betas"]
         count = state[self.counter][rows] + 1  # [R]
+        updates = count.double()
         first = state["exp_avg"][rows].lerp_(values, 1 - first_decay)
         second = state["exp_avg_sq"][rows]
         second.mul_(second_decay).addcmul_(values, values, value=1 - second_decay)
         state[self.counter][rows] = count
         state["exp_avg"].index_copy_(0, rows, first)
         state["exp_avg_sq"].index_copy_(0, rows, second)
-        rate = group["lr"] / _correction(first_decay, count)  # [R, 1], in float64
-        second.div_(_correction(second_decay, count).to(second.dtype)).sqrt_().add_(group["eps"])
+        rate = group["lr"] / _correction(first_decay, updates)  # [R, 1], in float64
+        second.div_(_correction(second_decay, updates).to(second.dtype)).sqrt_().add_(group["eps"])
         table.index_add_(0, rows, first.div_(second).mul_(rate.to(first.dtype)), alpha=-1)
 
 
 def _correction(decay: float, count: Tensor) -> Tensor:
     """1 - decay^count as a column, in float64."""
-    base = torch.tensor(decay, dtype=torch.float64, device=count.device)
-    return (1 - base.pow(count.double()))[:, None]
+    return (1 - torch.pow(decay, count))[:, None]
 
 
-def without_zero_rows(gradient: Tensor) -> Tensor:
-    """A gradient [V, E], dense or coalesced sparse, as a sparse one of its nonzero rows.
+def nonzero_rows(gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """Which rows of a gradient [V, E], dense or coalesced sparse, are not 0, and these: [R, E].
 
-    Which rows are updated then does not depend on the layout that backward produced.
+    They do not depend on the layout that backward produced.
     """
-    if gradient.is_sparse:
-        rows, values = gradient.indices()[0], gradient.values()
-        kept = values.ne(0).any(1)
-        if bool(kept.all()):
-            return gradient
-        rows, values = rows[kept], values[kept]
-    else:
-        rows = gradient.ne(0).any(1).nonzero()[:, 0]
-        values = gradient[rows]
-    return torch.sparse_coo_tensor(
-        rows[None], values, gradient.shape, is_coalesced=True, check_invariants=False
-    )
+    values = gradient.values() if gradient.is_sparse else gradient
+    kept = values.any(1).nonzero()[:, 0]
+    return gradient.indices()[0, kept] if gradient.is_sparse else kept, values[kept]
 
 
 class RowAdadelta(RowOptimizer, torch.optim.Adadelta):
@@ -185,7 +178,8 @@ class RowAdadelta(RowOptimizer, torch.optim.Adadelta):
         state = self._state_of(table)
         state["step"] += 1
         last = state[self.counter]
-        decay = _decay(state["step"] - 1 - last[rows], rho, values.dtype)
+        missed = (state["step"] - 1 - last[rows]).double()  # rho^0 is exactly 1
+        decay = torch.pow(rho, missed).to(values.dtype)[:, None]
         square, change = (state[key][rows] * decay for key in ("square_avg", "acc_delta"))
         square.mul_(rho).addcmul_(values, values, value=1 - rho)
         move = change.add(eps).sqrt_().div_(square.add(eps).sqrt_()).mul_(values)
@@ -194,8 +188,3 @@ class RowAdadelta(RowOptimizer, torch.optim.Adadelta):
         state["acc_delta"].index_copy_(0, rows, change)
         table.index_add_(0, rows, move, alpha=-group["lr"])
         last[rows] = state["step"].to(last.dtype)
-
-
-def _decay(missed: Tensor, rho: float, dtype: torch.dtype) -> Tensor:
-    """rho^missed as a column; exactly 1 where no update was missed."""
-    return torch.pow(torch.tensor(rho, dtype=torch.float64), missed.double()).to(dtype)[:, None]

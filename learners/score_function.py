@@ -13,7 +13,9 @@ slot s, E features of what the policy reads.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Literal
 
 import torch
@@ -23,7 +25,7 @@ from torch import Tensor, nn
 from rss_rl.components import Component, Options
 from rss_rl.learners.group import sum_and_max
 from rss_rl.learners.optim import GradientStep
-from rss_rl.learners.updates import RewardBatch, UpdateSetup, under
+from rss_rl.learners.updates import Measured, RewardBatch, UpdateSetup, under
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops import advantages
 from rss_rl.ops.importance import (
@@ -111,8 +113,8 @@ class _Objective(nn.Module):
         paid: RewardBatch,
         advantage: Tensor,
         charged: tuple[float, float] | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Sums of the loss [], the entropy [] and the ratios [6], see `ratio_sums`."""
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Sums of the loss [], the entropy [] and, if there are any, the ratios [6]."""
         sums: list[list[Tensor]] = [[] for _ in inputs]
         distributions, log_probs, entropies = [], [], []
         for slot, (vectors, valid) in enumerate(zip(inputs, batch.valid, strict=True)):
@@ -128,8 +130,9 @@ class _Objective(nn.Module):
         weighted = self._losses(distributions, log_probs, paid, advantage)
         for of_slot, loss in zip(sums, weighted.losses, strict=True):
             of_slot.append(loss.sum())
-        total = torch.stack([loss for of_slot in sums for loss in of_slot]).sum()
-        return total, torch.stack(entropies).sum(), ratio_sums(weighted)
+        total = reduce(operator.add, (loss for of_slot in sums for loss in of_slot))
+        ratios = [ratio_sums(weighted)] if weighted.ratio else []
+        return total, reduce(operator.add, entropies), ratios
 
 
 def _charge(chances: Tensor, valid: Tensor, charged: tuple[float, float], samples: int) -> Tensor:
@@ -171,7 +174,7 @@ class ScoreFunction:
         *,
         number: int,
         charged: tuple[float, float] | None = None,
-    ) -> dict[str, float]:
+    ) -> Measured:
         """See `PolicyUpdate`."""
         assert paid is not None
         with self._group.guard():
@@ -182,28 +185,30 @@ class ScoreFunction:
             samples, examples, sentences = paid.rewards.shape
             spread = advantage.double()
             sums = torch.stack([
-                loss.detach().double(), entropy.detach().double(), spread.sum(),
-                spread.square().sum(), spread.new_tensor(float(examples)),
+                loss.detach(), entropy.detach(), spread.sum(), spread.square().sum(),
             ])  # fmt: skip
-            whole = torch.cat([sums, ratios[:5]])
-            totals, largest = sum_and_max(self._group, whole, ratios[5])
-            total_loss, total_entropy, first, second, count = totals[:5].tolist()
+            totals = [self._group.sum(sums), *(sum_and_max(self._group, each) for each in ratios)]
+            count = self._group.count(examples)
             selections, bits = samples * count, sentences * count
             cost = self._entropy_cost / bits
             objective = loss / selections
             if cost:  # else spare the entropy's backward
                 objective = objective - cost * entropy
-            norm = self._step.prepare(
-                objective, number, total_loss / selections - cost * total_entropy
-            )
-        mean = first / (selections * sentences)
-        variance = max(0.0, second / (selections * sentences) - mean * mean)
-        return {
-            "policy/loss": total_loss / selections,
-            "policy/gradient_norm": norm,
-            "policy/entropy": total_entropy / bits,
-            "policy/advantage_std": variance**0.5,
-        } | _ratio_scalars(totals[5:].tolist(), float(largest))
+            norm = self._step.prepare(objective, number)
+
+        def metrics(numbers: list[float]) -> dict[str, float]:
+            loss, entropy, first, second, *ratios, norm = numbers
+            self._step.clip(loss / selections - cost * entropy, norm)
+            mean = first / (selections * sentences)
+            variance = max(0.0, second / (selections * sentences) - mean * mean)
+            return {
+                "policy/loss": loss / selections,
+                "policy/gradient_norm": norm,
+                "policy/entropy": entropy / bits,
+                "policy/advantage_std": variance**0.5,
+            } | (_ratio_scalars(*ratios) if ratios else {})
+
+        return Measured([*totals, norm[None]], metrics)
 
     def apply(self) -> None:
         """See `PolicyUpdate`."""
@@ -241,11 +246,12 @@ class ScoreFunction:
         return rewards
 
 
-def _ratio_scalars(sums: Sequence[float], largest: float) -> dict[str, float]:
+def _ratio_scalars(
+    count: float, ratio: float, clipped: float, weight: float, square: float, largest: float
+) -> dict[str, float]:
     """Of importance ratios r and weights w, from the global batch's sums of [1, r, clipped, w, w^2]
     and the largest r; none if no ratio was computed.
     """
-    count, ratio, clipped, weight, square = sums
     if count == 0:
         return {}
     return {

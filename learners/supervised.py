@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rss_rl.config import OptimizerConfig
 from rss_rl.learners.group import ALONE, Group
 from rss_rl.learners.optim import GradientStep
-from rss_rl.learners.updates import under
+from rss_rl.learners.updates import Measured, under
 from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.embedding import RowAverage
 from rss_rl.models.inputs import TensorBatch
@@ -111,11 +111,6 @@ class SupervisedLearner:
         if average is not None and sparse:
             self._rows = RowAverage(embedding.trainable.detach())
             self._classifier.embedding.average = self._rows
-            self.step.before_rows = self._settle
-
-    def _settle(self, rows: Tensor) -> None:
-        assert self._rows is not None
-        self._rows.settle(self._classifier.embedding.trainable, rows)
 
     def state_dict(self) -> dict[str, Tensor]:
         """All state besides the classifier's own weights.
@@ -185,7 +180,7 @@ class SupervisedLearner:
         *,
         number: int,
         dropout_keys: Tensor,
-    ) -> dict[str, float]:
+    ) -> Measured:
         """Compute the gradients of an update; all learners of the group must call it.
 
         Args:
@@ -195,33 +190,50 @@ class SupervisedLearner:
             dropout_keys: int64 [B], see `example_keys`: masks are functions of them.
 
         Returns:
-            Metrics of the global batch, by tag: mean of the label's loss, without L2, in nats (or
-            score²); gradient norm before clipping; share of examples predicted right, with dropout,
-            unless labels are scores.
+            Mean of the label's loss, without L2, in nats (or score²); gradient norm before
+            clipping; share of examples predicted right, with dropout, unless labels are scores.
 
         Raises:
-            NonFiniteError: on a non-finite loss or gradient.
             LearnerError: another learner of the group died or hung.
         """
+        scores = batch.labels.is_floating_point()
         self._learning.train()
         with self._group.guard():
             targets = self._targets(batch) if self._distils and selections is not None else None
             with keyed_dropout(dropout_keys):
                 objective, loss, hits = self._losses(batch, selections, targets)
-            count = loss.new_tensor(len(batch.labels), dtype=torch.float64)
-            local = torch.stack([loss.double(), hits.double(), count])
-            total, right, examples = self._group.sum(local).tolist()
-            norm = self.step.prepare(objective / examples, number, total / examples)
-        scalars = {"train/loss": total / examples, "train/gradient_norm": norm}
-        if not batch.labels.is_floating_point():
-            scalars["train/accuracy"] = right / examples
-        return scalars
+            sums = self._group.sum(torch.stack([loss, hits]).double())
+            examples = self._group.count(len(batch.labels))
+            norm = self.step.prepare(objective / examples, number)
 
+        def metrics(numbers: list[float]) -> dict[str, float]:
+            total, right, norm = numbers
+            self.step.clip(total / examples, norm)
+            scalars = {"train/loss": total / examples, "train/gradient_norm": norm}
+            return scalars if scores else scalars | {"train/accuracy": right / examples}
+
+        return Measured([sums, norm[None]], metrics)
+
+    @torch.no_grad()
     def apply(self, number: int) -> None:
         """Step by what was learnt in update `number`; until then no parameter has changed."""
+        self.moved_words = moved = self._rows_with_gradient()
+        rows, words = self._rows, self._classifier.embedding.trainable
+        before = None if rows is None or moved is None else rows.read(words, moved)
         self.step.apply()
-        self._follow(number)
-        self.moved_words = self._rows_with_gradient()
+        if self._average is None:
+            return
+        keep = min(self._average, (1 + number) / (10 + number))
+        followers: list[Tensor] = []
+        leaders: list[Tensor] = []
+        pairs = zip(self._classifier.parameters(), self._learning.parameters(), strict=True)
+        for follower, leader in pairs:
+            if leader.requires_grad and (rows is None or follower is not words):
+                followers.append(follower)
+                leaders.append(leader)
+        torch._foreach_lerp_(followers, leaders, 1 - keep)
+        if rows is not None and moved is not None and before is not None:
+            rows.follow(words, moved, before, keep)
 
     def _rows_with_gradient(self) -> Tensor | None:
         """Int64 [R], or None where rows without a gradient may have moved, too."""
@@ -234,23 +246,3 @@ class SupervisedLearner:
             return None
         rows: Tensor = gradient.indices()[0]
         return rows
-
-    @torch.no_grad()
-    def _follow(self, number: int) -> None:
-        """Move the classifier towards the learning copy."""
-        if self._average is not None:
-            keep = min(self._average, (1 + number) / (10 + number))
-            words = self._classifier.embedding.trainable
-            pairs = zip(self._classifier.parameters(), self._learning.parameters(), strict=True)
-            followers: list[Tensor] = []
-            leaders: list[Tensor] = []
-            for follower, leader in pairs:
-                if not leader.requires_grad:
-                    continue
-                if self._rows is not None and follower is words:
-                    assert leader.grad is not None
-                    self._rows.follow(words.detach(), leader.grad.indices()[0], keep)
-                else:
-                    followers.append(follower)
-                    leaders.append(leader)
-            torch._foreach_lerp_(followers, leaders, 1 - keep)

@@ -94,6 +94,31 @@ class UpdateSetup:
     gated: Callable[[], GatedReward] | None = None
 
 
+class Measured(NamedTuple):
+    """What the host has yet to read of computed gradients.
+
+    numbers  [n] in parts, on the device
+    metrics  makes of them the metrics of the global batch, by tag, and clips the gradients; raises
+             NonFiniteError on a non-finite loss or gradient
+    """
+
+    numbers: Sequence[Tensor]
+    metrics: Callable[[list[float]], dict[str, float]]
+
+
+def read(measured: Sequence[Measured]) -> dict[str, float]:
+    """The metrics of all of them, for which the host waits once."""
+    scalars: dict[str, float] = {}
+    if measured:
+        # As float64, of which one of the parts is.
+        numbers = torch.cat([part for each in measured for part in each.numbers]).tolist()
+        for each in measured:
+            count = sum(map(len, each.numbers))
+            scalars |= each.metrics(numbers[:count])
+            numbers = numbers[count:]
+    return scalars
+
+
 class PolicyUpdate(Protocol):
     """One way to update a policy; it owns its gradient, its optimiser and its state."""
 
@@ -104,7 +129,7 @@ class PolicyUpdate(Protocol):
         *,
         number: int,
         charged: tuple[float, float] | None,
-    ) -> dict[str, float]:
+    ) -> Measured:
         """Compute the gradients of an update; no parameter changes.
 
         All learners of the group call it, also with an empty shard.
@@ -116,16 +141,12 @@ class PolicyUpdate(Protocol):
             charged: lambda of heads and of dependents as it stands where a share is asked for: to
                 be charged here, on probabilities, as it is not part of the rewards.
 
-        Returns:
-            Metrics of the global batch, by tag.
-
         Raises:
-            NonFiniteError: on a non-finite loss or gradient.
             LearnerError: another learner of the group died or hung.
         """
 
     def apply(self) -> None:
-        """Apply the gradients; until then nothing has changed."""
+        """Apply the gradients, whose metrics were read; until then nothing has changed."""
 
     def state_dict(self) -> dict[str, Tensor]:
         """All state besides the policy's parameters."""

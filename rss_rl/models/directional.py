@@ -102,12 +102,12 @@ class DirectionalAttention(nn.Module):
         """Whether `trained_together` supports `values`."""
         return has_kernels(values, self._backend) and torch.is_grad_enabled()
 
-    def attend(self, hidden: Tensor, heads: Shared, dependents: Shared) -> Tensor:
-        """Context s of the heads only, [X, D], from the words' h, [W, D].
+    def attend(self, looking: Tensor, heads: Shared, seen: Tensor, dependents: Shared) -> Tensor:
+        """Context s of the heads only, [X, D], from h of the words that occur among the heads.
 
-        A word is mapped once, and only if it occurs among the heads, or the dependents.
+        Args:
+            looking, seen: h of the words that occur among the heads, and among the dependents.
         """
-        looking, seen = heads.of_used(hidden), dependents.of_used(hidden)
         v, u = heads.spread(self._by_head(looking)), dependents.spread(self.dependent_score(seen))
         h = dependents.spread(seen)
         pairs = PackedPairs(heads.tokens, dependents.tokens, self._order)
@@ -224,7 +224,7 @@ class ReSA(nn.Module):
             words: with E features. roles: the selections, bool [K, R, 2].
         """
         directions, once = list(typed_directions(self.directions)), len(roles) == 1
-        if once and bool(roles.all()) and directions[0].trains_together(words.vectors):
+        if once and directions[0].trains_together(words.vectors) and bool(roles.all()):
             rows = torch.arange(len(tokens), device=roles.device)
             return Contextual(trained_together(directions, words, tokens), tokens, rows)
         heads, dependents = (
@@ -234,8 +234,9 @@ class ReSA(nn.Module):
         outputs, baselines = [], []
         for direction in directions:
             hidden = direction.project(words.vectors)  # [W, D]
-            context = direction.attend(hidden, heads, dependents)
-            gate = direction.gate_input(hidden if whole else heads.of_used(hidden))
+            looking = heads.of_used(hidden)
+            context = direction.attend(looking, heads, dependents.of_used(hidden), dependents)
+            gate = direction.gate_input(hidden if whole else looking)
             if whole:
                 every, logit = words.spread(hidden), words.spread(gate)  # [R, D]
                 means = direction.means(every, tokens)
@@ -245,7 +246,7 @@ class ReSA(nn.Module):
                     continue
                 baselines.append(direction.mix(every, means, logit))
                 gate = heads.of_used(gate)
-            own = heads.spread(heads.of_used(hidden)), context, heads.spread(gate)
+            own = heads.spread(looking), context, heads.spread(gate)
             outputs.append(direction.mix(*own))
         vectors = fused(outputs, self._backend)
         if whole and once:

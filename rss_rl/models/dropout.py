@@ -28,6 +28,8 @@ from rss_rl.ops.linear_maps import LEVELS, Drop
 from rss_rl.ops.native import has_kernels_for, missing_compiler
 from rss_rl.ops.packing import Packed
 
+_CALLS = 8
+"""Dropout calls whose hashes are computed at once."""
 _LANES = 4
 """16-bit uniform numbers in a 64-bit hash."""
 
@@ -44,17 +46,35 @@ _SECOND = _signed(0x94D049BB133111EB)
 
 
 class _Keys:
-    """The keys of a forward pass, its number of dropout calls so far, and its packed rows."""
+    """The keys of a forward pass, its number of dropout calls so far, and its packed rows.
+
+    Hashes are computed for some calls at once.
+    """
 
     def __init__(self, keys: Tensor) -> None:
         self.keys = keys
         self.calls = 0
         self.packed: Packed | None = None
+        self._ahead: dict[Packed | int | None, Tensor] = {}
 
-    def next_call(self) -> Tensor:
-        """int64 [M], mix(key + c G) of the next dropout call c; calls count from 1."""
+    def next_call(self, positions: Packed | int | None = None) -> Tensor:
+        """int64 [M], mix(key + c G) of the next dropout call c; calls count from 1.
+
+        Of these x, mix(x + n G) of positions n from 1: [M, N] of N positions, [R] of packed rows.
+        """
+        at = self.calls % _CALLS
+        if not at:
+            steps = _steps(_CALLS, self.keys.device, self.calls)
+            self._ahead = {None: _mix(self.keys + steps[:, None])}
         self.calls += 1
-        return _mix(self.keys + _steps(self.calls, self.keys.device)[-1])
+        if positions not in self._ahead:
+            by_call = self._ahead[None]
+            if isinstance(positions, Packed):
+                found = by_call[:, positions.sequence] + (positions.rank + 1) * _GOLDEN
+            else:
+                found = by_call[..., None] + _steps(positions or 0, by_call.device)
+            self._ahead[positions] = _mix(found)
+        return self._ahead[positions][at]
 
 
 _current: ContextVar[_Keys | None] = ContextVar("keyed_dropout", default=None)
@@ -182,9 +202,11 @@ class Dropout(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         """[M, ..., D] to the same shape."""
+        if not self.drops:
+            return values
         drop = self.keyed(values)
         if drop is None:
-            return F.dropout(values, self.rate, self.training)
+            return F.dropout(values, self.rate)
         native = self.kernels and values.device.type == "cpu" and has_kernels_for(values.dtype)
         if native and missing_compiler() is None:
             return _Drop.apply(values, drop)  # type: ignore[no-any-return, no-untyped-call]
@@ -197,10 +219,7 @@ class Dropout(nn.Module):
         if current is None or not self.drops:
             return None
         dropped = min(round(self.rate * LEVELS), LEVELS - 1)  # of the levels a lane can take
-        by_example = current.next_call()
-        if current.packed is not None:
-            return Drop(_of_rows(by_example, current.packed, values), dropped)
-        return Drop(_positions(by_example, values), dropped)
+        return Drop(current.next_call(_positions(current, values)), dropped)
 
     @property
     def drops(self) -> bool:
@@ -212,22 +231,19 @@ class Dropout(nn.Module):
         return f"rate={self.rate}"
 
 
-def _positions(by_example: Tensor, values: Tensor) -> Tensor:
-    """int64 [M, N], mix(x + n G) of each example's x [M] and of position n from 1."""
-    if len(by_example) != values.shape[0]:
-        raise ValueError(f"{len(by_example)} keys for values {tuple(values.shape)}")
-    steps = _steps(math.prod(values.shape[1:-1]), by_example.device)
-    return _mix(by_example[:, None] + steps)
-
-
-def _of_rows(by_example: Tensor, tokens: Packed, values: Tensor) -> Tensor:
-    """int64 [R], the result of `_positions` for each row's token."""
-    if len(by_example) != len(tokens.starts) - 1 or values.shape[:-1] != tokens.position.shape:
+def _positions(current: _Keys, values: Tensor) -> Packed | int:
+    """The packed rows, or the number N of positions, of values [R, D] or [M, ..., D]."""
+    count, tokens = len(current.keys), current.packed
+    if tokens is None:
+        if count != values.shape[0]:
+            raise ValueError(f"{count} keys for values {tuple(values.shape)}")
+        return math.prod(values.shape[1:-1])
+    if count != len(tokens.starts) - 1 or values.shape[:-1] != tokens.position.shape:
         raise ValueError(
-            f"{len(by_example)} keys for {len(tokens)} rows of {len(tokens.starts) - 1} sequences"
+            f"{count} keys for {len(tokens)} rows of {len(tokens.starts) - 1} sequences"
             f" and values {tuple(values.shape)}"
         )
-    return _mix(by_example[tokens.sequence] + (tokens.rank + 1) * _GOLDEN)
+    return tokens
 
 
 def _kept(by_position: Tensor, values: Tensor, dropped: int) -> Tensor:
@@ -259,9 +275,9 @@ class _Drop(torch.autograd.Function):
         return ctx.drop.applied(gradient), None
 
 
-def _steps(count: int, device: torch.device) -> Tensor:
-    """G, 2 G, ... in wrapping arithmetic, int64 [count]."""
-    return torch.arange(1, count + 1, device=device) * _GOLDEN
+def _steps(count: int, device: torch.device, after: int = 0) -> Tensor:
+    """n G of `count` numbers n from `after` + 1, in wrapping arithmetic, int64 [count]."""
+    return torch.arange(after + 1, after + count + 1, device=device) * _GOLDEN
 
 
 def _mix(state: Tensor) -> Tensor:

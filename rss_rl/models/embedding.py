@@ -50,16 +50,14 @@ class RowAverage:
         return torch.lerp(written, led, left.to(written.dtype)[..., None])
 
     @torch.no_grad()
-    def settle(self, table: Tensor, rows: Tensor) -> None:
-        """Write the current average to rows int64 [R] of `table`, before their leaders change."""
-        table.index_copy_(0, rows, self.read(table, rows))
-        self.since[rows] = self.clock
+    def follow(self, table: Tensor, rows: Tensor, before: Tensor, keep: float) -> None:
+        """One update by k = `keep`, which changed the leaders of rows int64 [R] of `table`.
 
-    @torch.no_grad()
-    def follow(self, table: Tensor, rows: Tensor, keep: float) -> None:
-        """One update by k = `keep`; rows int64 [R] were settled, then their leaders changed."""
+        Args:
+            before: what `read` found of these rows before it did.
+        """
         self.clock = self.clock + math.log(keep)
-        table.index_copy_(0, rows, torch.lerp(table[rows], self.leader[rows], 1 - keep))
+        table.index_copy_(0, rows, torch.lerp(before, self.leader[rows], 1 - keep))
         self.since[rows] = self.clock
 
 
@@ -100,7 +98,7 @@ class WordEmbedding(nn.Module):
         if self.beyond is not None:
             tokens = torch.where(tokens < rows + len(self.fixed), tokens, self.beyond)
         known = tokens < rows
-        rows_read = torch.where(known, tokens, 0)
+        rows_read = tokens * known  # 0 is padding
         if self.average is None:
             tuned = F.embedding(
                 rows_read, self.trainable, padding_idx=0, sparse=self.gradient_by_row

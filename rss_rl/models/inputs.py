@@ -14,7 +14,8 @@ from rss_rl.types import Array, Batch
 class TensorBatch(NamedTuple):
     """A batch's arrays under the same names, on a device; states are float32.
 
-    rows  int64 [B] of the batch, an array; None where nothing is drawn for it
+    rows    int64 [B] of the batch, an array; None where nothing is drawn for it
+    inputs  what the policy reads, S x [B, N_s, E], if it was computed before
     """
 
     tokens: list[Tensor]
@@ -23,6 +24,7 @@ class TensorBatch(NamedTuple):
     marks: Tensor | None = None
     states: list[Tensor] | None = None
     rows: Array | None = None
+    inputs: list[Tensor] | None = None
 
 
 def to_tensors(arrays: Sequence[Array], device: torch.device) -> list[Tensor]:

@@ -30,7 +30,7 @@ from rss_rl.models.heads import (
 )
 from rss_rl.models.protocol import Classifier, ClassifierSetup, Task
 from rss_rl.ops.masking import gather, kept_indices
-from rss_rl.ops.packing import Packed
+from rss_rl.ops.packing import Packed, joined
 from rss_rl.types import LabelSpec
 
 
@@ -122,11 +122,11 @@ class SentencesClassifier(Classifier):
         slots, examples = len(tokens), len(tokens[0])
         read = list(valid)
         if not encoder.reads_unselected:
-            kept = (s.any(1).view(times, examples, s.shape[-1]).any(0) for s in selections)
+            kept = (s.view(times, examples, *s.shape[1:]).any((0, 2)) for s in selections)
             read = [mask & union for mask, union in zip(valid, kept, strict=True)]
-        ids = torch.cat([slot[mask] for mask, slot in zip(read, tokens, strict=True)])  # [R]
+        ids = joined([slot[mask] for mask, slot in zip(read, tokens, strict=True)])  # [R]
         cells = (s.view(times, examples, *s.shape[1:]).transpose(2, 3) for s in selections)
-        roles = torch.cat([c[:, mask] for mask, c in zip(read, cells, strict=True)], 1)
+        roles = joined([c[:, mask] for mask, c in zip(read, cells, strict=True)], 1)
         words = self.embedding.rows(ids, once=not encoder.training)
         keys, packed = slot_keys(slots), Packed.of(read)
         with keyed_dropout(None if keys is None else keys.view(-1)), packed_rows(packed):

@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from rss_rl.ops.native import OutOfRange, one_kind, runs_triton
 from rss_rl.ops.operators import Attending, attention_backward, attention_forward
-from rss_rl.ops.packing import Packed, PackedPairs, Pairs, kept_cells
+from rss_rl.ops.packing import Packed, PackedPairs, Pairs, joined, kept_cells
 
 KernelBackend = Literal["eager", "compiled"]
 """Which implementation runs: torch operations block by block, or compiled kernels.
@@ -126,8 +126,7 @@ def packed_attention(
         with suppress(OutOfRange):
             return native_attention(*given, pairs, scale)
         backend = "eager"
-    contexts = [_padded(*run, scale, backend) for run in _runs(*given, pairs, backend)]
-    return torch.cat(contexts)
+    return joined([_padded(*run, scale, backend) for run in _runs(*given, pairs, backend)])
 
 
 def _padded(
@@ -147,7 +146,10 @@ def _runs(
     if backend == "eager" and h.device.type == "cpu":
         shape = pairs.heads.longest, pairs.dependents.longest, h.shape[1]
         step = max(1, _ELEMENTS // max(1, math.prod(shape)))
-    starts = range(0, max(1, sequences), max(1, step))
+    if step >= sequences:
+        yield v, u, h, pairs
+        return
+    starts = range(0, sequences, step)
     heads, dependents = (
         [side.part(slice(start, start + step)) for start in starts]
         for side in (pairs.heads, pairs.dependents)
@@ -305,7 +307,7 @@ class _Native(torch.autograd.Function):
     ) -> Tensor:
         given = _given(head_scores, dependent_scores, values, pairs, scale)
         # s, 1 / sum of weights, ds_j / dv_j
-        context, inverse, by_head = (torch.empty_like(given.head_scores) for _ in range(3))
+        context, inverse, by_head = given.values.new_empty(3, *given.head_scores.shape).unbind()
         attention_forward(given, context, inverse, by_head, None)
         ctx.save_for_backward(*given[:-2], context, inverse, by_head)
         ctx.rest = given[-2:]
@@ -316,8 +318,8 @@ class _Native(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         *saved, context, inverse, by_head = ctx.saved_tensors
         given = Attending(*saved, *ctx.rest)
-        sides = given.head_scores, given.dependent_scores, given.values
-        dv, du, dh = map(torch.empty_like, sides)
+        dv = torch.empty_like(given.head_scores)
+        du, dh = given.values.new_empty(2, *given.values.shape)
         made = context, inverse, by_head
         attention_backward(given, made, gradient.contiguous(), None, dv, du, dh, None)
         return dv, du, dh, None, None

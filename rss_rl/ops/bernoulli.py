@@ -49,7 +49,7 @@ def log_prob(logits: Tensor, selection: Tensor, valid: Tensor) -> Tensor:
             f" got {selection.dtype} {tuple(selection.shape)}"
         )
     by_token = F.logsigmoid(torch.where(selection, logits, -logits))  # [K, B, R, N]
-    return by_token * valid[:, None, :].to(logits.dtype)
+    return by_token * valid[:, None, :]
 
 
 def entropy(logits: Tensor, valid: Tensor) -> Tensor:
@@ -57,9 +57,8 @@ def entropy(logits: Tensor, valid: Tensor) -> Tensor:
 
     Logits [..., B, R, N] and valid bool [B, N] give [..., B].
     """
-    real = valid[:, None, :].to(logits.dtype)
     bits = (valid.sum(-1) * logits.shape[-2]).clamp_min(1)
-    return (bit_entropy(logits) * real).sum((-1, -2)) / bits
+    return (bit_entropy(logits) * valid[:, None, :]).sum((-1, -2)) / bits
 
 
 def bit_entropy(logits: Tensor) -> Tensor:

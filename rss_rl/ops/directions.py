@@ -177,7 +177,7 @@ def _forward(
     given, order, drop = direction
     lower, (count, size) = product_type(values), (len(values), len(given.hidden))
     once = lower == values.dtype  # products take what the kernels write
-    hidden, context, inverse, by_head = (values.new_empty(count, size) for _ in range(4))
+    hidden, context, inverse, by_head = values.new_empty(4, count, size)
     hidden_rows = hidden if once else empty_rows(count, size, lower)
     context_rows = context if once else empty_rows(count, size, lower)
     weights = (
@@ -212,9 +212,9 @@ def _backward(
     dtype, lower, (count, size) = gradient.dtype, saved.rows.dtype, saved.hidden.shape
     flow = empty_rows(count, 3 * size, lower)  # gradient of the maps
     by_gate = flow.chunk(3, 1)[2]
-    by_hidden, by_context = (torch.empty_like(saved.hidden) for _ in range(2))
-    gate_sums, hidden_sums = (row_sums(saved.hidden, count, size) for _ in range(2))
-    mix_back(saved.gate(), gradient, by_hidden, by_context, by_gate, gate_sums)
+    by_hidden, by_context = saved.hidden.new_empty(2, count, size)
+    sums = row_sums(saved.hidden, 2, count, size)
+    mix_back(saved.gate(), gradient, by_hidden, by_context, by_gate, sums[0])
     head_sums = by_hidden.new_empty(len(sides[1]) - 1, size)
     attention_backward(
         saved.attention(sides, order, scale),
@@ -225,12 +225,13 @@ def _backward(
     )
     by_product = empty_rows(count, size, lower)
     more = matmul(flow, saved.map_weights)
-    activate_back(by_hidden, more, saved.hidden, activation, by_product, hidden_sums)
+    activate_back(by_hidden, more, saved.hidden, activation, by_product, sums[1])
+    by_gate_bias, by_hidden_bias = sums.sum(1)
     by_head, by_dependent, by_gate_input = weight_gradient(flow, saved.hidden_rows, dtype).chunk(3)
     return by_product, [
-        *(weight_gradient(by_product, saved.rows, dtype), hidden_sums.sum(0)),
+        *(weight_gradient(by_product, saved.rows, dtype), by_hidden_bias),
         *(by_head, by_dependent, head_sums.sum(0), by_gate_input),
-        *(weight_gradient(by_gate, saved.context_rows, dtype), gate_sums.sum(0)),
+        *(weight_gradient(by_gate, saved.context_rows, dtype), by_gate_bias),
     ]
 
 

@@ -138,8 +138,6 @@ def ratio_sums(weighted: Weighted) -> Tensor:
 
     Over several shards the sums add up; of the last entry the maximum is taken.
     """
-    if not weighted.ratio:
-        return weighted.losses[0].new_zeros(6, dtype=torch.float64)
     parts = []
     for ratio, weight, clipped, counted in zip(*weighted[1:], strict=True):
         r, w = ratio.double() * counted, weight.double() * counted

@@ -145,11 +145,7 @@ def stacked(weights: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
     """K x [O, I] to [K O, I], copied and rounded in one pass."""
     if len(weights) == 1:
         return weights[0].to(dtype)
-    first = weights[0]
-    whole = first.new_empty(len(weights) * len(first), first.shape[1], dtype=dtype)
-    for part, weight in zip(whole.chunk(len(weights)), weights, strict=True):
-        part.copy_(weight)
-    return whole
+    return torch.cat([*weights], out=weights[0].new_empty(0, dtype=dtype))
 
 
 def factor(values: Tensor, drop: Drop | None, lower: torch.dtype) -> Tensor:
@@ -167,9 +163,9 @@ def through_dropout(by_rows: Tensor, drop: Drop | None, dtype: torch.dtype) -> T
     return drop.applied(by_rows, by_rows.new_empty(by_rows.shape, dtype=dtype))
 
 
-def row_sums(like: Tensor, rows: int, features: int) -> Tensor:
-    """Output for a kernel's sums over rows, [(R + 63) / 64, features]; uninitialised."""
-    return like.new_empty(parts_of(rows), features)
+def row_sums(like: Tensor, count: int, rows: int, features: int) -> Tensor:
+    """For kernels' sums over parts of rows, [count, (R + 63) / 64, features]; uninitialised."""
+    return like.new_empty(count, parts_of(rows), features)
 
 
 class _Maps(torch.autograd.Function):
@@ -201,13 +197,13 @@ class _Maps(torch.autograd.Function):
         dtype, count = gradients[0].dtype, len(gradients)
         wanted = ctx.needs_input_grad[4 : 4 + count], ctx.needs_input_grad[4 + count :]
         flow = empty_rows(len(rows), len(weight), rows.dtype)
-        by_bias: list[Tensor | None] = []
+        sums = row_sums(gradients[0], count, len(rows), shape[-1])
         for k, part in enumerate(flow.chunk(count, 1)):
-            sums = row_sums(gradients[k], len(rows), shape[-1])
             out = outs[k].view(part.shape) if outs else None
             given = gradients[k].contiguous().view(part.shape)
-            activate_back(given, None, out, activation, part, sums)
-            by_bias.append(sums.sum(0) if wanted[1][k] else None)
+            activate_back(given, None, out, activation, part, sums[k])
+        pairs = zip(sums.sum(1), wanted[1], strict=True)
+        by_bias = [found if wants else None for found, wants in pairs]
         by_weight: Sequence[Tensor | None] = (None,) * count
         if any(wanted[0]):
             by_weight = weight_gradient(flow, rows, dtype).chunk(count)

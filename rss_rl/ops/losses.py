@@ -11,10 +11,6 @@ import torch
 from torch import Tensor
 
 
-def _bins(count: int, low: float, high: float, like: Tensor) -> Tensor:
-    return torch.linspace(low, high, count, dtype=like.dtype, device=like.device)
-
-
 def score_targets(scores: Tensor, bins: int, low: float, high: float) -> Tensor:
     """The distribution over evenly spaced bin values whose mean is the score (Tai et al. 2015).
 
@@ -34,7 +30,8 @@ def score_targets(scores: Tensor, bins: int, low: float, high: float) -> Tensor:
 def expected_score(logits: Tensor, low: float, high: float) -> Tensor:
     """The score sum_k value_k p_k of [M, C] logits over bins evenly spaced in [low, high]; [M]."""
     # Not a matrix product: autocast would round the score to three digits.
-    return (torch.softmax(logits, -1) * _bins(logits.shape[-1], low, high, logits)).sum(-1)
+    bins = torch.linspace(low, high, logits.shape[-1], dtype=logits.dtype, device=logits.device)
+    return (torch.softmax(logits, -1) * bins).sum(-1)
 
 
 def score_divergence(logits: Tensor, scores: Tensor, low: float, high: float) -> Tensor:
@@ -79,5 +76,5 @@ def role_charge(probabilities: Tensor, valid: Tensor, costs: Sequence[float]) ->
         valid: bool [B, N].
         costs: of each role, nats.
     """
-    expected = ((probabilities * valid[:, None]).sum(-1)) / valid.sum(-1, keepdim=True).clamp_min(1)
+    expected = probabilities.sum(-1) / valid.sum(-1, keepdim=True).clamp_min(1)
     return (expected * expected.new_tensor(costs)).sum(-1)

@@ -75,9 +75,8 @@ def masked_softmax(logits: Tensor, keep: Tensor) -> Tensor:
 def masked_mean(values: Tensor, keep: Tensor) -> Tensor:
     """Mean over dimension 1 of the kept rows of `values` [M, N, D]; zeros where none is kept."""
     _check(values, keep)
-    weights = keep.to(values.dtype)
-    total = (values * weights[..., None]).sum(1)
-    return total / weights.sum(1, keepdim=True).clamp_min(1.0)
+    total = (values * keep[..., None]).sum(1)
+    return total / keep.sum(1, keepdim=True).clamp_min(1)
 
 
 def causal_means(values: Tensor, keep: Tensor, *, forward: bool) -> Tensor:

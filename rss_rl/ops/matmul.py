@@ -24,7 +24,8 @@ def empty_rows(rows: int, features: int, dtype: torch.dtype) -> Tensor:
     Its storage continues with some padding rows of zeros.
     """
     room = torch.empty(_whole(rows, dtype), features, dtype=dtype)
-    room[rows:].zero_()
+    if len(room) > rows:
+        room[rows:].zero_()
     return room[:rows]
 
 

@@ -37,43 +37,36 @@ class Packed:
     @classmethod
     def of(cls, kept: Sequence[Tensor]) -> Packed:
         """The kept tokens of padded sequences, given as groups of masks, bool [m, n]."""
-        found_at = [group.nonzero() for group in kept]  # [r, 2]
+        found_at = [group.nonzero(as_tuple=True) for group in kept]  # [r] each
         before = itertools.accumulate((len(group) for group in kept), initial=0)
-        sequence = torch.cat([found[:, 0] + m for found, m in zip(found_at, before, strict=False)])
-        position = torch.cat([found[:, 1] for found in found_at])
-        return cls(sequence, position, _starts(torch.cat([group.sum(1) for group in kept])))
+        pairs = zip(found_at, before, strict=False)
+        sequence = joined([found + m if m else found for (found, _), m in pairs])
+        position = joined([found for _, found in found_at])
+        return cls(sequence, position, _starts(joined([group.sum(1) for group in kept])))
 
     def __len__(self) -> int:
         """R."""
         return len(self.position)
 
-    def chosen(self, rows: Tensor) -> Packed:
-        """Only these rows, int64 [T], ascending, of the same number of sequences."""
-        sequence = self.sequence[rows]
-        counts = torch.bincount(sequence, minlength=len(self.starts) - 1)
+    def chosen(self, rows: Tensor, copy: Tensor | int = 0, copies: int = 1) -> Packed:
+        """Only these rows, int64 [T], of one of the `copies` of all sequences each; ascending."""
+        sequences = len(self.starts) - 1
+        sequence = self.sequence[rows] + copy * sequences if copies > 1 else self.sequence[rows]
+        counts = torch.bincount(sequence, minlength=copies * sequences)
         return Packed(sequence, self.position[rows], _starts(counts))
 
     def part(self, sequences: slice) -> Packed:
         """The tokens of some sequences."""
         starts = self.starts[sequences.start : sequences.stop + 1]
-        rows = slice(int(starts[0]), int(starts[-1]))
+        bounds = self._bounds[sequences.start : sequences.stop + 1]
+        rows = slice(bounds[0], bounds[-1])
         sequence = self.sequence[rows] - sequences.start
         return Packed(sequence, self.position[rows], starts - starts[0])
 
     def repeated(self, times: int) -> Packed:
         """`times` copies of all sequences, one copy after the other."""
-        device = self.position.device
-        copies, sequences = torch.arange(times, device=device), len(self.starts) - 1
-        return Packed(
-            self.sequence.repeat(times) + (copies * sequences).repeat_interleave(len(self)),
-            self.position.repeat(times),
-            torch.cat(
-                [
-                    (self.starts[:-1] + (copies * len(self))[:, None]).view(-1),
-                    self.starts[-1:] * times,
-                ]
-            ),
-        )
+        cells, count = torch.arange(times * len(self), device=self.position.device), len(self)
+        return self.chosen(cells % max(1, count), cells // max(1, count), times)
 
     def padded(self, values: Tensor) -> Tensor:
         """[R, D] to [M, L, D], zeros after each sequence's last row."""
@@ -94,7 +87,13 @@ class Packed:
     @functools.cached_property
     def longest(self) -> int:
         """L."""
-        return int(self.starts.diff().max()) if len(self.starts) > 1 else 0
+        return max((end - start for start, end in itertools.pairwise(self._bounds)), default=0)
+
+    @functools.cached_property
+    def _bounds(self) -> list[int]:
+        """The `starts`, for which a device is waited for once."""
+        found: list[int] = self.starts.tolist()
+        return found
 
     @functools.cached_property
     def rank(self) -> Tensor:
@@ -141,12 +140,11 @@ class Shared:
     @classmethod
     def of(cls, tokens: Packed, chosen: Tensor, words: Rows) -> Shared:
         """From which rows of `tokens` are chosen, bool [K, R], and the rows' words."""
-        cells = chosen.flatten().nonzero()[:, 0]
-        once = len(chosen) == 1
-        picked = (tokens if once else tokens.repeated(len(chosen))).chosen(cells)
-        if once and words.at is None:
+        copy, rows = chosen.nonzero(as_tuple=True)
+        cells = copy * len(tokens) + rows if len(chosen) > 1 else rows
+        picked = tokens.chosen(rows, copy, len(chosen))
+        if len(chosen) == 1 and words.at is None:
             return cls(cells, cells, None, picked)
-        rows = cells % max(1, len(tokens))
         each = rows if words.at is None else words.at[rows]
         somewhere = each.new_zeros(len(words.vectors), dtype=torch.bool).index_fill_(0, each, True)
         return cls(cells, somewhere.nonzero()[:, 0], (somewhere.cumsum(0) - 1)[each], picked)
@@ -158,6 +156,11 @@ class Shared:
     def spread(self, values: Tensor) -> Tensor:
         """Expands values of the used words, [U, D], to the chosen rows, [X, D]."""
         return values if self.at is None else values.index_select(0, self.at)
+
+
+def joined(parts: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """The parts, concatenated if there are several."""
+    return parts[0] if len(parts) == 1 else torch.cat([*parts], axis)
 
 
 def _starts(counts: Tensor) -> Tensor:

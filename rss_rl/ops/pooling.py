@@ -120,7 +120,7 @@ class _Pooling(torch.autograd.Function):
     def forward(ctx: Any, scores: Tensor, values: Tensor, starts: Tensor) -> Tensor:
         given = scores.contiguous(), values.contiguous(), starts
         shape = len(starts) - 1, scores.shape[1]
-        pooled, largest, inverse = (scores.new_empty(shape) for _ in range(3))
+        pooled, largest, inverse = scores.new_empty(3, *shape).unbind()
         pooling_forward(*given, pooled, largest, inverse)
         ctx.save_for_backward(*given, pooled, largest, inverse)
         return pooled
@@ -128,8 +128,8 @@ class _Pooling(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
-        by_score, by_value = (torch.empty_like(tensor) for tensor in ctx.saved_tensors[:2])
         scores, values, starts, *made = ctx.saved_tensors
+        by_score, by_value = scores.new_empty(2, *scores.shape)
         flow = gradient.contiguous()
         pooling_backward(scores, values, starts, made, flow, by_score, by_value)
         return by_score, by_value, None

@@ -103,7 +103,7 @@ class IndependentBits(SelectionDistribution):
     """
 
     def __init__(self, logits: Tensor, valid: Tensor, temperature: float | None = None) -> None:
-        self.logits, self.valid = logits.where(valid[:, None], 0.0), valid
+        self.logits, self.valid = logits.masked_fill(~valid[:, None], 0.0), valid
         self._temperature = temperature
         self.has_rsample = temperature is not None
 

@@ -25,6 +25,7 @@ from rss_rl.models.encoders.recurrent import RecurrentContext
 from rss_rl.models.layers import activation_function, glorot_linear
 from rss_rl.ops.bernoulli import even_logits, log_odds
 from rss_rl.ops.masking import masked_mean
+from rss_rl.ops.packing import joined
 from rss_rl.policies.distributions import IndependentBits
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.types import ROLES
@@ -99,14 +100,16 @@ def _logits(modules: Sequence[RSSModule], tokens: Tensor, valid: Tensor) -> Tens
     pool = masked_mean(tokens, valid)  # [B, E]
     # [x_i; pool; x_i * pool] is never materialised: it is three times as large as the tokens, and
     # the pool's term is the same for all of them.
-    hidden = torch.cat([module.hidden.weight for module in modules])
-    bias = torch.cat([module.hidden.bias for module in modules])
+    hidden = joined([module.hidden.weight for module in modules])
+    bias = joined([module.hidden.bias for module in modules])
     of_token, of_pool, of_product = hidden.chunk(3, 1)  # [R D, E] each
-    features = F.linear(tokens, of_token) + F.linear(tokens * pool[:, None], of_product)
+    flat, product = tokens.flatten(0, 1), (tokens * pool[:, None]).flatten(0, 1)
+    features = F.linear(flat, of_token) + F.linear(product, of_product)
+    features = features.view(*tokens.shape[:2], len(hidden))
     features = features + F.linear(pool, of_pool, bias)[:, None]
     features = activation_function(modules[0].activation)(features)  # [B, N, R D]
     parts = zip(modules, features.chunk(len(modules), -1), strict=True)
-    return torch.cat([module.score(part) for module, part in parts], -1).transpose(1, 2)
+    return joined([module.score(part) for module, part in parts], -1).transpose(1, 2)
 
 
 def _context_layer(context: Context, inputs: int, hidden: int) -> TokenEncoder:

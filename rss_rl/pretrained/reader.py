@@ -33,13 +33,14 @@ _KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBacke
 class _Inputs(NamedTuple):
     """Windows to be read together.
 
-    windows  int64 [G]. sizes: int64 [G], pieces of each
+    windows  int64 [G]. sizes: int64 [G], pieces of each. full: whether these are all the same
     ids      int64 [G, L], with special pieces and padding. valid: bool [G, L], False on padding
     pieces   int64 [p], which of all P pieces they have. row, column: int64 [p], where in `ids`
     """
 
     windows: Tensor
     sizes: Tensor
+    full: bool
     ids: Tensor
     valid: Tensor
     pieces: Tensor
@@ -237,7 +238,7 @@ class WordReader(nn.Module):
             ConfigError: its attention does not support such weights.
         """
         if scale is None:
-            return None if bool(group.valid.all()) else group.valid.long()
+            return None if group.full else group.valid.long()
         config: Any = self.model.config
         if config.model_type in _WITHOUT_WEIGHTS:
             raise ConfigError(
@@ -258,20 +259,20 @@ class WordReader(nn.Module):
     def _inputs(self, pieces: Tensor, length: Tensor) -> Iterator[_Inputs]:
         """Windows of these lengths, int64 [W], whose P pieces are concatenated."""
         first = length.cumsum(0) - length
-        for windows in groups(length, _CELLS):
+        for windows, lengths in groups(length, _CELLS):
             sizes = length[windows]
             mine = ragged_rows(first[windows], sizes)  # [p]
             row = torch.repeat_interleave(torch.arange(len(windows), device=sizes.device), sizes)
             column = mine - first[windows][row] + len(self._before)
-            ids, valid = self._ids(pieces[mine], sizes, row, column)
-            yield _Inputs(windows, sizes, ids, valid, mine, row, column)
+            ids, valid = self._ids(pieces[mine], sizes, lengths[0], row, column)
+            yield _Inputs(windows, sizes, lengths[0] == lengths[-1], ids, valid, mine, row, column)
 
     def _ids(
-        self, pieces: Tensor, sizes: Tensor, row: Tensor, column: Tensor
+        self, pieces: Tensor, sizes: Tensor, longest: int, row: Tensor, column: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Padded pieces of a group with special ones, int64 [G, L], and which are real."""
         before, behind = len(self._before), len(self._behind)
-        width = int(sizes.max()) + before + behind
+        width = longest + before + behind
         ids = torch.full((sizes.shape[0], width), self._pad, device=pieces.device)
         if before:
             ids[:, :before] = torch.tensor(self._before, device=pieces.device)

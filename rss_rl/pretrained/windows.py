@@ -60,18 +60,18 @@ def cut(text: Tensor, count: Tensor, texts: int, room: int, place: Tensor | None
     return Windows(owner[first], length, position)
 
 
-def groups(length: Tensor, cells: int) -> list[Tensor]:
-    """Windows to be read together, int64 [G] each: of similar length, with at most `cells` cells.
+def groups(length: Tensor, cells: int) -> list[tuple[Tensor, list[int]]]:
+    """Windows to be read together, int64 [G], and their lengths, the longest first.
 
-    On a GPU, of any lengths as long as they are few.
+    They are of similar length, on a GPU of any lengths as long as they are few.
 
     Args:
         length: int64 [W].
-        cells: with padding; a longer window is a group by itself.
+        cells: most of a group, with padding; a longer window is a group by itself.
     """
     few = _FEW if length.is_cuda else 0
     order = torch.argsort(length, descending=True, stable=True)
-    found: list[Tensor] = []
+    found: list[tuple[Tensor, list[int]]] = []
     start = 0
     lengths = length[order].tolist()
     for end in range(1, len(lengths) + 1):
@@ -81,6 +81,6 @@ def groups(length: Tensor, cells: int) -> list[Tensor]:
             near = lengths[end] >= min(_FULL * longest, longest - _NEAR)
             if filled <= few or (near and filled <= cells):
                 continue
-        found.append(order[start:end])
+        found.append((order[start:end], lengths[start:end]))
         start = end
     return found

@@ -48,6 +48,8 @@ class Models(NamedTuple):
 
         A contextual policy's states are computed if the batch has none.
         """
+        if batch.inputs is not None:
+            return batch.inputs
         tokens, valid, states = batch.tokens, batch.valid, batch.states
         if self.context is not None and states is None:
             states = [self.context.states(*slot) for slot in zip(tokens, valid, strict=True)]

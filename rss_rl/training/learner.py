@@ -24,10 +24,12 @@ from rss_rl.learners.phases import Turn
 from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.learners.updates import (
     GatedReward,
+    Measured,
     PolicyUpdate,
     RewardBatch,
     UpdateSetup,
     build_update,
+    read,
 )
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.policies.inputs import selection_uniforms
@@ -173,6 +175,7 @@ class LocalLearner:
             whole = batch if alone else self.examples.batch(rows)
             tensors = tensor_batch(batch, self.device)
             scalars: dict[str, float] = {}
+            measured: list[Measured] = []
             paid = None
             if rollout is not None:
                 part = rollout.of(mine, [tokens.shape[1] for tokens in batch.tokens])
@@ -181,18 +184,24 @@ class LocalLearner:
                 paid = self._paid(part.uncharged() if charges else part, number)
                 scalars |= _shares(rollout, whole)
             if learns is not None:
-                scalars |= learns.gradients(tensors, paid, number=number, charged=turn.charged)
-                scalars |= {} if rollout is None else _rewards(rollout)
+                with torch.no_grad(), autocast(self.device, self.config.learner.precision):
+                    tensors = tensors._replace(inputs=self.models.policy_inputs(tensors))
+                measured.append(
+                    learns.gradients(tensors, paid, number=number, charged=turn.charged)
+                )
             if learns is not None and turn.target is not None:
                 seen = tensors if alone else tensor_batch(whole, self.device)
                 scalars |= reached_share(self.models, self.config, seen, turn.target)
             if turn.supervised:
-                read = self._read(turn, number, batch, tensors, paid)
+                chosen = self._chosen(turn, number, batch, tensors, paid)
                 numbers = example_keys(self.config.seed, "dropout", number, batch.rows)
                 (keys,) = to_tensors([numbers], self.device)
-                scalars |= self._supervised.gradients(
-                    tensors, read, number=number, dropout_keys=keys
+                measured.append(
+                    self._supervised.gradients(tensors, chosen, number=number, dropout_keys=keys)
                 )
+            scalars |= read(measured)
+            if learns is not None and rollout is not None:
+                scalars |= _rewards(rollout)
             self.before_steps()
             if learns is not None:
                 learns.apply()
@@ -214,23 +223,23 @@ class LocalLearner:
         selections = to_tensors(rollout.selections, self.device)
         return RewardBatch(selections, rewards, thresholded, behaviour, bits)
 
-    def _read(
+    def _chosen(
         self, turn: Turn, number: int, batch: Batch, tensors: TensorBatch, paid: RewardBatch | None
     ) -> list[torch.Tensor] | None:
         """What the classifier reads, S x [B, 2, N_s], bits or gates; None: every token."""
-        read = None
+        chosen = None
         if paid is not None:
-            read = [selection[0] for selection in paid.selections]
+            chosen = [selection[0] for selection in paid.selections]
         elif turn.sampled:
             # By the same policy, before its step: policy and classifier share one objective.
-            read = self._gates(tensors, number)
+            chosen = self._gates(tensors, number)
         elif turn.thresholded:
-            read = thresholded_selections(self.models, self.config, tensors)
+            chosen = thresholded_selections(self.models, self.config, tensors)
         if turn.random_share:
             bits = bits_per_token(self.models.policy)
             shared = batch, bits, turn.random_share
-            read = random_selections(self.config.seed, number, *shared, read, self.device)
-        return read
+            chosen = random_selections(self.config.seed, number, *shared, chosen, self.device)
+        return chosen
 
     @torch.no_grad()
     def _gates(self, batch: TensorBatch, number: int) -> list[torch.Tensor]:

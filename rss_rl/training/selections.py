@@ -30,7 +30,7 @@ from rss_rl.policies.distributions import Certain, SelectionDistribution
 from rss_rl.rollouts.device import autocast
 from rss_rl.rollouts.run_models import Models
 from rss_rl.seeding import keyed_uniforms, stream_key
-from rss_rl.types import ROLES, Batch
+from rss_rl.types import ROLES, Array, Batch
 
 _NEAR_HALF = 0.01
 """Probabilities this close to one half may be rounded to either side."""
@@ -63,16 +63,18 @@ def check_learns(models: Models, config: RunConfig, batch: TensorBatch) -> None:
         _steerable_chances(found)
 
 
-def _steerable_chances(found: SelectionDistribution) -> Tensor:
+def _steerable_chances(found: SelectionDistribution) -> Array:
     """Probabilities [B, 2, N] of a policy that keeps tokens with probability over one half.
 
     Raises:
         ConfigError: it keeps tokens by another rule. The margins of a target share assume one half,
             so the share would miss its target.
     """
-    chances = found.steered
-    clear = (chances - 0.5).abs() > _NEAR_HALF
-    wrong = int(((found.mode != (chances > 0.5)) & clear).sum())
+    chances: Array = found.steered.detach().float().cpu().numpy()
+    if type(found).mode is SelectionDistribution.mode:  # by this rule
+        return chances
+    clear = np.abs(chances - 0.5) > _NEAR_HALF
+    wrong = int(((found.mode.cpu().numpy() != (chances > 0.5)) & clear).sum())
     if wrong:
         raise ConfigError(
             "a target share needs a policy that keeps tokens with probability over one half, and"
@@ -114,7 +116,7 @@ def reached_share(
         found = models.distributions(batch)
         chances = [_steerable_chances(each) for each in found]
     valid = [mask.cpu().numpy() for mask in batch.valid]
-    return share_margin([c.float().cpu().numpy() for c in chances], valid, target)
+    return share_margin(chances, valid, target)
 
 
 def random_selections(

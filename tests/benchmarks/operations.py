@@ -7,7 +7,7 @@ reads a number of a tensor, or makes a tensor whose size is in one. Runs are the
 figures are medians over the steps of a phase.
 
 operations  those that are no views
-reads       that return a number of a tensor to the host
+reads       that return a number of a tensor to the host; on a CPU, lists of a tensor are not seen
 shapes      whose result has a size that the data determine: a GPU waits for these, too
 """
 

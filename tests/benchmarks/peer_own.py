@@ -9,7 +9,7 @@ from peer_task import BATCH, Network, Task, Tuning, make_env, task_of
 from torch import Tensor, nn
 
 from rss_rl.config import RunConfig
-from rss_rl.learners.updates import PolicyUpdate, RewardBatch, UpdateSetup, build_update
+from rss_rl.learners.updates import PolicyUpdate, RewardBatch, UpdateSetup, build_update, read
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch, tensor_batch
 from rss_rl.policies.inputs import policy_inputs
@@ -114,7 +114,7 @@ class Pipeline:
         batch = tensor_batch(self._examples.batch(rollout.rows), _CPU)
         selections = [torch.from_numpy(bits) for bits in rollout.selections]
         paid = RewardBatch(selections, torch.from_numpy(rollout.rewards), None)
-        self._learner.gradients(batch, paid, number=self._update, charged=None)
+        read([self._learner.gradients(batch, paid, number=self._update, charged=None)])
         self._learner.apply()
         self._publish()
         return self._batch
@@ -158,7 +158,7 @@ class VectorLoop:
         rewards = torch.cat([step[3] for step in steps])[None, :, None]
         batch = TensorBatch([tokens], [valid], torch.zeros(len(tokens)))
         paid = RewardBatch([selection], rewards)
-        self._learner.gradients(batch, paid, number=self._updates, charged=None)
+        read([self._learner.gradients(batch, paid, number=self._updates, charged=None)])
         self._learner.apply()
         self._updates += 1
         return BATCH

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from rss_rl.config import OptimizerConfig
 from rss_rl.learners.supervised import SupervisedLearner
+from rss_rl.learners.updates import read
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.sentences import SentencesClassifier
 
@@ -47,7 +48,7 @@ def test_the_gradient_is_that_of_the_weighted_targets() -> None:
     distilled = -(teacher * log_probs).sum(-1)
     ((1 - weight) * labelled + weight * distilled).mean().backward()
     keys = small.keys(0, 3)
-    stats = learner.gradients(_batch(), _SELECTIONS, number=0, dropout_keys=keys)
+    stats = read([learner.gradients(_batch(), _SELECTIONS, number=0, dropout_keys=keys)])
     assert abs(stats["train/loss"] - float(labelled.detach().mean())) < 1e-5  # the label's alone
     for mine, theirs in zip(classifier.parameters(), twin.parameters(), strict=True):
         if theirs.grad is not None and mine.grad is not None:

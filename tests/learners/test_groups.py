@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from rss_rl.config import LearnerConfig, OptimizerConfig
 from rss_rl.errors import NonFiniteError
 from rss_rl.learners.supervised import SupervisedLearner
-from rss_rl.learners.updates import RewardBatch
+from rss_rl.learners.updates import RewardBatch, read
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.sentences import SentencesClassifier
 from rss_rl.policies.protocol import Policy
@@ -156,7 +156,7 @@ def test_a_bad_update_leaves_both_groups_untouched(bad: float) -> None:
     reward.rewards[0, 0, 0] = bad
     before = copy_of(policy)
     with pytest.raises(NonFiniteError, match="policy loss"):
-        gradient.gradients(tensors, reward, number=0)
+        read([gradient.gradients(tensors, reward, number=0)])
     assert unchanged(policy, before) == list(before)
     supervised = SupervisedLearner(classifier, OptimizerConfig(), None)
     with torch.no_grad():

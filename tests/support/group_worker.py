@@ -22,7 +22,7 @@ from rss_rl.config import LearnerConfig, OptimizerConfig
 from rss_rl.errors import LearnerError, NonFiniteError
 from rss_rl.learners.group import Group, ProcessGroup, shard
 from rss_rl.learners.supervised import SupervisedLearner
-from rss_rl.learners.updates import RewardBatch
+from rss_rl.learners.updates import RewardBatch, read
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.seeding import example_keys
 
@@ -150,7 +150,7 @@ def bad_reward(group: Group) -> str:
         reward.rewards[0, 0, 0] = float("nan")
     before = [p.detach().clone() for p in policy.parameters()]
     try:
-        learner.gradients(TensorBatch(tokens, valid, labels), reward, number=0)
+        read([learner.gradients(TensorBatch(tokens, valid, labels), reward, number=0)])
     except NonFiniteError as error:
         same = all(map(torch.equal, before, policy.parameters()))
         return f"{error.what}, weights {'kept' if same else 'changed'}"

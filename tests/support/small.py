@@ -20,7 +20,7 @@ from rss_rl.config import (
 )
 from rss_rl.learners.group import ALONE, Group
 from rss_rl.learners.optim import GradientStep
-from rss_rl.learners.updates import RewardBatch, UpdateSetup, build_update
+from rss_rl.learners.updates import RewardBatch, UpdateSetup, build_update, read
 from rss_rl.models.build import build_classifier
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.sentences import SentencesClassifier
@@ -114,21 +114,22 @@ def policy_update(
 
 def stepped(step: GradientStep, loss: Tensor, update: int) -> float:
     """Gradients and step of an optimiser; the gradient norm before clipping."""
-    norm = step.prepare(loss, update)
+    norm = float(step.prepare(loss, update))
+    step.clip(float(loss.detach()), norm)
     step.apply()
     return norm
 
 
 def step(update: Any, batch: TensorBatch, paid: RewardBatch, number: int = 0, **more: Any) -> Any:
     """Gradients and step of an update; its metrics."""
-    scalars = update.gradients(batch, paid, number=number, **more)
+    scalars = read([update.gradients(batch, paid, number=number, **more)])
     update.apply()
     return scalars
 
 
 def learn(learner: Any, batch: TensorBatch, selections: Any, number: int, keys: Tensor) -> Any:
     """Gradients and step of the classifier; its metrics."""
-    scalars = learner.gradients(batch, selections, number=number, dropout_keys=keys)
+    scalars = read([learner.gradients(batch, selections, number=number, dropout_keys=keys)])
     learner.apply(number)
     return scalars
 

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from rss_rl.config import ModelConfig, OptimizerConfig
 from rss_rl.data.batch_order import BatchOrder
 from rss_rl.learners.supervised import SupervisedLearner
+from rss_rl.learners.updates import read
 from rss_rl.models.build import build_classifier
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops.attention import feature_wise_attention
@@ -145,7 +146,8 @@ def ours(
     keys = torch.arange(_BATCH)
 
     def step(batch: TensorBatch) -> None:
-        learner.gradients(batch, None, number=0, dropout_keys=keys[: len(batch.labels)])
+        given = keys[: len(batch.labels)]
+        read([learner.gradients(batch, None, number=0, dropout_keys=given)])
         learner.apply(0)
 
     return _turn(step, sizes, threads, clock)
