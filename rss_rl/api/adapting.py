@@ -237,7 +237,7 @@ def _prepared(
                     progress=progress,
                     **how,
                 )
-    weighed = "of each word in a linear classifier" if how["label_weights"] else "as asked"
+    weighed = "of each word and its parts" if how["label_weights"] else "as asked"
     weights = Choice("label_weights", str(how["label_weights"]).lower(), weighed)
     return out, there, [task, vectors, weights]
 

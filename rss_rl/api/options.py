@@ -100,9 +100,9 @@ class TableOptions(TypedDict, total=False):
             Repeat it to concatenate several. Default: random vectors; of `fit`, those of
             --pretrained, or of an installed package, if there is one.
         dim: Width of random vectors. Default: 100.
-        label_weights: Add to each word's vector what it says about the labels: its weight in a
-            linear classifier of the training texts. Default: `fit` does on single texts, unless
-            --no-label-weights is given; `data prepare` does not.
+        label_weights: Add to each word's vector what it says about the labels: its weight, and
+            that of its parts, in linear classifiers of the training texts. Default: `fit` does on
+            single texts, unless --no-label-weights is given; `data prepare` does not.
         max_words: Longest text, in words; longer ones are cut, and counted.
         skip_bad_rows: Leave bad rows out, and list them in rejects.jsonl. Default: the first bad
             row is an error.

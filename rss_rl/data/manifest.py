@@ -13,10 +13,11 @@ from rss_rl.errors import DataError
 from rss_rl.json_files import first_fault
 from rss_rl.types import LabelSpec
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 MANIFEST_FILE = "manifest.json"
 VOCABULARY_FILE = "vocabulary.json"
 VECTORS_FILE = "vectors.safetensors"
+SUBWORDS_FILE = "subwords.safetensors"
 MANIFEST_BYTES = 16 * 2**20
 VOCABULARY_BYTES = 256 * 2**20
 """Larger JSON files are refused unread: parsing takes many times their size in memory."""
@@ -126,7 +127,9 @@ class VectorInfo(FileInfo):
     coverage  of each file
     any       coverage by at least one file
     missing   the most frequent words that no file has
-    label_weights columns at the end that are weights of labels, see `rss_rl.data.vectors`
+    label_weights  columns at the end, 2 C, that are weights of labels, see
+              `rss_rl.data.label_weights`
+    subwords  the file of their subwords' weights, from which those of a new word are summed
     """
 
     dim: _Positive
@@ -136,6 +139,7 @@ class VectorInfo(FileInfo):
     any: Coverage = Coverage(words=0.0, tokens=0.0)
     missing: tuple[str, ...] = ()
     label_weights: _Count = 0
+    subwords: FileInfo | None = None
 
 
 class Manifest(_Record):
@@ -172,9 +176,16 @@ class Manifest(_Record):
 
     def files(self) -> dict[str, FileInfo]:
         """Every file beside the manifest, by name."""
-        found: dict[str, FileInfo] = {VOCABULARY_FILE: self.vocabulary, VECTORS_FILE: self.vectors}
+        found = self.word_files()
         for split, info in self.splits.items():
             found |= {shard_file(split, n): shard for n, shard in enumerate(info.shards)}
+        return found
+
+    def word_files(self) -> dict[str, FileInfo]:
+        """Those that a model of the data needs: of words, not of texts."""
+        found: dict[str, FileInfo] = {VOCABULARY_FILE: self.vocabulary, VECTORS_FILE: self.vectors}
+        if self.vectors.subwords is not None:
+            found[SUBWORDS_FILE] = self.vectors.subwords
         return found
 
     def save(self, folder: Path) -> None:

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from rss_rl.data.checks import LabelChecker, Rejects
+from rss_rl.data.label_weights import LabelWeights, learn_weights
 from rss_rl.data.manifest import (
     MANIFEST_FILE,
     VOCABULARY_BYTES,
@@ -39,7 +40,7 @@ from rss_rl.data.shard import split_schema, write_shards
 from rss_rl.data.sources import Progress, Source
 from rss_rl.data.staging import Stage, StagedSplit
 from rss_rl.data.tokens import TOKENIZER_NAME, Tokenizer
-from rss_rl.data.vectors import check_vectors, source_file, weigh_words, write_vectors
+from rss_rl.data.vectors import check_vectors, source_file, write_vectors
 from rss_rl.data.vocabulary import Vocabulary
 from rss_rl.durable import disk_errors, new_folder
 from rss_rl.errors import DataError, StorageError
@@ -47,8 +48,8 @@ from rss_rl.types import Array, LabelSpec
 
 _FEW_WORDS, _LONG_WORD = 2.5, 10
 """Words per text, and characters per word, from which words are taken for uncut sentences."""
-_WEIGHED_ROWS = 100_000
-"""Most rows, evenly spread, that label weights are learnt from: more take minutes and memory."""
+_WEIGHED_WORDS = 4_000_000
+"""Words, of rows evenly spread, that label weights are learnt from: more take minutes."""
 _log = logging.getLogger("rss_rl.data")
 _MOST_DIM = 1 << 16
 
@@ -75,7 +76,7 @@ def prepare(
         vectors: files of word vectors, concatenated; none: random vectors of width `dim`.
         dim: width of random vectors.
         label_weights: add to each word's vector what it says about the labels in the training
-            texts, see `rss_rl.data.vectors.weigh_words`.
+            texts, see `rss_rl.data.label_weights`.
         lower: the vocabulary is uncased (given tokens stay as they are).
         skip_bad_rows: leave unusable rows out and list them in rejects.jsonl, rather than stop.
         force: replace a prepared directory.
@@ -195,8 +196,8 @@ def _vocabulary(staged: dict[str, StagedSplit]) -> tuple[Vocabulary, Counter[str
     return Vocabulary.count(train, others), train + others
 
 
-def _label_weights(train: StagedSplit, vocabulary: Vocabulary) -> Array:
-    """Weights float32 [V, C], see `weigh_words`; the texts of a pair count as one."""
+def _label_weights(train: StagedSplit, vocabulary: Vocabulary) -> LabelWeights:
+    """The texts of a pair count as one."""
 
     def rows() -> Iterator[tuple[Array, Any]]:
         for block in train.blocks():
@@ -205,7 +206,8 @@ def _label_weights(train: StagedSplit, vocabulary: Vocabulary) -> Array:
             for texts, label in zip(zip(*slots, strict=True), labels, strict=True):
                 yield vocabulary.ids(chain(*texts)), label
 
-    return weigh_words(islice(rows(), 0, None, -(-train.rows // _WEIGHED_ROWS)), len(vocabulary))
+    every = -(-sum(train.tokens) // _WEIGHED_WORDS)
+    return learn_weights(islice(rows(), 0, None, every), vocabulary)
 
 
 def _save_vocabulary(path: Path, vocabulary: Vocabulary) -> VocabularyInfo:

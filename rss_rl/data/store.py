@@ -16,8 +16,16 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from rss_rl.data.batch_order import WINDOW_SHARDS
+from rss_rl.data.label_weights import HASHES
 from rss_rl.data.locations import Files, open_files
-from rss_rl.data.manifest import VECTORS_FILE, VOCABULARY_FILE, Manifest, shard_file
+from rss_rl.data.manifest import (
+    SUBWORDS_FILE,
+    VECTORS_FILE,
+    VOCABULARY_FILE,
+    FileInfo,
+    Manifest,
+    shard_file,
+)
 from rss_rl.data.shard import Shard
 from rss_rl.data.states import Encoding, StatesInfo, StatesReader, open_states
 from rss_rl.data.tokens import Tokenizer
@@ -244,17 +252,32 @@ class Prepared:
         Raises:
             DataError: the file is missing, damaged, or of another shape.
         """
-        path = self._files.verified(VECTORS_FILE, self.manifest.vectors)
+        info = self.manifest.vectors
+        return self._array(VECTORS_FILE, info, "vectors", self.manifest.vocabulary.size, info.dim)
+
+    @cached_property
+    def subwords(self) -> Array | None:
+        """float32 [G, C], the label weights of subwords; None: words have no label weights.
+
+        Raises:
+            DataError: the file is missing, damaged, or of another shape.
+        """
+        info = self.manifest.vectors
+        if info.subwords is None:
+            return None
+        columns = info.label_weights // 2
+        return self._array(SUBWORDS_FILE, info.subwords, "weights", HASHES, columns)
+
+    def _array(self, name: str, info: FileInfo, key: str, *shape: int) -> Array:
+        path = self._files.verified(name, info)
         try:
-            vectors: Array = load_file(path)["vectors"]
+            array: Array = load_file(path)[key]
         except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
-            raise self._files.damaged(VECTORS_FILE, f"cannot be read ({error})") from error
-        shape = (self.manifest.vocabulary.size, self.manifest.vectors.dim)
-        fits = vectors.shape == shape and vectors.dtype == np.float32
-        if not fits or not np.isfinite(vectors).all():
+            raise self._files.damaged(name, f"cannot be read ({error})") from error
+        if array.shape != shape or array.dtype != np.float32 or not np.isfinite(array).all():
             what = f"does not hold finite float32 numbers of shape {shape}"
-            raise self._files.damaged(VECTORS_FILE, what)
-        return vectors
+            raise self._files.damaged(name, what)
+        return array
 
     def check(self) -> None:
         """Read the vocabulary, verify the vectors and states, and check that each shard exists.

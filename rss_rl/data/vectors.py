@@ -22,7 +22,15 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from rss_rl.data.checks import Rejects
-from rss_rl.data.manifest import VECTORS_FILE, Coverage, SourceFile, VectorInfo, file_info
+from rss_rl.data.label_weights import LabelWeights
+from rss_rl.data.manifest import (
+    SUBWORDS_FILE,
+    VECTORS_FILE,
+    Coverage,
+    SourceFile,
+    VectorInfo,
+    file_info,
+)
 from rss_rl.data.pretrained_vectors import (
     ENCODER,
     STATIC,
@@ -54,57 +62,66 @@ def write_vectors(
     *,
     dim: int,
     seed: int,
-    weights: Array | None = None,
+    weights: LabelWeights | None = None,
 ) -> VectorInfo:
     """Write vectors.safetensors into `folder`: "vectors", float32 [V, E].
+
+    With label weights also subwords.safetensors: "weights", float32 [G, C].
 
     Args:
         files: of word vectors, concatenated; none: random vectors of width `dim`.
         counts: of the words of all splits.
         rejects: takes the lines that cannot be used.
         seed: of the random vectors of words that no file has.
-        weights: float32 [V, C] of labels, see `weigh_words`, for further columns.
+        weights: of labels, for further columns.
 
     Raises:
         DataError: a file that cannot be used.
     """
-    columns = 0 if weights is None else weights.shape[1]
     if not files:
-        table = _beside(random_vectors(vocabulary, dim, seed), weights, _SPREAD)
-        return VectorInfo(dim=table.shape[1], label_weights=columns, **_save(folder, table))
+        return VectorInfo(**_save(folder, random_vectors(vocabulary, dim, seed), weights, _SPREAD))
     parts = [_read_file(path, vocabulary, rejects, progress) for path in files]
     scales = vector_scales(parts)
     spread = _WEIGHT * float(parts[0].vectors[parts[0].found].std())
-    table = _beside(vector_table(parts, vocabulary, seed, scales), weights, spread)
+    table = vector_table(parts, vocabulary, seed, scales)
     often = np.array([counts[word] for word in vocabulary.words], dtype=np.float64)  # [V]
     found = np.any([part.found for part in parts], axis=0)  # [V]
     lacking = np.flatnonzero(~found)[len(SPECIAL_WORDS) :]
     commonest = lacking[np.argsort(-often[lacking], kind="stable")]
     return VectorInfo(
-        dim=table.shape[1],
-        **_save(folder, table),
+        **_save(folder, table, weights, spread),
         files=tuple(source_file(path) for path in files),
         widths=tuple(part.vectors.shape[1] for part in parts),
         coverage=tuple(_coverage(part.found, often) for part in parts),
         any=_coverage(found, often),
         missing=tuple(vocabulary.words[i] for i in commonest[:_MISSING_SHOWN].tolist()),
-        label_weights=columns,
     )
 
 
-def _beside(table: Array, weights: Array | None, spread: float) -> Array:
-    """The table [V, E] with the weights [V, C], scaled to a standard deviation, beside it."""
+def _save(
+    folder: Path, table: Array, weights: LabelWeights | None, spread: float
+) -> dict[str, Any]:
+    """Write the vectors [V, E] with the weights, if any, beside them, at a standard deviation.
+
+    Returns:
+        What the manifest says of them and of their files.
+    """
     if weights is None:
-        return table
-    own = weights[weights.any(axis=1)].std()
-    return np.concatenate([table, weights * np.float32(spread / own if own > 0 else 1.0)], axis=1)
+        return {"dim": table.shape[1], **_written(folder / VECTORS_FILE, {"vectors": table})}
+    scaled = weights.spread_to(spread)
+    table = np.concatenate([table, scaled.words], axis=1)
+    return {
+        "dim": table.shape[1],
+        "label_weights": scaled.words.shape[1],
+        "subwords": _written(folder / SUBWORDS_FILE, {"weights": scaled.subwords}),
+        **_written(folder / VECTORS_FILE, {"vectors": table}),
+    }
 
 
-def _save(folder: Path, table: Array) -> dict[str, Any]:
-    """Write the table of vectors; returns `file_info`."""
-    path = folder / VECTORS_FILE
+def _written(path: Path, arrays: dict[str, Array]) -> dict[str, Any]:
+    """Write a file; returns `file_info`."""
     try:
-        save_file({"vectors": table}, path)
+        save_file(arrays, path)
     except SafetensorError as error:  # also raised for errors of the disk
         raise OSError(str(error)) from error
     return file_info(path)
@@ -186,12 +203,6 @@ _WEIGHT = 3.0
 _RANGE = 0.05
 """Words without a vector are drawn from U(-0.05, 0.05) (spec, section 7)."""
 _REPORT_LINES = 10_000
-
-
-_FEWEST_ROWS = 2
-"""Rows that a word must be in: the weight of a rarer one would say the label of its row."""
-_COST = 2.0
-"""The inverse of the regularisation."""
 
 
 @dataclass(frozen=True)
@@ -303,40 +314,3 @@ def random_vectors(vocabulary: Vocabulary, dim: int, seed: int) -> Array:
         table[word_id] = generator(seed, "vector", word).uniform(-_RANGE, _RANGE, dim)
     table[PAD] = 0.0
     return table
-
-
-def weigh_words(rows: Iterable[tuple[Array, str | float]], words: int) -> Array:
-    """How much each word speaks for each label: weights of a linear model of the training texts.
-
-    As features of a word beside its vector, they tell policy and classifier from the first update
-    what they would else have to learn for each word from few texts (after Wang and Manning 2012,
-    who weight words by log-count ratios).
-
-    Args:
-        rows: ids int [N] of the words of a row, and its label: the name of a class, or a score.
-        words: V.
-
-    Returns:
-        float32 [V, C], zero for words of fewer than two rows; all zero if labels are alike. C is 1
-        for two classes and for a score, else the number of classes.
-    """
-    import scipy.sparse as sp  # these take a second
-    from sklearn.feature_extraction.text import TfidfTransformer
-    from sklearn.linear_model import LogisticRegression, Ridge
-
-    texts, labels = zip(*rows, strict=True)
-    ends = np.cumsum([0, *map(len, texts)])
-    ones = np.ones(ends[-1], np.float64)
-    counts = sp.csr_matrix((ones, np.concatenate(texts), ends), (len(texts), words))
-    counts.sum_duplicates()
-    often = np.bincount(counts.indices, minlength=words) >= _FEWEST_ROWS  # [V]
-    if not often.any() or len(set(labels)) < 2:
-        return np.zeros((words, 1), np.float32)
-    tfidf = TfidfTransformer(sublinear_tf=True)
-    features = tfidf.fit_transform(counts[:, often])
-    classes = isinstance(labels[0], str)
-    model = LogisticRegression(C=_COST, max_iter=1000) if classes else Ridge()
-    model.fit(features, labels)
-    weights = np.zeros((words, np.atleast_2d(model.coef_).shape[0]), np.float32)
-    weights[often] = (np.atleast_2d(model.coef_) * tfidf.idf_).T
-    return weights

@@ -28,7 +28,13 @@ import torch
 
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig, parse_config, with_folders, yaml_text
-from rss_rl.data.manifest import MANIFEST_FILE, VOCABULARY_FILE, Manifest
+from rss_rl.data.manifest import (
+    MANIFEST_FILE,
+    SUBWORDS_FILE,
+    VECTORS_FILE,
+    VOCABULARY_FILE,
+    Manifest,
+)
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.durable import disk_errors, file_sha256, new_folder, sync_directory, sync_file
 from rss_rl.errors import CheckpointError, ConfigError
@@ -156,7 +162,7 @@ def _fill(
     }
     tensors[_FIXED] = models.classifier.embedding.fixed
     write_tensors(folder / WEIGHTS_FILE, tensors)
-    for name in (MANIFEST_FILE, VOCABULARY_FILE):
+    for name in {MANIFEST_FILE, *inputs.manifest.word_files()} - {VECTORS_FILE}:
         shutil.copyfile(inputs.folder / name, folder / name)
     shutil.copymode(folder / MANIFEST_FILE, folder / WEIGHTS_FILE)  # was readable only by its owner
     name, scores = run.resolve().name, read_scores(run, step)
@@ -299,7 +305,7 @@ def _checksums(record: Mapping[str, Any]) -> dict[str, Any]:
 def _open_export(path: Path, trust: Trust) -> tuple[RunConfig, Models, Prepared]:
     record, where = read_record(path / EXPORT_FILE, SCHEMA_VERSION, _AGAIN), str(path / EXPORT_FILE)
     sums = _checksums(record)
-    for name in (WEIGHTS_FILE, MANIFEST_FILE, VOCABULARY_FILE):
+    for name in (WEIGHTS_FILE, MANIFEST_FILE, VOCABULARY_FILE, *({SUBWORDS_FILE} & sums.keys())):
         _check_sum(path / name, sums.get(name))
     tree = record.get("config")
     config = parse_config(tree if isinstance(tree, dict) else {}, where=where, trust=trust)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
+from rss_rl.data.label_weights import sum_subwords
 from rss_rl.data.sources import Text, checked_text
 from rss_rl.data.store import Prepared
 from rss_rl.data.tokens import Tokens
@@ -40,7 +41,7 @@ Example = Text | tuple[Text, Text]
 _CPU = torch.device("cpu")
 _BATCH, _BATCH_TOKENS = 128, 1 << 14
 """Limits of a batch: examples, and tokens including padding."""
-_NEW_WORDS = 1 << 20
+_NEW_WORDS = 1 << 17
 """Limit of unseen words that a model remembers."""
 
 
@@ -141,12 +142,10 @@ class Model:
             module.to(device)
         self._new_words: dict[str, int] = {}
         encoder = getattr(models.classifier, "encoder", None)
-        # Word vectors cover only the vocabulary; readers of subword pieces can encode any word.
+        # Word vectors cover only the vocabulary; these can encode any word.
         self._readers: list[WordEncoder | ContextReader] = []
         self._readers += [encoder] if isinstance(encoder, WordEncoder) else []
         self._readers += [] if models.context is None else [models.context]
-        if self._readers:
-            models.classifier.embedding.beyond = UNKNOWN
 
     @property
     def labels(self) -> LabelSpec:
@@ -232,19 +231,35 @@ class Model:
         return Encoded(tuple(texts), sentences, ids)
 
     def _ids(self, keys: Sequence[str]) -> Array:
-        """int64 [N]; words unseen in training get new ids if something reads subword pieces."""
+        """int64 [N]; words unseen in training get new ids if something reads parts of words."""
         ids = self.inputs.vocabulary.ids(keys)
-        if not self._readers or not (ids == UNKNOWN).any():
+        whole = not self._readers and self.inputs.subwords is None
+        if whole or not (ids == UNKNOWN).any():
             return ids
         unseen = {keys[index] for index in np.flatnonzero(ids == UNKNOWN).tolist()}
         new = sorted(unseen - self._new_words.keys())[: _NEW_WORDS - len(self._new_words)]
-        for reader in self._readers:
-            reader.add_words(new)
-        first = len(self.inputs.vocabulary) + len(self._new_words)
-        self._new_words |= {word: first + number for number, word in enumerate(new)}
+        if new:
+            self._add_words(new)
         for place in np.flatnonzero(ids == UNKNOWN).tolist():
             ids[place] = self._new_words.get(keys[place], UNKNOWN)
         return ids
+
+    def _add_words(self, words: Sequence[str]) -> None:
+        for reader in self._readers:
+            reader.add_words(words)
+        self.models.classifier.embedding.add_words(self._new_vectors(words))
+        first = len(self.inputs.vocabulary) + len(self._new_words)
+        self._new_words |= {word: first + number for number, word in enumerate(words)}
+
+    @torch.no_grad()
+    def _new_vectors(self, words: Sequence[str]) -> Tensor:
+        """[n, E], that of an unknown word but for the label weights of each word's subwords."""
+        embedding = self.models.classifier.embedding
+        vectors: Tensor = embedding(torch.full((len(words),), UNKNOWN, device=self.device))
+        if self.inputs.subwords is not None:
+            weights = torch.from_numpy(sum_subwords(words, self.inputs.subwords))
+            vectors[:, -weights.shape[1] :] = weights.to(self.device)
+        return vectors
 
     def choose(self, examples: Sequence[Encoded]) -> Chosen:
         """The selections of a batch."""
@@ -294,7 +309,9 @@ class Model:
             return self._explained(examples, chosen)
 
     def _explained(self, examples: Sequence[Encoded], chosen: Chosen) -> list[Explanation]:
-        sentences = [_sentences(example, chosen, row) for row, example in enumerate(examples)]
+        # What reads subword pieces knows new words, too; of others only label weights are known.
+        known = len(self.inputs.vocabulary) + (len(self._new_words) if self._readers else 0)
+        sentences = [_sentences(own, chosen, row, known) for row, own in enumerate(examples)]
         if not self.config.predicts:
             return [Explanation(own, None, None) for own in sentences]
         logits = self.logits(chosen)
@@ -364,7 +381,10 @@ def _padded(rows: Sequence[Array]) -> Array:
     return filled
 
 
-def _sentences(example: Encoded, chosen: Chosen, row: int) -> tuple[MarkedSentence, ...]:
+def _sentences(
+    example: Encoded, chosen: Chosen, row: int, known: int
+) -> tuple[MarkedSentence, ...]:
+    """The sentences of an example; words with ids from `known` on are unknown."""
     marked = []
     for slot, ids in enumerate(example.ids):
         bits = chosen.selections[slot][row, :, : len(ids)].numpy()
@@ -372,5 +392,6 @@ def _sentences(example: Encoded, chosen: Chosen, row: int) -> tuple[MarkedSenten
         if chosen.probabilities is not None:
             chances = chosen.probabilities[slot][row, :, : len(ids)].numpy()
         words = example.sentences[slot].words
-        marked.append(MarkedSentence(words, ids != UNKNOWN, bits, chances))
+        seen = (ids != UNKNOWN) & (ids < known)
+        marked.append(MarkedSentence(words, seen, bits, chances))
     return tuple(marked)

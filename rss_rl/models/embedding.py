@@ -69,7 +69,7 @@ class WordEmbedding(nn.Module):
         trainable: number of leading rows that are fine-tuned.
 
     `gradient_by_row` set to True gives the parameters sparse gradients, of the rows of a batch.
-    `beyond` is the id whose vector all ids after the table have; None = there are no such ids.
+    Words that are met after training get the ids after the table, see `add_words`.
     With an `average` the stored rows may be stale; reads and `state_dict` give current ones.
     """
 
@@ -85,18 +85,19 @@ class WordEmbedding(nn.Module):
         self.register_buffer("fixed", table[trainable:].clone(), persistent=False)
         self.gradient_by_row = False
         self.average = None
-        self.beyond: int | None = None
 
     @property
     def size(self) -> int:
         """Embedding size E."""
         return self.trainable.shape[1]
 
+    def add_words(self, vectors: Tensor) -> None:
+        """Give words that are met after training the next ids, and these vectors, [n, E]."""
+        self.fixed = torch.cat([self.fixed, vectors.to(self.fixed)])
+
     def forward(self, tokens: Tensor) -> Tensor:
         """int64 [...] to [..., E]; padding (id 0) gives zeros."""
         rows = self.trainable.shape[0]
-        if self.beyond is not None:
-            tokens = torch.where(tokens < rows + len(self.fixed), tokens, self.beyond)
         known = tokens < rows
         rows_read = tokens * known  # 0 is padding
         if self.average is None:

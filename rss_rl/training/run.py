@@ -18,6 +18,7 @@ import torch
 
 from rss_rl.components import Trust
 from rss_rl.config import PhaseConfig, RunConfig, parse_config
+from rss_rl.data.manifest import MANIFEST_FILE
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.envs.task import build_reward_model
 from rss_rl.errors import CheckpointError, ConfigError, DataError
@@ -63,7 +64,6 @@ _LESS = (
 _LIBRARIES = ("torch", "ray", "gymnasium", "numpy", "pyarrow", "pydantic", "tensorboard")
 _SOURCE = Path(__file__).resolve().parents[2]
 _GIT_SECONDS = 5
-_INPUTS = ("manifest.json", "vocabulary.json", "vectors.safetensors")
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,7 @@ def _copy_inputs(run: RunDirectory, prepared: Prepared) -> None:
     Raises:
         DataError: a run that is resumed began with other data.
     """
-    begun = (run.inputs / _INPUTS[0]).is_file()
+    begun = (run.inputs / MANIFEST_FILE).is_file()
     if begun and prepared.manifest != open_prepared(run.inputs).manifest:
         raise DataError(
             "the data are not those the run began with",
@@ -270,7 +270,7 @@ def _copy_inputs(run: RunDirectory, prepared: Prepared) -> None:
                 remedy="Encode the data as they were, or start a new run in another directory",
             )
         run.settle(STATES, states)
-    for name in _INPUTS:
+    for name in (MANIFEST_FILE, *prepared.manifest.word_files()):
         run.copy_in(prepared.folder / name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from safetensors.numpy import load_file
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
+from rss_rl.data.label_weights import learn_weights, sum_subwords
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample
 from rss_rl.data.store import open_prepared
-from rss_rl.data.vectors import weigh_words
+from rss_rl.data.vocabulary import Vocabulary
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
@@ -28,25 +30,70 @@ def rows(labels: tuple[Any, ...] = LABELS) -> list[RawExample]:
     return [RawExample(f"r{i}", (text,), label) for i, (text, label) in enumerate(pairs)]
 
 
+def vocabulary(texts: tuple[str, ...]) -> Vocabulary:
+    return Vocabulary.count(Counter(word for text in texts for word in text.split()), Counter())
+
+
+def ids_of(texts: tuple[str, ...], words: Vocabulary) -> list[Any]:
+    return [words.ids(text.split()) for text in texts]
+
+
 @pytest.mark.parametrize("labels", [LABELS, (1.0, 0.9, 0.1, 0.0, 0.2), ("x", "y", "z", "x", "z")])
-def test_they_are_those_of_a_linear_model_of_the_texts(labels: tuple[Any, ...]) -> None:
-    words = sorted({word for text in TEXTS for word in text.split()})
-    ids = [np.array([words.index(word) for word in text.split()]) for text in TEXTS]
-    found = weigh_words(zip(ids, labels, strict=True), len(words))
-    tfidf = TfidfVectorizer(sublinear_tf=True, min_df=2, token_pattern=r"\S+")
-    features = tfidf.fit_transform(TEXTS)
+def test_they_are_those_of_linear_models_of_the_texts(labels: tuple[Any, ...]) -> None:
+    words = vocabulary(TEXTS)
+    found = learn_weights(zip(ids_of(TEXTS, words), labels, strict=True), words)
+    columns = 3 if labels[0] == "x" else 1
     scores = isinstance(labels[0], float)
-    model = Ridge() if scores else LogisticRegression(C=2.0, max_iter=1000)
-    kept = [words.index(word) for word in tfidf.get_feature_names_out()]
-    wanted = (np.atleast_2d(model.fit(features, labels).coef_) * tfidf.idf_).T
-    np.testing.assert_allclose(found[kept], wanted, rtol=1e-4, atol=1e-5)
-    assert not found[words.index("rare")].any()
+
+    def model(tfidf: TfidfVectorizer) -> dict[str, Any]:
+        learnt = Ridge() if scores else LogisticRegression(C=2.0, max_iter=1000)
+        learnt.fit(tfidf.fit_transform(TEXTS), labels)
+        names = tfidf.get_feature_names_out()
+        return dict(zip(names, (np.atleast_2d(learnt.coef_) * tfidf.idf_).T, strict=True))
+
+    by_word = model(TfidfVectorizer(sublinear_tf=True, min_df=2, token_pattern=r"\S+"))
+    by_piece = model(
+        TfidfVectorizer(sublinear_tf=True, min_df=2, analyzer="char_wb", ngram_range=(3, 5))
+    )
+    none = np.zeros(columns)
+    for number, word in enumerate(words.words[2:], start=2):
+        wanted = by_word.get(word, none)
+        np.testing.assert_allclose(found.words[number, :columns], wanted, rtol=1e-3, atol=1e-4)
+        summed = sum((by_piece.get(piece, none) for piece in pieces(word)), none)
+        np.testing.assert_allclose(found.words[number, columns:], summed, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(
+            sum_subwords([word], found.subwords)[0], summed, rtol=1e-3, atol=1e-4
+        )
+    assert not found.words[:2].any()  # padding, and the unknown word
+    assert "rare" not in by_word
+
+
+def pieces(word: str) -> list[str]:
+    """Its parts of 3 to 5 characters; a word that is shorter than a part is one itself."""
+    whole, found = f" {word} ", []
+    for size in (3, 4, 5):
+        found += [whole[at : at + size] for at in range(max(1, len(whole) - size + 1))]
+        if len(whole) <= size:
+            break
+    return found
+
+
+def test_a_word_that_no_text_has_is_known_by_its_parts() -> None:
+    texts = ("a wonderful film", "a wonderful song", "an awful film", "an awful song")
+    words = vocabulary(texts)
+    rows = zip(ids_of(texts, words), ("good", "good", "bad", "bad"), strict=True)
+    subwords = learn_weights(rows, words).subwords
+    good, bad, other = sum_subwords(["wonderfully", "awfully", "xyz"], subwords)[:, 0]
+    assert good > 0 > bad
+    assert other == 0
 
 
 @pytest.mark.parametrize("labels", [("x",) * 5, (0.5,) * 5])
 def test_labels_that_are_all_alike_give_no_weight(labels: tuple[Any, ...]) -> None:
-    rows = [(np.array([2, 3]), label) for label in labels]
-    assert not weigh_words(rows, 4).any()
+    words = vocabulary(TEXTS)
+    found = learn_weights(zip(ids_of(TEXTS, words), labels, strict=True), words)
+    assert not found.words.any()
+    assert not found.subwords.any()
 
 
 def test_they_stand_beside_the_vectors(tmp_path: Path, list_source: Callable[..., Any]) -> None:
@@ -61,17 +108,23 @@ def test_they_stand_beside_the_vectors(tmp_path: Path, list_source: Callable[...
             out = tmp_path / f"{name}-{weighed}"
             info = prepare(source, out, vectors=files, dim=4, label_weights=weighed).vectors
             tables[name, weighed] = load_file(out / "vectors.safetensors")["vectors"]
-            assert info.label_weights == int(weighed)
+            assert info.label_weights == 2 * weighed
             assert info.dim == tables[name, weighed].shape[1]
     words = open_prepared(tmp_path / "glove-True").vocabulary.words
     for name in ("random", "glove"):
         plain, weighed = tables[name, False], tables[name, True]
-        np.testing.assert_array_equal(weighed[:, :-1], plain)
-        own = dict(zip(words, weighed[:, -1], strict=True))
-        assert own["fine"] > 0 > own["dull"]
-        assert own["rare"] == own["<pad>"] == own["<unk>"] == 0
+        np.testing.assert_array_equal(weighed[:, :-2], plain)
+        for column in (-2, -1):
+            own = dict(zip(words, weighed[:, column], strict=True))
+            assert own["fine"] > 0 > own["dull"]
+            assert own["<pad>"] == own["<unk>"] == 0
         spread = 1.2 if name == "random" else 3 * plain[plain[:, 0] >= 1].std()
-        assert weighed[:, -1][weighed[:, -1] != 0].std() == pytest.approx(spread, rel=1e-3)
+        own = weighed[weighed[:, -2:].any(1), -2:]
+        assert own.std() == pytest.approx(spread, rel=1e-3)
+        subwords = open_prepared(tmp_path / f"{name}-True").subwords
+        assert subwords is not None
+        np.testing.assert_allclose(sum_subwords(words[2:], subwords), weighed[2:, -1:], atol=1e-4)
+        assert open_prepared(tmp_path / f"{name}-False").subwords is None
 
 
 def test_labels_that_choose_a_word_have_none(

@@ -16,7 +16,7 @@ from rss_rl.training.run import train
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a finished run without the comparison."""
     root = tmp_path_factory.mktemp("exported")
-    prepare(tiny_source(), root / "data", dim=6)
+    prepare(tiny_source(), root / "data", dim=6, label_weights=True)
     tree = tiny_tree(root / "data")
     tree["phases"] = [
         {"name": "warm-up", "supervised": True, "selection": "all", "steps": 4},

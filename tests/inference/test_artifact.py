@@ -13,6 +13,7 @@ import pytest
 from readers import REVIEWS as TEXTS
 
 import rss_rl
+from rss_rl.data.store import open_prepared
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.inference.artifact import WEIGHTS_FILE, export_run
 from rss_rl.inference.explanation import Explanation
@@ -103,7 +104,21 @@ def test_three_lines_do_without_ray_and_without_the_run(exported: Path, tmp_path
     assert done.stdout.strip() == str(found.class_probabilities)
 
 
-@pytest.mark.parametrize("name", [WEIGHTS_FILE, "vocabulary.json", "manifest.json"])
+def test_a_word_met_after_training_is_read_by_its_subwords(run: Path, exported: Path) -> None:
+    known = max(open_prepared(run / "inputs").vocabulary.words, key=len)
+    texts = [f"{known}s film", "qqqq film", "jjjj film"]
+    said = [
+        [found.class_probabilities for found in rss_rl.load(place).predict(texts)]
+        for place in (run, exported)
+    ]
+    assert said[0] == said[1]
+    alike, strange, stranger = said[0]
+    assert alike != strange == stranger
+
+
+@pytest.mark.parametrize(
+    "name", [WEIGHTS_FILE, "vocabulary.json", "subwords.safetensors", "manifest.json"]
+)
 def test_a_changed_file_is_refused(name: str, exported: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(exported, tmp_path / "copy")
     content = bytearray((copy / name).read_bytes())

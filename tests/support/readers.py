@@ -43,6 +43,7 @@ class Inputs:
     tokenizer: Tokenizer
     vocabulary: Vocabulary
     manifest: SimpleNamespace
+    subwords: None = None
 
 
 def reader(
