@@ -141,6 +141,7 @@ class Model:
         for module in models.modules.values():
             module.to(device)
         self._new_words: dict[str, int] = {}
+        self._subwords = inputs.subwords()  # now: the folder may be a temporary one
         encoder = getattr(models.classifier, "encoder", None)
         # Word vectors cover only the vocabulary; these can encode any word.
         self._readers: list[WordEncoder | ContextReader] = []
@@ -233,7 +234,7 @@ class Model:
     def _ids(self, keys: Sequence[str]) -> Array:
         """int64 [N]; words unseen in training get new ids if something reads parts of words."""
         ids = self.inputs.vocabulary.ids(keys)
-        whole = not self._readers and self.inputs.subwords is None
+        whole = not self._readers and self._subwords is None
         if whole or not (ids == UNKNOWN).any():
             return ids
         unseen = {keys[index] for index in np.flatnonzero(ids == UNKNOWN).tolist()}
@@ -256,8 +257,8 @@ class Model:
         """[n, E], that of an unknown word but for the label weights of each word's subwords."""
         embedding = self.models.classifier.embedding
         vectors: Tensor = embedding(torch.full((len(words),), UNKNOWN, device=self.device))
-        if self.inputs.subwords is not None:
-            weights = torch.from_numpy(sum_subwords(words, self.inputs.subwords))
+        if self._subwords is not None:
+            weights = torch.from_numpy(sum_subwords(words, self._subwords))
             vectors[:, -weights.shape[1] :] = weights.to(self.device)
         return vectors
 

@@ -43,7 +43,9 @@ class Inputs:
     tokenizer: Tokenizer
     vocabulary: Vocabulary
     manifest: SimpleNamespace
-    subwords: None = None
+
+    def subwords(self) -> None:
+        """Words have no label weights."""
 
 
 def reader(
