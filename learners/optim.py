@@ -76,16 +76,18 @@ class GradientStep:
         for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate * left
 
-    def prepare(self, loss: Tensor, update: int) -> Tensor:
+    def prepare(self, update: int, *parts: tuple[Tensor, float]) -> Tensor:
         """Backpropagate; the gradient norm [], which the host does not read. No parameter changes.
 
         Args:
-            loss: in a group of learners, the shard's part of the loss.
             update: of the run, from 0; sets the decayed learning rate: no scheduler state is saved.
+            parts: the loss is their sum, each times its weight; in a group of learners, the shard's
+                part of the loss. The backward of one without weight is spared.
         """
         for parameter in self.parameters:
             parameter.grad = None
-        loss.backward()  # type: ignore[no-untyped-call]
+        weighted = {part: torch.full_like(part, weight) for part, weight in parts if weight}
+        torch.autograd.backward([*weighted], [*weighted.values()])
         self._gather_rows()
         self._set_rates(update)
         self._norm = torch.nn.utils.get_total_norm(self._gradients())

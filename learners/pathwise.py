@@ -200,7 +200,7 @@ class Pathwise:
                 loss, entropy, sums = self._objective(inputs, batch, uniforms, charged)
             totals, examples = self._group.sum(sums), self._group.count(len(batch.labels))
             weight = self._entropy_cost / (examples * len(batch.tokens))
-            norm = self._step.prepare(loss / examples - weight * entropy, number)
+            norm = self._step.prepare(number, (loss, 1 / examples), (entropy, -weight))
 
         def metrics(numbers: list[float]) -> dict[str, float]:
             likelihood, complement, cost, coherence, summed, heads, dependents, kept = (

@@ -141,7 +141,7 @@ def _charge(chances: Tensor, valid: Tensor, charged: tuple[float, float], sample
     Exact for independent bits; for a sequential policy, along the bits of its mode. K times,
     because the loss is divided by K as well as by B.
     """
-    return samples * role_charge(chances, valid, charged).sum()
+    return role_charge(chances, valid, [samples * cost for cost in charged]).sum()
 
 
 class ScoreFunction:
@@ -183,18 +183,15 @@ class ScoreFunction:
                 inputs = self._inputs(batch)
             loss, entropy, ratios = self._objective(inputs, batch, paid, advantage, charged)
             samples, examples, sentences = paid.rewards.shape
-            spread = advantage.double()
+            spread = advantage.double().flatten()
             sums = torch.stack([
-                loss.detach(), entropy.detach(), spread.sum(), spread.square().sum(),
+                loss.detach(), entropy.detach(), spread.sum(), spread.dot(spread),
             ])  # fmt: skip
             totals = [self._group.sum(sums), *(sum_and_max(self._group, each) for each in ratios)]
             count = self._group.count(examples)
             selections, bits = samples * count, sentences * count
             cost = self._entropy_cost / bits
-            objective = loss / selections
-            if cost:  # else spare the entropy's backward
-                objective = objective - cost * entropy
-            norm = self._step.prepare(objective, number)
+            norm = self._step.prepare(number, (loss, 1 / selections), (entropy, -cost))
 
         def metrics(numbers: list[float]) -> dict[str, float]:
             loss, entropy, first, second, *ratios, norm = numbers

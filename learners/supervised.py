@@ -43,13 +43,13 @@ class _Losses(nn.Module):
         """`targets` [B, C] are the teacher's probabilities; None: the label is the only target."""
         with products_in(self._autocast, batch.labels.device):
             logits = self.classifier(batch.tokens, batch.valid, selections, batch.marks)
-        hits = self.classifier.predict(logits.detach()) == batch.labels
+        hits = (self.classifier.predict(logits.detach()) == batch.labels).sum(dtype=torch.float64)
         loss = self.classifier.losses(logits, batch.labels).sum()
         if targets is None:
-            return loss, loss.detach(), hits.sum()
+            return loss, loss.detach(), hits
         distilled = soft_cross_entropy(logits.float(), targets).sum()
         objective = (1 - self._distillation) * loss + self._distillation * distilled
-        return objective, loss.detach(), hits.sum()
+        return objective, loss.detach(), hits
 
 
 class SupervisedLearner:
@@ -202,9 +202,9 @@ class SupervisedLearner:
             targets = self._targets(batch) if self._distils and selections is not None else None
             with keyed_dropout(dropout_keys):
                 objective, loss, hits = self._losses(batch, selections, targets)
-            sums = self._group.sum(torch.stack([loss, hits]).double())
+            sums = self._group.sum(torch.stack([loss, hits]))
             examples = self._group.count(len(batch.labels))
-            norm = self.step.prepare(objective / examples, number)
+            norm = self.step.prepare(number, (objective, 1 / examples))
 
         def metrics(numbers: list[float]) -> dict[str, float]:
             total, right, norm = numbers

@@ -13,11 +13,11 @@ import operations
 
 MOST = {
     ("own", "auto"): {
-        "sampling": (120, 0),
-        "update of classifier": (218, 1),
-        "update of classifier and policy": (362, 1),
-        "update of policy": (144, 0),
-        "evaluation": (111, 0),
+        "sampling": (119, 0),
+        "update of classifier": (215, 1),
+        "update of classifier and policy": (325, 1),
+        "update of policy": (110, 0),
+        "evaluation": (110, 0),
     },
     ("own", "eager"): {
         "sampling": (220, 0),

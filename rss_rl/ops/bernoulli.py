@@ -14,30 +14,23 @@ from torch import Tensor
 from rss_rl.types import ROLES
 
 _HALVINGS, _LEAST_SLOPE = 30, 1e-4
+_NEVER = -1e4
+"""A logit at which p, the entropy, the log-prob of a bit that is not set and their gradients are
+exactly 0."""
 
 
-def sample(logits: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
-    """Selections b_i = [u_i < p_i] on real tokens, False on padding.
-
-    Args:
-        logits: [B, R, N]. valid: bool [B, N]. uniforms: [K, B, R, N] in (0, 1).
-
-    Returns:
-        bool [K, B, R, N].
-    """
-    if uniforms.ndim != 4 or uniforms.shape[1:] != logits.shape:
-        raise ValueError(
-            f"uniforms {tuple(uniforms.shape)} do not fit logits {tuple(logits.shape)}"
-        )
-    return (uniforms < torch.sigmoid(logits)) & valid[:, None, :]
+def never_on_padding(logits: Tensor, valid: Tensor) -> Tensor:
+    """Logits [..., B, R, N], by which no bit outside of valid [B, N] is set: masks need no more."""
+    return logits.masked_fill(~valid[:, None], _NEVER)
 
 
-def log_prob(logits: Tensor, selection: Tensor, valid: Tensor) -> Tensor:
+def log_prob(logits: Tensor, selection: Tensor) -> Tensor:
     """log p of each bit of a selection, 0 on padding; their sum is that of the selection.
 
     Args:
-        logits: [B, R, N], or [K, B, R, N] where a bit's depends on the bits before it.
-        selection: bool [K, B, R, N]. valid: bool [B, N].
+        logits: from `never_on_padding`, [B, R, N], or [K, B, R, N] where a bit's depends on the
+            bits before it.
+        selection: bool [K, B, R, N], False on padding.
 
     Returns:
         [K, B, R, N].
@@ -48,23 +41,24 @@ def log_prob(logits: Tensor, selection: Tensor, valid: Tensor) -> Tensor:
             f"selection must be bool [K, {', '.join(map(str, logits.shape[-3:]))}],"
             f" got {selection.dtype} {tuple(selection.shape)}"
         )
-    by_token = F.logsigmoid(torch.where(selection, logits, -logits))  # [K, B, R, N]
-    return by_token * valid[:, None, :]
+    return F.logsigmoid(logits * (selection * 2.0 - 1.0))
 
 
-def entropy(logits: Tensor, valid: Tensor) -> Tensor:
+def entropy(logits: Tensor, chances: Tensor, valid: Tensor) -> Tensor:
     """Mean entropy in nats of the selection bits of each sentence; 0 for an empty one.
 
-    Logits [..., B, R, N] and valid bool [B, N] give [..., B].
+    H_i = softplus(logit_i) - p_i logit_i of each bit, and dH_i = -logit_i dp_i.
+
+    Args:
+        logits: from `never_on_padding`, [..., B, R, N]. chances: p, of the same shape.
+        valid: bool [B, N].
+
+    Returns:
+        [..., B].
     """
     bits = (valid.sum(-1) * logits.shape[-2]).clamp_min(1)
-    return (bit_entropy(logits) * valid[:, None, :]).sum((-1, -2)) / bits
-
-
-def bit_entropy(logits: Tensor) -> Tensor:
-    """H_i = p_i softplus(-logit_i) + (1 - p_i) softplus(logit_i) of each bit, in nats."""
-    chance = torch.sigmoid(logits)
-    return chance * F.softplus(-logits) + (1 - chance) * F.softplus(logits)
+    fixed = logits.detach()
+    return torch.addcmul(F.softplus(fixed), fixed, chances, value=-1).sum((-1, -2)) / bits
 
 
 def log_odds(probability: float) -> float:

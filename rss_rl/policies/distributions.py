@@ -103,26 +103,26 @@ class IndependentBits(SelectionDistribution):
     """
 
     def __init__(self, logits: Tensor, valid: Tensor, temperature: float | None = None) -> None:
-        self.logits, self.valid = logits.masked_fill(~valid[:, None], 0.0), valid
+        self.logits, self.valid = bernoulli.never_on_padding(logits, valid), valid
+        self._chances = torch.sigmoid(self.logits)
         self._temperature = temperature
         self.has_rsample = temperature is not None
 
     @property
     def probs(self) -> Tensor:
         """See `SelectionDistribution`."""
-        chance = torch.sigmoid(self.logits) * self.valid[:, None]
-        return chance.expand(-1, ROLES, -1)
+        return self._chances.expand(-1, ROLES, -1)
 
     def sample(self, uniforms: Tensor) -> Sampled:
         """See `SelectionDistribution`."""
-        bits = bernoulli.sample(self.logits, self.valid, self._own(uniforms))
-        log_prob = bernoulli.log_prob(self.logits, bits, self.valid)
+        bits = self._own(uniforms) < self._chances
+        log_prob = bernoulli.log_prob(self.logits, bits)
         return Sampled(bits.expand(-1, -1, ROLES, -1), bernoulli.both_roles(log_prob))
 
     def evaluate(self, selection: Tensor) -> Evaluated:
         """See `SelectionDistribution`."""
-        log_prob = bernoulli.log_prob(self.logits, self._own(selection), self.valid)
-        entropy = bernoulli.entropy(self.logits, self.valid)
+        log_prob = bernoulli.log_prob(self.logits, self._own(selection))
+        entropy = bernoulli.entropy(self.logits, self._chances, self.valid)
         return Evaluated(bernoulli.both_roles(log_prob), entropy)
 
     def rsample(self, uniforms: Tensor) -> Tensor:

@@ -69,7 +69,8 @@ class HardKumaGates(SelectionDistribution):
         """Logits of P(gate > 0), [B, R, N]; not those of bits drawn as uniform < probability."""
         log_open = kuma_log_tail(*self.shape_parameters(), _ZERO)
         log_open = log_open.clamp_max(-torch.finfo(log_open.dtype).eps)
-        return log_open - torch.log(-torch.expm1(log_open))
+        logits = log_open - torch.log(-torch.expm1(log_open))
+        return bernoulli.never_on_padding(logits, self._valid)
 
     def sample(self, uniforms: Tensor) -> Sampled:
         """See `SelectionDistribution`; the gates that are not 0."""
@@ -79,8 +80,9 @@ class HardKumaGates(SelectionDistribution):
     def evaluate(self, selection: Tensor) -> Evaluated:
         """See `SelectionDistribution`."""
         logits = self._open_logits()
-        log_prob = bernoulli.log_prob(logits, selection[:, :, HEAD : logits.shape[1]], self._valid)
-        return Evaluated(bernoulli.both_roles(log_prob), bernoulli.entropy(logits, self._valid))
+        log_prob = bernoulli.log_prob(logits, selection[:, :, HEAD : logits.shape[1]])
+        entropy = bernoulli.entropy(logits, torch.sigmoid(logits), self._valid)
+        return Evaluated(bernoulli.both_roles(log_prob), entropy)
 
     @property
     def probs(self) -> Tensor:

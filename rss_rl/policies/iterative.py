@@ -177,7 +177,7 @@ class BitsInSequence(SelectionDistribution):
             *(self._embedded, self._valid, len(uniforms)),
             lambda i, logit: drawn[i] < torch.sigmoid(logit),
         )
-        log_prob = bernoulli.log_prob(logits, bits, self._valid)
+        log_prob = bernoulli.log_prob(bernoulli.never_on_padding(logits, self._valid), bits)
         return Sampled(bits.expand(-1, -1, ROLES, -1), bernoulli.both_roles(log_prob))
 
     def evaluate(self, selection: Tensor) -> Evaluated:
@@ -188,8 +188,9 @@ class BitsInSequence(SelectionDistribution):
         """
         bits = selection[:, :, HEAD : HEAD + self._policy.bits_per_token]
         logits = self._policy.logits(self._embedded, bits)
-        log_prob = bernoulli.log_prob(logits, bits, self._valid)
-        entropy = bernoulli.entropy(logits, self._valid).mean(0)
+        logits = bernoulli.never_on_padding(logits, self._valid)
+        log_prob = bernoulli.log_prob(logits, bits)
+        entropy = bernoulli.entropy(logits, torch.sigmoid(logits), self._valid).mean(0)
         return Evaluated(bernoulli.both_roles(log_prob), entropy)
 
     @property

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rss_rl.ops import bernoulli
+from rss_rl.policies.distributions import IndependentBits
 
 
 def draw(b: int, roles: int, n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -41,7 +42,8 @@ def test_log_prob_is_the_product_over_real_tokens(
 ) -> None:
     logits, valid = draw(b, roles, n, seed)
     bits = torch.from_numpy(np.random.default_rng(seed + 1).random((k, b, roles, n)) < 0.5)
-    result = bernoulli.log_prob(logits, bits, valid).numpy()
+    masked = bernoulli.never_on_padding(logits, valid)
+    result = bernoulli.log_prob(masked, bits & valid[:, None]).numpy()
     for sample, row in itertools.product(range(k), range(b)):
         chance = 1.0
         for role, token in itertools.product(range(roles), range(n)):
@@ -60,16 +62,22 @@ def test_sample_compares_uniforms_with_probabilities(
     k: int, b: int, roles: int, n: int, seed: int
 ) -> None:
     logits, valid = draw(b, roles, n, seed)
-    uniforms = np.random.default_rng(seed + 1).random((k, b, roles, n))
-    bits = bernoulli.sample(logits, valid, torch.from_numpy(uniforms)).numpy()
+    uniforms = np.random.default_rng(seed + 1).random((k, b, 2, n))
+    found = IndependentBits(logits, valid).sample(torch.from_numpy(uniforms)).selection.numpy()
     p = 1 / (1 + np.exp(-logits.numpy()))
-    assert np.array_equal(bits, (uniforms < p) & valid.numpy()[:, None])
+    wanted = (uniforms[:, :, :roles] < p) & valid.numpy()[:, None]
+    assert np.array_equal(found, np.broadcast_to(wanted, found.shape))
+
+
+def entropy(logits: Tensor, valid: Tensor) -> Tensor:
+    masked = bernoulli.never_on_padding(logits, valid)
+    return bernoulli.entropy(masked, torch.sigmoid(masked), valid)
 
 
 @given(**{name: SHAPES[name] for name in ("b", "roles", "n", "seed")})
 def test_entropy_is_the_mean_over_real_bits(b: int, roles: int, n: int, seed: int) -> None:
     logits, valid = draw(b, roles, n, seed)
-    result = bernoulli.entropy(logits, valid).numpy()
+    result = entropy(logits, valid).numpy()
     for row in range(b):
         bits = []
         for role, token in itertools.product(range(roles), range(n)):
@@ -81,17 +89,20 @@ def test_entropy_is_the_mean_over_real_bits(b: int, roles: int, n: int, seed: in
 
 def test_gradients() -> None:
     logits, valid = draw(3, 2, 4)
-    bits = torch.from_numpy(np.random.default_rng(1).random((2, 3, 2, 4)) < 0.5)
+    bits = torch.from_numpy(np.random.default_rng(1).random((2, 3, 2, 4)) < 0.5) & valid[:, None]
     logits.requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: bernoulli.log_prob(x, bits, valid), [logits])
-    assert torch.autograd.gradcheck(lambda x: bernoulli.entropy(x, valid), [logits])
+    assert torch.autograd.gradcheck(
+        lambda x: bernoulli.log_prob(bernoulli.never_on_padding(x, valid), bits), [logits]
+    )
+    assert torch.autograd.gradcheck(lambda x: entropy(x, valid), [logits])
 
 
 def test_gradient_of_the_log_prob_is_bit_minus_probability() -> None:
     logits, valid = draw(3, 2, 4)
-    bits = torch.from_numpy(np.random.default_rng(1).random((1, 3, 2, 4)) < 0.5)
+    bits = torch.from_numpy(np.random.default_rng(1).random((1, 3, 2, 4)) < 0.5) & valid[:, None]
     logits.requires_grad_()
-    (gradient,) = torch.autograd.grad(bernoulli.log_prob(logits, bits, valid).sum(), logits)
+    log_prob = bernoulli.log_prob(bernoulli.never_on_padding(logits, valid), bits)
+    (gradient,) = torch.autograd.grad(log_prob.sum(), logits)
     wanted = (bits[0].double() - torch.sigmoid(logits)) * valid[:, None]
     torch.testing.assert_close(gradient, wanted, rtol=0, atol=1e-14)
 
@@ -101,11 +112,11 @@ def test_certain_bits_stay_finite(size: float) -> None:
     logits = torch.tensor([[[size, -size]]]).requires_grad_()
     valid = torch.ones(1, 2, dtype=torch.bool)
     bits = torch.tensor([[[[True, False]]], [[[False, True]]]])
-    log_prob = bernoulli.log_prob(logits, bits, valid).sum((-1, -2))
+    log_prob = bernoulli.log_prob(logits, bits).sum((-1, -2))
     assert log_prob[:, 0].tolist() == pytest.approx([0.0, -2 * size], abs=1e-6)
-    total = log_prob.sum() + bernoulli.entropy(logits, valid).sum()
+    total = log_prob.sum() + entropy(logits, valid).sum()
     assert torch.isfinite(torch.autograd.grad(total, logits)[0]).all()
-    assert float(bernoulli.entropy(logits.detach(), valid)) == pytest.approx(0.0, abs=1e-6)
+    assert float(entropy(logits.detach(), valid)) == pytest.approx(0.0, abs=1e-6)
 
 
 @given(**{name: SHAPES[name] for name in ("b", "roles", "n", "seed")}, share=st.floats(0.05, 0.95))

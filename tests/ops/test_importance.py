@@ -143,9 +143,8 @@ def estimated(
     paid = np.array([reward([b[k, 0, 0].numpy() for b in bits]) for k in range(len(every))])
     logits = [torch.from_numpy(np.log(p / (1 - p)))[None, None].requires_grad_() for p in target]
     theirs = [torch.from_numpy(np.log(p / (1 - p)))[None, None] for p in behaviour]
-    valid = [torch.ones(1, size, dtype=torch.bool) for size in sizes]
-    log_p = [bernoulli.log_prob(*each) for each in zip(logits, bits, valid, strict=True)]
-    before = [bernoulli.log_prob(*each) for each in zip(theirs, bits, valid, strict=True)]
+    log_p = [bernoulli.log_prob(*each) for each in zip(logits, bits, strict=True)]
+    before = [bernoulli.log_prob(*each) for each in zip(theirs, bits, strict=True)]
     advantages = torch.from_numpy(paid)[:, None]  # [K, 1, S]
     result = FORMS[form][0](log_p, seen(form, before), advantages, limit)
     chance = torch.stack([part.sum((-1, -2)) for part in before]).sum(0).exp()  # [K, 1]
@@ -177,8 +176,8 @@ def test_zero_lag_gives_exactly_the_on_policy_gradient(form: str, spread: float,
             torch.from_numpy(spread * random.normal(size=(3, 2, 4))).float().requires_grad_()
         )
         valid = torch.from_numpy(np.arange(4) < np.array(lengths)[:, None])
-        bits = torch.from_numpy(random.random((2, 3, 2, 4)) < 0.5)
-        log_p.append(bernoulli.log_prob(logits[-1], bits, valid))
+        bits = torch.from_numpy(random.random((2, 3, 2, 4)) < 0.5) & valid[:, None]
+        log_p.append(bernoulli.log_prob(bernoulli.never_on_padding(logits[-1], valid), bits))
         plain.append(policy_gradient_loss(log_p[-1], advantages[..., slot]))
     behaviour = seen(form, [part.detach() for part in log_p])
     weighted = function(log_p, behaviour, advantages, limit)

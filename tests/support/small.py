@@ -114,7 +114,7 @@ def policy_update(
 
 def stepped(step: GradientStep, loss: Tensor, update: int) -> float:
     """Gradients and step of an optimiser; the gradient norm before clipping."""
-    norm = float(step.prepare(loss, update))
+    norm = float(step.prepare(update, (loss, 1.0)))
     step.clip(float(loss.detach()), norm)
     step.apply()
     return norm
