@@ -5,6 +5,7 @@ Legend: V rows of a table, R of them with a gradient, E features.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from inspect import unwrap
 from typing import Any, ClassVar
@@ -123,21 +124,17 @@ class RowAdam(RowOptimizer, torch.optim.Adam):
         state["step"] += 1
         first_decay, second_decay = group["betas"]
         count = state[self.counter][rows] + 1  # [R]
-        updates = count.double()
+        logs = [math.log(decay) if decay else -math.inf for decay in group["betas"]]
+        missing = torch.expm1(count[:, None] * count.new_tensor(logs)).neg_()  # 1 - b^t, [R, 2]
+        of_first, of_second = missing.split(1, 1)
         first = state["exp_avg"][rows].lerp_(values, 1 - first_decay)
         second = state["exp_avg_sq"][rows]
         second.mul_(second_decay).addcmul_(values, values, value=1 - second_decay)
         state[self.counter][rows] = count
         state["exp_avg"].index_copy_(0, rows, first)
         state["exp_avg_sq"].index_copy_(0, rows, second)
-        rate = group["lr"] / _correction(first_decay, updates)  # [R, 1], in float64
-        second.div_(_correction(second_decay, updates).to(second.dtype)).sqrt_().add_(group["eps"])
-        table.index_add_(0, rows, first.div_(second).mul_(rate.to(first.dtype)), alpha=-1)
-
-
-def _correction(decay: float, count: Tensor) -> Tensor:
-    """1 - decay^count as a column, in float64."""
-    return (1 - torch.pow(decay, count))[:, None]
+        second.div_(of_second).sqrt_().add_(group["eps"])
+        table.index_add_(0, rows, first.div_(of_first).div_(second), alpha=-group["lr"])
 
 
 def nonzero_rows(gradient: Tensor) -> tuple[Tensor, Tensor]:

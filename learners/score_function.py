@@ -183,9 +183,9 @@ class ScoreFunction:
                 inputs = self._inputs(batch)
             loss, entropy, ratios = self._objective(inputs, batch, paid, advantage, charged)
             samples, examples, sentences = paid.rewards.shape
-            spread = advantage.double().flatten()
+            spread = advantage.double()
             sums = torch.stack([
-                loss.detach(), entropy.detach(), spread.sum(), spread.dot(spread),
+                loss.detach(), entropy.detach(), spread.sum(), spread.square().sum(),
             ])  # fmt: skip
             totals = [self._group.sum(sums), *(sum_and_max(self._group, each) for each in ratios)]
             count = self._group.count(examples)

@@ -219,7 +219,8 @@ class SupervisedLearner:
         """Step by what was learnt in update `number`; until then no parameter has changed."""
         self.moved_words = moved = self._rows_with_gradient()
         rows, words = self._rows, self._classifier.embedding.trainable
-        before = None if rows is None or moved is None else rows.read(words, moved)
+        if rows is not None and moved is not None:
+            rows.settle(words, moved)
         self.step.apply()
         if self._average is None:
             return
@@ -232,8 +233,8 @@ class SupervisedLearner:
                 followers.append(follower)
                 leaders.append(leader)
         torch._foreach_lerp_(followers, leaders, 1 - keep)
-        if rows is not None and moved is not None and before is not None:
-            rows.follow(words, moved, before, keep)
+        if rows is not None and moved is not None:
+            rows.follow(keep)
 
     def _rows_with_gradient(self) -> Tensor | None:
         """Int64 [R], or None where rows without a gradient may have moved, too."""

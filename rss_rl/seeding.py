@@ -28,17 +28,20 @@ def generator(seed: int, *address: int | str) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=stream_key(seed, *address)))
 
 
-def _mix(state: Array) -> Array:
-    """The output function of SplitMix64 (Steele, Lea, Flood 2014), elementwise on uint64."""
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return cast(Array, state ^ (state >> np.uint64(31)))
+def mix(state: Array) -> Array:
+    """The output function of SplitMix64 (Steele, Lea, Flood 2014) in place, on uint64."""
+    state ^= state >> np.uint64(30)
+    state *= np.uint64(0xBF58476D1CE4E5B9)
+    state ^= state >> np.uint64(27)
+    state *= np.uint64(0x94D049BB133111EB)
+    state ^= state >> np.uint64(31)
+    return state
 
 
 def _row_states(key: int, rows: Array) -> Array:
     """A state for each row of a stream, uint64 [B]."""
     with np.errstate(over="ignore"):
-        return _mix(rows.astype(np.uint64) * _GOLDEN + np.uint64(key))
+        return mix(rows.astype(np.uint64) * _GOLDEN + np.uint64(key))
 
 
 def example_keys(seed: int, name: str, update: int, rows: Array) -> Array:
@@ -75,8 +78,8 @@ def keyed_uniforms(key: int, rows: Array, samples: int, roles: int, width: int) 
             | np.arange(roles, dtype=np.uint64)[None, :, None] << np.uint64(32)
             | np.arange(width, dtype=np.uint64)[None, None, :]
         )  # [K, R, N]
-        state = _mix((position[:, None] + np.uint64(1)) * _GOLDEN + row_state[None, :, None, None])
-        state = _mix(state + _GOLDEN)
+        state = mix((position[:, None] + np.uint64(1)) * _GOLDEN + row_state[None, :, None, None])
+        state = mix(state + _GOLDEN)
     # 23 bits and a half step: exactly representable in float32 and never 0 or 1.
     fraction = (state >> np.uint64(41)).astype(np.float32)
     return (fraction + np.float32(0.5)) * np.float32(2.0**-23)
@@ -114,5 +117,5 @@ def _feistel(key: int, half: np.uint64, values: Array) -> Array:
     for turn in range(_ROUNDS):
         with np.errstate(over="ignore"):
             keyed = (right + np.uint64(turn << 40)) * _GOLDEN + np.uint64(key)
-            left, right = right, left ^ (_mix(keyed) & mask)
+            left, right = right, left ^ (mix(keyed) & mask)
     return cast(Array, left << half | right)

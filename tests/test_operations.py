@@ -13,11 +13,11 @@ import operations
 
 MOST = {
     ("own", "auto"): {
-        "sampling": (119, 0),
-        "update of classifier": (215, 1),
-        "update of classifier and policy": (325, 1),
-        "update of policy": (110, 0),
-        "evaluation": (110, 0),
+        "sampling": (96, 1),
+        "update of classifier": (168, 1),
+        "update of classifier and policy": (272, 1),
+        "update of policy": (104, 0),
+        "evaluation": (91, 1),
     },
     ("own", "eager"): {
         "sampling": (220, 0),

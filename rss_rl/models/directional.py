@@ -227,9 +227,10 @@ class ReSA(nn.Module):
         if once and directions[0].trains_together(words.vectors) and bool(roles.all()):
             rows = torch.arange(len(tokens), device=roles.device)
             return Contextual(trained_together(directions, words, tokens), tokens, rows)
-        heads, dependents = (
-            Shared.of(tokens, roles[..., role], words) for role in (HEAD, DEPENDENT)
-        )
+        heads = dependents = Shared.of(tokens, roles[..., HEAD], words)
+        reads = has_kernels(words.vectors, self._backend) and not torch.is_grad_enabled()
+        if not (reads and torch.equal(roles[..., HEAD], roles[..., DEPENDENT])):
+            dependents = Shared.of(tokens, roles[..., DEPENDENT], words)
         whole = self.keeps_unselected and len(heads.cells) < roles[..., HEAD].numel()
         outputs, baselines = [], []
         for direction in directions:

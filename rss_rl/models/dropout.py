@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -27,6 +28,7 @@ from torch.autograd.function import once_differentiable
 from rss_rl.ops.linear_maps import LEVELS, Drop
 from rss_rl.ops.native import has_kernels_for, missing_compiler
 from rss_rl.ops.packing import Packed
+from rss_rl.seeding import mix
 
 _CALLS = 8
 """Dropout calls whose hashes are computed at once."""
@@ -70,7 +72,8 @@ class _Keys:
         if positions not in self._ahead:
             by_call = self._ahead[None]
             if isinstance(positions, Packed):
-                found = by_call[:, positions.sequence] + (positions.rank + 1) * _GOLDEN
+                first = by_call - positions.starts[:-1] * _GOLDEN
+                found = first[:, positions.sequence] + _steps(len(positions), by_call.device)
             else:
                 found = by_call[..., None] + _steps(positions or 0, by_call.device)
             self._ahead[positions] = _mix(found)
@@ -282,6 +285,13 @@ def _steps(count: int, device: torch.device, after: int = 0) -> Tensor:
 
 def _mix(state: Tensor) -> Tensor:
     """The output function of SplitMix64 (Steele, Lea, Flood 2014) in place, on int64."""
+    if state.device.type != "cpu":
+        return _mix_on_device(state)
+    mix(state.numpy().view(np.uint64))  # numpy shifts without a sign, and takes half the time
+    return state
+
+
+def _mix_on_device(state: Tensor) -> Tensor:
     _fold(state, 30).mul_(_FIRST)
     _fold(state, 27).mul_(_SECOND)
     return _fold(state, 31)

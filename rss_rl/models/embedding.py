@@ -24,7 +24,7 @@ class RowAverage:
 
     The average follows the leader by f <- k f + (1 - k) l in every update. While a leader row is
     unchanged, n updates amount to f <- K f + (1 - K) l, K the product of their k. So a row is
-    written when its leader changes, and otherwise computed from K = exp(clock - since), where
+    written before its leader changes, and otherwise computed from K = exp(clock - since), where
     `clock` is the sum of log k of all updates and `since` its value when the row was written.
 
     leader  float32 [V, E], the table that is averaged
@@ -46,19 +46,18 @@ class RowAverage:
         return self._settled(table, self.leader, slice(None))
 
     def _settled(self, written: Tensor, led: Tensor, rows: Tensor | slice) -> Tensor:
-        left = 1 - torch.exp(self.clock - self.since[rows])  # exactly 0 where nothing was missed
-        return torch.lerp(written, led, left.to(written.dtype)[..., None])
+        kept = torch.exp(self.clock - self.since[rows])  # exactly 1 where nothing was missed
+        return torch.lerp(led, written, kept.to(written.dtype)[..., None])
 
     @torch.no_grad()
-    def follow(self, table: Tensor, rows: Tensor, before: Tensor, keep: float) -> None:
-        """One update by k = `keep`, which changed the leaders of rows int64 [R] of `table`.
-
-        Args:
-            before: what `read` found of these rows before it did.
-        """
-        self.clock = self.clock + math.log(keep)
-        table.index_copy_(0, rows, torch.lerp(before, self.leader[rows], 1 - keep))
+    def settle(self, table: Tensor, rows: Tensor) -> None:
+        """Write rows int64 [R] of `table`, whose leaders are about to change."""
+        table.index_copy_(0, rows, self.read(table, rows))
         self.since[rows] = self.clock
+
+    def follow(self, keep: float) -> None:
+        """One update by k = `keep`."""
+        self.clock = self.clock + math.log(keep)
 
 
 class WordEmbedding(nn.Module):
@@ -98,18 +97,16 @@ class WordEmbedding(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """int64 [...] to [..., E]; padding (id 0) gives zeros."""
         rows = self.trainable.shape[0]
-        known = tokens < rows
-        rows_read = tokens * known  # 0 is padding
-        if self.average is None:
-            tuned = F.embedding(
-                rows_read, self.trainable, padding_idx=0, sparse=self.gradient_by_row
-            )
-        else:
-            tuned = self.average.read(self.trainable, rows_read)
         if not len(self.fixed):
-            return tuned
+            return self._tuned(tokens)
+        known = tokens < rows
         fixed = F.embedding((tokens - rows).clamp_min(0), self.fixed)
-        return torch.where(known[..., None], tuned, fixed)
+        return torch.where(known[..., None], self._tuned(tokens * known), fixed)  # 0 is padding
+
+    def _tuned(self, rows: Tensor) -> Tensor:
+        if self.average is not None:
+            return self.average.read(self.trainable, rows)
+        return F.embedding(rows, self.trainable, padding_idx=0, sparse=self.gradient_by_row)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)

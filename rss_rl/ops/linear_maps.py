@@ -142,10 +142,10 @@ def product_type(values: Tensor) -> torch.dtype:
 
 
 def stacked(weights: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
-    """K x [O, I] to [K O, I], copied and rounded in one pass."""
+    """K x [O, I] to [K O, I], rounded."""
     if len(weights) == 1:
         return weights[0].to(dtype)
-    return torch.cat([*weights], out=weights[0].new_empty(0, dtype=dtype))
+    return torch.cat([*weights]).to(dtype)
 
 
 def factor(values: Tensor, drop: Drop | None, lower: torch.dtype) -> Tensor:

@@ -96,15 +96,10 @@ class Packed:
         return found
 
     @functools.cached_property
-    def rank(self) -> Tensor:
-        """Index of each row in its sequence, from 0, int64 [R]."""
-        # One gather; `ranks`, which needs no numbers of sequences, takes twice as long.
-        return torch.arange(len(self), device=self.position.device) - self.starts[self.sequence]
-
-    @functools.cached_property
     def _cells(self) -> Tensor:
         """Flat index of each row in [M, L], int64 [R]."""
-        return self.sequence * self.longest + self.rank
+        rank = torch.arange(len(self), device=self.position.device) - self.starts[self.sequence]
+        return self.sequence * self.longest + rank
 
 
 class Rows(NamedTuple):

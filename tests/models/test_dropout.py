@@ -85,6 +85,11 @@ def test_one_pass_gives_the_bits_of_many(
         assert torch.equal(one, other)
 
 
+@given(key=st.integers(-(2**63), 2**63 - 1))
+def test_devices_without_numpy_mix_alike(key: int) -> None:
+    assert int(module._mix_on_device(torch.tensor([key]))) % 2**64 == mix(key % 2**64)
+
+
 @given(key=st.integers(-(2**63), 2**63 - 1), number=st.integers(0, 40), calls=st.integers(0, 3))
 def test_keys_of_parts_equal_the_slow_twin(key: int, number: int, calls: int) -> None:
     golden, layer = 0x9E3779B97F4A7C15, Dropout(RATE).train()
