@@ -126,7 +126,7 @@ class RowAdam(RowOptimizer, torch.optim.Adam):
         count = state[self.counter][rows] + 1  # [R]
         logs = [math.log(decay) if decay else -math.inf for decay in group["betas"]]
         missing = torch.expm1(count[:, None] * count.new_tensor(logs)).neg_()  # 1 - b^t, [R, 2]
-        of_first, of_second = missing.split(1, 1)
+        of_first, of_second = missing.chunk(2, 1)
         first = state["exp_avg"][rows].lerp_(values, 1 - first_decay)
         second = state["exp_avg_sq"][rows]
         second.mul_(second_decay).addcmul_(values, values, value=1 - second_decay)

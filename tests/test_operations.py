@@ -14,8 +14,8 @@ import operations
 MOST = {
     ("own", "auto"): {
         "sampling": (96, 1),
-        "update of classifier": (168, 1),
-        "update of classifier and policy": (272, 1),
+        "update of classifier": (156, 1),
+        "update of classifier and policy": (260, 1),
         "update of policy": (104, 0),
         "evaluation": (91, 1),
     },

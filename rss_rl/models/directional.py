@@ -167,15 +167,13 @@ class Contextual(NamedTuple):
 
     vectors   [X, 2D]
     tokens    the tokens, of K M sequences
-    cells     their flat index in [K, R], int64 [X]
-    baseline  vectors of all tokens as if unselected, [R, 2D], for the other cells of [K, R]; None:
-              the others are left out
+    others    their flat index in [K, R], int64 [X], and for all other cells the vectors of all
+              tokens as if unselected, [R, 2D]; None: there are no others, or they are left out
     """
 
     vectors: Tensor
     tokens: Packed
-    cells: Tensor
-    baseline: Tensor | None = None
+    others: tuple[Tensor, Tensor] | None = None
 
 
 class ReSA(nn.Module):
@@ -225,8 +223,7 @@ class ReSA(nn.Module):
         """
         directions, once = list(typed_directions(self.directions)), len(roles) == 1
         if once and directions[0].trains_together(words.vectors) and bool(roles.all()):
-            rows = torch.arange(len(tokens), device=roles.device)
-            return Contextual(trained_together(directions, words, tokens), tokens, rows)
+            return Contextual(trained_together(directions, words, tokens), tokens)
         heads = dependents = Shared.of(tokens, roles[..., HEAD], words)
         reads = has_kernels(words.vectors, self._backend) and not torch.is_grad_enabled()
         if not (reads and torch.equal(roles[..., HEAD], roles[..., DEPENDENT])):
@@ -251,9 +248,9 @@ class ReSA(nn.Module):
             outputs.append(direction.mix(*own))
         vectors = fused(outputs, self._backend)
         if whole and once:
-            return Contextual(vectors, tokens, torch.arange(len(tokens), device=roles.device))
-        baseline = fused(baselines, self._backend) if baselines else None
-        return Contextual(vectors, heads.tokens, heads.cells, baseline)
+            return Contextual(vectors, tokens)
+        others = (heads.cells, fused(baselines, self._backend)) if baselines else None
+        return Contextual(vectors, heads.tokens, others)
 
     def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """Representations of all tokens, [M, N, 2D], with gates [M, 2, N] for a selection.

@@ -94,19 +94,20 @@ class WordEmbedding(nn.Module):
         """Give words that are met after training the next ids, and these vectors, [n, E]."""
         self.fixed = torch.cat([self.fixed, vectors.to(self.fixed)])
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """int64 [...] to [..., E]; padding (id 0) gives zeros."""
+    def forward(self, tokens: Tensor, padding: int | None = 0) -> Tensor:
+        """int64 [...] to [..., E]; padding gives zeros, without a gradient; None: there is none."""
         rows = self.trainable.shape[0]
         if not len(self.fixed):
-            return self._tuned(tokens)
+            return self._tuned(tokens, padding)
         known = tokens < rows
         fixed = F.embedding((tokens - rows).clamp_min(0), self.fixed)
-        return torch.where(known[..., None], self._tuned(tokens * known), fixed)  # 0 is padding
+        # Row 0 is padding; without, it has a gradient of zeros.
+        return torch.where(known[..., None], self._tuned(tokens * known, padding), fixed)
 
-    def _tuned(self, rows: Tensor) -> Tensor:
+    def _tuned(self, rows: Tensor, padding: int | None) -> Tensor:
         if self.average is not None:
             return self.average.read(self.trainable, rows)
-        return F.embedding(rows, self.trainable, padding_idx=0, sparse=self.gradient_by_row)
+        return F.embedding(rows, self.trainable, padding, sparse=self.gradient_by_row)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -123,4 +124,4 @@ class WordEmbedding(nn.Module):
             words, at = torch.unique(tokens, return_inverse=True)
             if len(words) <= _FEW * len(tokens):
                 return Rows(self(words), at)
-        return Rows(self(tokens))
+        return Rows(self(tokens, None))

@@ -27,7 +27,6 @@ from rss_rl.ops.linear_maps import (
     gate_mix,
     linear_maps,
     product_type,
-    row_sums,
     stacked,
     through_dropout,
 )
@@ -42,6 +41,7 @@ from rss_rl.ops.operators import (
     attention_forward,
     mix,
     mix_back,
+    parts_of,
 )
 from rss_rl.ops.packing import Order, Packed, PackedPairs
 
@@ -212,10 +212,11 @@ def _backward(
     dtype, lower, (count, size) = gradient.dtype, saved.rows.dtype, saved.hidden.shape
     flow = empty_rows(count, 3 * size, lower)  # gradient of the maps
     by_gate = flow.chunk(3, 1)[2]
-    by_hidden, by_context = saved.hidden.new_empty(2, count, size)
-    sums = row_sums(saved.hidden, 2, count, size)
+    lengths = [count, count, 2 * parts_of(count), len(sides[1]) - 1]
+    room = saved.hidden.new_empty(sum(lengths), size)
+    by_hidden, by_context, sums, head_sums = torch.split(room, lengths)
+    sums = sums.view(2, -1, size)
     mix_back(saved.gate(), gradient, by_hidden, by_context, by_gate, sums[0])
-    head_sums = by_hidden.new_empty(len(sides[1]) - 1, size)
     attention_backward(
         saved.attention(sides, order, scale),
         (saved.context, saved.inverse, saved.by_head),

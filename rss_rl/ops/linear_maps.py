@@ -157,15 +157,11 @@ def factor(values: Tensor, drop: Drop | None, lower: torch.dtype) -> Tensor:
 
 
 def through_dropout(by_rows: Tensor, drop: Drop | None, dtype: torch.dtype) -> Tensor:
-    """Gradient of values [R, I], of type `dtype`, from that of `factor`'s result."""
+    """Gradient of values [R, I], of type `dtype`, from that of `factor`'s result; in its place."""
     if drop is None:
         return by_rows.to(dtype)
-    return drop.applied(by_rows, by_rows.new_empty(by_rows.shape, dtype=dtype))
-
-
-def row_sums(like: Tensor, count: int, rows: int, features: int) -> Tensor:
-    """For kernels' sums over parts of rows, [count, (R + 63) / 64, features]; uninitialised."""
-    return like.new_empty(count, parts_of(rows), features)
+    same = by_rows.dtype == dtype
+    return drop.applied(by_rows, by_rows if same else torch.empty_like(by_rows, dtype=dtype))
 
 
 class _Maps(torch.autograd.Function):
@@ -197,7 +193,7 @@ class _Maps(torch.autograd.Function):
         dtype, count = gradients[0].dtype, len(gradients)
         wanted = ctx.needs_input_grad[4 : 4 + count], ctx.needs_input_grad[4 + count :]
         flow = empty_rows(len(rows), len(weight), rows.dtype)
-        sums = row_sums(gradients[0], count, len(rows), shape[-1])
+        sums = gradients[0].new_empty(count, parts_of(len(rows)), shape[-1])
         for k, part in enumerate(flow.chunk(count, 1)):
             out = outs[k].view(part.shape) if outs else None
             given = gradients[k].contiguous().view(part.shape)

@@ -43,11 +43,10 @@ class ReSANEncoder(nn.Module):
     def packed(self, words: Rows, tokens: Packed, roles: Tensor) -> Tensor:
         """See `PackedEncoder`."""
         found = self.resa.packed(words, tokens, torch.ones_like(roles) if self._every else roles)
-        if found.baseline is None:
+        if found.others is None:
             return self.pool.packed(Rows(found.vectors), found.tokens)
-        return self.pool.packed_shared(
-            found.vectors, found.cells, tokens, len(roles), found.baseline
-        )
+        cells, baseline = found.others
+        return self.pool.packed_shared(found.vectors, cells, tokens, len(roles), baseline)
 
     def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """See `GatedEncoder`; if unselected tokens are kept, a head's gate acts on its context."""
