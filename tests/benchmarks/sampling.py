@@ -45,7 +45,7 @@ def sampling(settings: Settings) -> Iterator[Record]:
     for reward in REWARDS:
         systems: dict[str, Any] = {
             "ours": Pipeline(reward),
-            "4 selections": Pipeline(reward, 4),
+            "8 selections": Pipeline(reward, 8),
             "vector": VectorLoop(ENVS, reward),
             "plain": PlainLoop(ENVS, reward),
             "SB3": SB3(ENVS, reward),
@@ -61,7 +61,7 @@ def sampling(settings: Settings) -> Iterator[Record]:
                 ("a plain torch loop", "ours", "plain"),
                 ("SB3 PPO", "ours", "SB3"),
                 ("vector environment, a plain torch loop", "vector", "plain"),
-                ("4 selections a sentence, one", "4 selections", "ours"),
+                ("8 selections a sentence, one", "8 selections", "ours"),
             ):
                 yield compared(f"{room}, {name}", found[ours], found[theirs], UNIT)
 
