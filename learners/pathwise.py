@@ -72,7 +72,7 @@ class _Objective(nn.Module):
             costs.append(self._cost(chance, valid))
             turns.append(self._coherence(chance, valid))
             if charged is not None:
-                charges.append(role_charge(chance, valid, charged).sum())
+                charges.append(role_charge(chance, valid, charged))
             entropies.append(_entropy(chance, valid))
         samples = len(gates[0])
         losses = self._losses(batch, gates)  # [K * B]

@@ -141,7 +141,7 @@ def _charge(chances: Tensor, valid: Tensor, charged: tuple[float, float], sample
     Exact for independent bits; for a sequential policy, along the bits of its mode. K times,
     because the loss is divided by K as well as by B.
     """
-    return role_charge(chances, valid, [samples * cost for cost in charged]).sum()
+    return role_charge(chances, valid, [samples * cost for cost in charged])
 
 
 class ScoreFunction:

@@ -219,12 +219,12 @@ class SupervisedLearner:
         """Step by what was learnt in update `number`; until then no parameter has changed."""
         self.moved_words = moved = self._rows_with_gradient()
         rows, words = self._rows, self._classifier.embedding.trainable
+        keep = min(self._average or 0.0, (1 + number) / (10 + number))
         if rows is not None and moved is not None:
-            rows.settle(words, moved)
+            rows.follow(words, moved, keep)
         self.step.apply()
         if self._average is None:
             return
-        keep = min(self._average, (1 + number) / (10 + number))
         followers: list[Tensor] = []
         leaders: list[Tensor] = []
         pairs = zip(self._classifier.parameters(), self._learning.parameters(), strict=True)
@@ -233,8 +233,6 @@ class SupervisedLearner:
                 followers.append(follower)
                 leaders.append(leader)
         torch._foreach_lerp_(followers, leaders, 1 - keep)
-        if rows is not None and moved is not None:
-            rows.follow(keep)
 
     def _rows_with_gradient(self) -> Tensor | None:
         """Int64 [R], or None where rows without a gradient may have moved, too."""

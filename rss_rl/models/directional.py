@@ -149,7 +149,7 @@ class DirectionalAttention(nn.Module):
 
     def means(self, hidden: Tensor, tokens: Packed) -> Tensor:
         """`padded_means` of packed tokens, [R, D]."""
-        padded = tokens.padded(hidden), tokens.gathered().kept
+        padded = tokens.padded(hidden), tokens.gathered.kept
         return tokens.unpadded(self.padded_means(*padded))
 
     def mix(self, hidden: Tensor, context: Tensor, gate: Tensor) -> Fusion:

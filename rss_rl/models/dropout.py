@@ -280,7 +280,7 @@ class _Drop(torch.autograd.Function):
 
 def _steps(count: int, device: torch.device, after: int = 0) -> Tensor:
     """n G of `count` numbers n from `after` + 1, in wrapping arithmetic, int64 [count]."""
-    return torch.arange(after + 1, after + count + 1, device=device) * _GOLDEN
+    return torch.from_numpy(np.arange(after + 1, after + count + 1) * _GOLDEN).to(device)
 
 
 def _mix(state: Tensor) -> Tensor:

@@ -50,13 +50,10 @@ class RowAverage:
         return torch.lerp(led, written, kept.to(written.dtype)[..., None])
 
     @torch.no_grad()
-    def settle(self, table: Tensor, rows: Tensor) -> None:
-        """Write rows int64 [R] of `table`, whose leaders are about to change."""
+    def follow(self, table: Tensor, rows: Tensor, keep: float) -> None:
+        """One update by k = `keep`, in which the leaders of rows int64 [R] are about to change."""
         table.index_copy_(0, rows, self.read(table, rows))
         self.since[rows] = self.clock
-
-    def follow(self, keep: float) -> None:
-        """One update by k = `keep`."""
         self.clock = self.clock + math.log(keep)
 
 

@@ -69,7 +69,7 @@ def policy_gradient_loss(log_prob: Tensor, advantages: Tensor) -> Tensor:
 
 
 def role_charge(probabilities: Tensor, valid: Tensor, costs: Sequence[float]) -> Tensor:
-    """sum_r cost_r * (expected share of the tokens in role r) of each sentence, [B].
+    """sum_r cost_r * (expected share of the tokens in role r), summed over the sentences, [].
 
     Args:
         probabilities: [B, R, N] of selecting each token, 0 on padding.
@@ -77,4 +77,4 @@ def role_charge(probabilities: Tensor, valid: Tensor, costs: Sequence[float]) ->
         costs: of each role, nats.
     """
     expected = probabilities.sum(-1) / valid.sum(-1, keepdim=True).clamp_min(1)
-    return (expected * expected.new_tensor(costs)).sum(-1)
+    return (expected * expected.new_tensor(costs)).sum()

@@ -78,6 +78,7 @@ class Packed:
         """[M, L, D] to [R, D]."""
         return values.flatten(0, 1).index_select(0, self._cells)
 
+    @functools.cached_property
     def gathered(self) -> Gathered:
         """The tokens, padded to [M, L]."""
         index = self.position.new_full((len(self.starts) - 1, self.longest), -1)
@@ -208,7 +209,7 @@ class PackedPairs:
 
     def padded(self) -> Pairs:
         """The same pairs, of padded sequences."""
-        return Pairs(self.heads.gathered(), self.dependents.gathered(), self.order)
+        return Pairs(self.heads.gathered, self.dependents.gathered, self.order)
 
 
 def allowed_pairs(heads: Gathered, dependents: Gathered, order: Order) -> Tensor:

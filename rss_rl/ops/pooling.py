@@ -69,7 +69,7 @@ def packed_pooling(
     if backend == "compiled" and by_feature and one_kind((scores, values)):
         with suppress(OutOfRange):
             return _Pooling.apply(scores, values, tokens.starts.contiguous())  # type: ignore[no-any-return, no-untyped-call]
-    kept = tokens.gathered().kept
+    kept = tokens.gathered.kept
     return feature_wise_pooling(tokens.padded(scores), tokens.padded(values), kept)
 
 

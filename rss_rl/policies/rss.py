@@ -104,7 +104,7 @@ def _logits(modules: Sequence[RSSModule], tokens: Tensor, valid: Tensor) -> Tens
     bias = joined([module.hidden.bias for module in modules])
     of_token, of_pool, of_product = hidden.chunk(3, 1)  # [R D, E] each
     flat, product = tokens.flatten(0, 1), (tokens * pool[:, None]).flatten(0, 1)
-    features = torch.addmm(F.linear(flat, of_token), product, of_product.T)
+    features = F.linear(flat, of_token) + F.linear(product, of_product)
     features = features.view(*tokens.shape[:2], len(hidden))
     features = features + F.linear(pool, of_pool, bias)[:, None]
     features = activation_function(modules[0].activation)(features)  # [B, N, R D]

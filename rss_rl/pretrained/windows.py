@@ -53,7 +53,7 @@ def cut(text: Tensor, count: Tensor, texts: int, room: int, place: Tensor | None
         more = torch.repeat_interleave(place - ranks(torch.bincount(text, minlength=texts)), count)
         position = rank + more
         window = position // room
-    key = owner * (int(window.max()) + 1) + window
+    key = (owner << 32) + window
     _, at, length = torch.unique_consecutive(key, return_inverse=True, return_counts=True)
     first = length.cumsum(0) - length
     position = position % room if place is not None else position - position[first][at]

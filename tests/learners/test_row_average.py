@@ -94,9 +94,8 @@ def test_the_leader_is_followed_from_where_it_stands() -> None:
     average = RowAverage(leader)
     for row, keep in ((0, 0.5), (1, 0.25), (1, 0.5)):
         rows = torch.tensor([row])
-        average.settle(table, rows)
+        average.follow(table, rows, keep)
         leader[row] += 1.0
-        average.follow(keep)
     by_hand: list[Tensor] = [torch.tensor(0.0), torch.tensor(0.0)]
     leaders = [4.0, 8.0]
     for row, keep in ((0, 0.5), (1, 0.25), (1, 0.5)):

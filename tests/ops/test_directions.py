@@ -68,7 +68,7 @@ def by_layers(
         shown = values if drop is None else values * drop.applied(torch.ones_like(values))
         h = sigma(shown @ weights.hidden.T + weights.hidden_bias)
         v = h @ weights.head.T + weights.score_bias
-        gathered = tokens.gathered()
+        gathered = tokens.gathered
         padded = (tokens.padded(part) for part in (v, h @ weights.dependent.T, h))
         s = tokens.unpadded(feature_wise_attention(*padded, Pairs(gathered, gathered, order), C))
         logit = h @ weights.gate.T + s @ weights.gate_context.T + weights.gate_bias

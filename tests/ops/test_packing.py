@@ -51,7 +51,7 @@ def test_rows_are_the_kept_tokens_in_order(seed: int, share: float, groups: int)
     assert padded.shape == (3 * groups, max(counts), 2)
     assert torch.equal(packed.unpadded(padded), values)
     assert int((padded != 0).sum()) == 2 * len(places)
-    gathered = packed.gathered()
+    gathered = packed.gathered
     assert torch.equal(gathered.kept, padded[..., 0] != 0)
     assert torch.equal(packed.unpadded(gathered.index[..., None])[:, 0], packed.position)
 
@@ -126,7 +126,7 @@ def test_packed_pooling_is_that_of_padded_sequences(seed: int, share: float, lar
     assert found.shape == (6, 18)
     exact = [leaf.detach().double().requires_grad_() for leaf in given_]
     padded = [tokens.padded(leaf) for leaf in exact]
-    expected = feature_wise_pooling(*padded, tokens.gathered().kept)
+    expected = feature_wise_pooling(*padded, tokens.gathered.kept)
     torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-5, equal_nan=True)
     if not large:
         flow = torch.randn(6, 18, dtype=torch.float64)
