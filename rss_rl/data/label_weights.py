@@ -97,14 +97,13 @@ def _linear_weights(counts: Any, labels: Sequence[str | float]) -> Array:
     from sklearn.linear_model import LogisticRegression, Ridge
 
     often = np.bincount(counts.indices, minlength=counts.shape[1]) >= _FEWEST_ROWS  # [F]
-    if not often.any() or len(set(labels)) < 2:
-        return np.zeros((counts.shape[1], 1), np.float32)
-    tfidf = TfidfTransformer(sublinear_tf=True)
-    features = tfidf.fit_transform(counts[:, often])
-    classes = isinstance(labels[0], str)
-    model = LogisticRegression(C=_COST, max_iter=1000) if classes else Ridge()
-    model.fit(features, labels)
-    coefficients = np.atleast_2d(model.coef_)
-    weights = np.zeros((counts.shape[1], len(coefficients)), np.float32)
-    weights[often] = (coefficients * tfidf.idf_).T
+    classes, kinds = isinstance(labels[0], str), len(set(labels))
+    columns = kinds if classes and kinds > 2 else 1
+    weights = np.zeros((counts.shape[1], columns), np.float32)
+    if often.any() and kinds > 1:
+        tfidf = TfidfTransformer(sublinear_tf=True)
+        features = tfidf.fit_transform(counts[:, often])
+        model = LogisticRegression(C=_COST, max_iter=1000) if classes else Ridge()
+        model.fit(features, labels)
+        weights[often] = (np.atleast_2d(model.coef_) * tfidf.idf_).T
     return weights

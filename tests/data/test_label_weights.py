@@ -88,6 +88,15 @@ def test_a_word_that_no_text_has_is_known_by_its_parts() -> None:
     assert other == 0
 
 
+def test_words_of_one_text_each_have_as_many_columns_as_their_parts() -> None:
+    texts = ("wonderful", "wonderfully", "awful", "awfully", "middling")
+    words = vocabulary(texts)
+    found = learn_weights(zip(ids_of(texts, words), "aabbc", strict=True), words)
+    assert found.words.shape == (len(words), 2 * found.subwords.shape[1])
+    assert not found.words[:, :3].any()
+    assert found.words[2:, 3:].any(1).sum() == 4
+
+
 @pytest.mark.parametrize("labels", [("x",) * 5, (0.5,) * 5])
 def test_labels_that_are_all_alike_give_no_weight(labels: tuple[Any, ...]) -> None:
     words = vocabulary(TEXTS)
