@@ -35,6 +35,7 @@ from rss_rl.api.terminal import counted, say
 from rss_rl.config import RunConfig, load_config, settings
 from rss_rl.data.checks import is_missing
 from rss_rl.data.manifest import MANIFEST_FILE, SCHEMA_VERSION, Manifest
+from rss_rl.data.prepare import LONG_TEXT
 from rss_rl.data.pretrained_vectors import ENCODER, PACKAGES, find_static
 from rss_rl.data.records import (
     Record,
@@ -60,8 +61,6 @@ _EPOCHS = {
 }
 """Epochs of each phase, for configurations whose batch size and phases follow from the data."""
 _GAIN = "On 40% of the words of CR and SST-2 it was some 5 points better than GloVe, in 10 minutes."
-_LONG_TEXT = 100
-"""Mean words per text from which attention between all pairs of words is not used."""
 _LOOKED_AT = 10_000
 """Rows inspected to tell classes from scores."""
 _MOST_CLASSES = 20
@@ -217,7 +216,8 @@ def _prepared(
         how |= {"dev": files.get("dev"), "test": files.get("test")}
         named, vectors = _vectors(how.get("vectors"), how.get("dim"), pretrained)
         how["vectors"] = named
-        how.setdefault("label_weights", how.get("text_b") is None)
+        asked = "label_weights" in how
+        how.setdefault("label_weights", None if how.get("text_b") is None else False)
         key = _key(files, text, label, named, how)
         task = Choice("task", how.get("task"), "as asked")
         if task.value is None:
@@ -237,8 +237,10 @@ def _prepared(
                     progress=progress,
                     **how,
                 )
-    weighed = "of each word and its parts" if how["label_weights"] else "as asked"
-    weights = Choice("label_weights", str(how["label_weights"]).lower(), weighed)
+    manifest = open_prepared(out).manifest
+    weighed = str(manifest.vectors.label_weights > 0).lower()
+    texts = "pairs of texts" if manifest.sentences == 2 else _length(manifest)
+    weights = Choice("label_weights", weighed, "as asked" if asked else texts)
     return out, there, [task, vectors, weights]
 
 
@@ -371,7 +373,7 @@ def _words(manifest: Manifest) -> float:
 
 
 def _is_long(manifest: Manifest) -> bool:
-    return _words(manifest) >= _LONG_TEXT
+    return _words(manifest) >= LONG_TEXT
 
 
 def _length(manifest: Manifest) -> str:

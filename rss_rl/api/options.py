@@ -102,7 +102,7 @@ class TableOptions(TypedDict, total=False):
         dim: Width of random vectors. Default: 100.
         label_weights: Add to each word's vector what it says about the labels: its weight, and
             that of its parts, in linear classifiers of the training texts. Default: `fit` does on
-            single texts, unless --no-label-weights is given; `data prepare` does not.
+            single texts of under 100 words on average, `data prepare` does not.
         max_words: Longest text, in words; longer ones are cut, and counted.
         skip_bad_rows: Leave bad rows out, and list them in rejects.jsonl. Default: the first bad
             row is an error.
@@ -126,6 +126,6 @@ class TableOptions(TypedDict, total=False):
         _WORDS,
     ]
     dim: Annotated[int, _WORDS]
-    label_weights: Annotated[bool, Parameter(negative="--no-label-weights"), _WORDS]
+    label_weights: Annotated[bool | None, Parameter(negative="--no-label-weights"), _WORDS]
     max_words: Annotated[int | None, _WORDS]
     skip_bad_rows: Annotated[bool, _BAD_ROWS]

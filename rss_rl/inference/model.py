@@ -245,22 +245,19 @@ class Model:
             ids[place] = self._new_words.get(keys[place], UNKNOWN)
         return ids
 
+    @torch.no_grad()
     def _add_words(self, words: Sequence[str]) -> None:
+        """Their vectors are an unknown word's, but for the label weights of their subwords."""
         for reader in self._readers:
             reader.add_words(words)
-        self.models.classifier.embedding.add_words(self._new_vectors(words))
-        first = len(self.inputs.vocabulary) + len(self._new_words)
-        self._new_words |= {word: first + number for number, word in enumerate(words)}
-
-    @torch.no_grad()
-    def _new_vectors(self, words: Sequence[str]) -> Tensor:
-        """[n, E], that of an unknown word but for the label weights of each word's subwords."""
         embedding = self.models.classifier.embedding
-        vectors: Tensor = embedding(torch.full((len(words),), UNKNOWN, device=self.device))
+        vectors = embedding(torch.full((len(words),), UNKNOWN, device=self.device))
         if self._subwords is not None:
             weights = torch.from_numpy(sum_subwords(words, self._subwords))
             vectors[:, -weights.shape[1] :] = weights.to(self.device)
-        return vectors
+        embedding.add_words(vectors)
+        first = len(self.inputs.vocabulary) + len(self._new_words)
+        self._new_words |= {word: first + number for number, word in enumerate(words)}
 
     def choose(self, examples: Sequence[Encoded]) -> Chosen:
         """The selections of a batch."""
