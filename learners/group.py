@@ -33,9 +33,6 @@ class Group(Protocol):
     def sum(self, values: Tensor) -> Tensor:
         """The sum of every rank's `values`, on every rank; all must call it."""
 
-    def count(self, examples: int) -> int:
-        """Examples of the global batch, given those of this shard; all must call it."""
-
     def share(self, module: nn.Module, apart: Sequence[str] = ()) -> nn.Module:
         """The module with the weights of rank 0, whose backward sums gradients over the ranks.
 
@@ -59,10 +56,6 @@ class Alone:
     def sum(self, values: Tensor) -> Tensor:
         """See `Group`."""
         return values
-
-    def count(self, examples: int) -> int:
-        """See `Group`."""
-        return examples
 
     def share(self, module: nn.Module, apart: Sequence[str] = ()) -> nn.Module:
         """See `Group`; the module itself."""
@@ -107,7 +100,6 @@ class ProcessGroup:
     ) -> None:  # fmt: skip
         self.rank, self.size = rank, size
         self._timeout_s = timeout_s
-        self._device = device
         cuda = None
         if device.type == "cuda":  # NCCL needs the device's index
             number = torch.cuda.current_device() if device.index is None else device.index
@@ -142,10 +134,6 @@ class ProcessGroup:
         total = values.clone()
         dist.all_reduce(total)
         return total
-
-    def count(self, examples: int) -> int:
-        """See `Group`."""
-        return int(self.sum(torch.tensor(examples, device=self._device)))
 
     def sum_rows(self, gradient: Tensor) -> Tensor:
         """See `Group`; the traffic grows with the rows of a batch, not with the table."""

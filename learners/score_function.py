@@ -182,14 +182,13 @@ class ScoreFunction:
             with torch.no_grad(), products_in(self._autocast, batch.labels.device):
                 inputs = self._inputs(batch)
             loss, entropy, ratios = self._objective(inputs, batch, paid, advantage, charged)
-            samples, examples, sentences = paid.rewards.shape
+            samples, _, sentences = paid.rewards.shape
             spread = advantage.double()
             sums = torch.stack([
                 loss.detach(), entropy.detach(), spread.sum(), spread.square().sum(),
             ])  # fmt: skip
             totals = [self._group.sum(sums), *(sum_and_max(self._group, each) for each in ratios)]
-            count = self._group.count(examples)
-            selections, bits = samples * count, sentences * count
+            selections, bits = samples * batch.divisor, sentences * batch.divisor
             cost = self._entropy_cost / bits
             norm = self._step.prepare(number, (loss, 1 / selections), (entropy, -cost))
 

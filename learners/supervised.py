@@ -203,7 +203,7 @@ class SupervisedLearner:
             with keyed_dropout(dropout_keys):
                 objective, loss, hits = self._losses(batch, selections, targets)
             sums = self._group.sum(torch.stack([loss, hits]))
-            examples = self._group.count(len(batch.labels))
+            examples = batch.divisor
             norm = self.step.prepare(number, (objective, 1 / examples))
 
         def metrics(numbers: list[float]) -> dict[str, float]:
@@ -218,13 +218,14 @@ class SupervisedLearner:
     def apply(self, number: int) -> None:
         """Step by what was learnt in update `number`; until then no parameter has changed."""
         self.moved_words = moved = self._rows_with_gradient()
+        if self._average is None:
+            self.step.apply()
+            return
         rows, words = self._rows, self._classifier.embedding.trainable
-        keep = min(self._average or 0.0, (1 + number) / (10 + number))
+        keep = min(self._average, (1 + number) / (10 + number))
         if rows is not None and moved is not None:
             rows.follow(words, moved, keep)
         self.step.apply()
-        if self._average is None:
-            return
         followers: list[Tensor] = []
         leaders: list[Tensor] = []
         pairs = zip(self._classifier.parameters(), self._learning.parameters(), strict=True)

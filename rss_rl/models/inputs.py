@@ -16,6 +16,7 @@ class TensorBatch(NamedTuple):
 
     rows    int64 [B] of the batch, an array; None where nothing is drawn for it
     inputs  what the policy reads, S x [B, N_s, E], if it was computed before
+    whole   examples of the global batch that this is a learner's shard of; None: it is all of it
     """
 
     tokens: list[Tensor]
@@ -25,6 +26,12 @@ class TensorBatch(NamedTuple):
     states: list[Tensor] | None = None
     rows: Array | None = None
     inputs: list[Tensor] | None = None
+    whole: int | None = None
+
+    @property
+    def divisor(self) -> int:
+        """Examples of the global batch, over which every learner's sums are means."""
+        return len(self.labels) if self.whole is None else self.whole
 
 
 def to_tensors(arrays: Sequence[Array], device: torch.device) -> list[Tensor]:

@@ -173,7 +173,7 @@ class LocalLearner:
             batch = self.examples.batch(rows[mine])
             alone = len(mine) == len(rows) or not turn.sampled
             whole = batch if alone else self.examples.batch(rows)
-            tensors = tensor_batch(batch, self.device)
+            tensors = tensor_batch(batch, self.device)._replace(whole=len(rows))
             scalars: dict[str, float] = {}
             measured: list[Measured] = []
             paid = None

@@ -109,7 +109,8 @@ def train(
         chosen = np.random.default_rng(update).permutation(ROWS)[: SIZES[update % len(SIZES)]]
         rows = shard(chosen, group.rank, group.size)
         index = torch.from_numpy(rows)
-        batch = TensorBatch([t[index] for t in tokens], [v[index] for v in valid], labels[index])
+        mine = [t[index] for t in tokens], [v[index] for v in valid], labels[index]
+        batch = TensorBatch(*mine, whole=len(chosen))
         reward = paid(rows, update, valid)
         if not double:
             reward = single(reward)
