@@ -97,6 +97,8 @@ def fine_tune(
 ) -> Run:
     """Fine-tune a transformer on all words of prepared data, or continue to, or find it done.
 
+    One that a limit of time cut short is fine-tuned anew as soon as there is time for all of it.
+
     Args:
         config: of the run that uses it; gives the seed, the device and the threads.
         limit: seconds for everything, of which this takes a part, or None.
@@ -109,11 +111,25 @@ def fine_tune(
     """
     digest = open_pretrained(pretrained).digest
     path = data.with_name(f"{data.name}-encoder-{digest[:8]}-seed{config.seed}")
-    if (path / REPORT_FILE).is_file():
-        say(console, f"Fine-tuned on all words already (delete it to do so again): {path}")
-        return Run(path)
-    say(console, "First: the transformer learns from all words of these data")
     seconds = None if limit is None else max(1.0, _PART * limit)
+    if (path / REPORT_FILE).is_file():
+        done = Run(path)
+        part = done.report["steps"] / (done.config.updates or 1)
+        whole = done.report["wall_seconds"] / part
+        if part >= 1 or (seconds is not None and seconds < whole):
+            short = "" if part >= 1 else f", in the {part:.0%} of its updates that --time left it"
+            say(
+                console,
+                f"Fine-tuned on all words already{short} (delete it to do so again): {path}",
+            )
+            return done
+        say(
+            console,
+            f"--time left the fine-tuning {part:.0%} of its updates: once more, all of them",
+        )
+        shutil.rmtree(path)
+        shutil.rmtree(_exported(path), ignore_errors=True)
+    say(console, "First: the transformer learns from all words of these data")
     if (path / CONFIG_FILE).is_file():
         return train(path, resume=True, time=seconds, console=console)
     steps = _all_words(len(open_prepared(data).split("train")))
@@ -132,11 +148,15 @@ def fine_tune(
 
 def tuned_encoder(run: Run) -> str:
     """The folder of the transformer that `fine_tune` trained."""
-    out = run.path.with_name(f"{run.path.name}-export")
+    out = _exported(run.path)
     folder = out / "encoder"
     if not folder.is_dir():
         export(run.path, out=out, encoder=True, overwrite=True)
     return str(folder)
+
+
+def _exported(run: Path) -> Path:
+    return run.with_name(f"{run.name}-export")
 
 
 def compare(run: Run, words: Run) -> None:

@@ -320,6 +320,16 @@ def test_a_transformer_learns_from_all_words_once_and_then_from_kept_ones(
     again = invoke([*how, *small, "--keep", "0.2", "--out", str(tmp_path / "again")])
     assert again.exit_code == 0, again.output
     assert "Fine-tuned on all words already" in again.output
+    # What --time cut short is no encoder for those who have more time.
+    report = json.loads((words / "report.json").read_text())
+    assert report["steps"] == 4
+    short = {**report, "steps": 1, "wall_seconds": 3600.0}
+    (words / "report.json").write_text(json.dumps(short))
+    hurried = invoke([*how, *small, "--time", "5m", "--overwrite", "--out", str(run)])
+    assert "in the 25% of its updates" in " ".join(hurried.output.split()), hurried.output
+    patient = invoke([*how, *small, "--overwrite", "--out", str(run)])
+    assert "once more, all of them" in " ".join(patient.output.split()), patient.output
+    assert json.loads((words / "report.json").read_text())["steps"] == 4
     # What was stopped is continued by the same command.
     (words / "report.json").unlink()
     resumed = invoke([*how, *small, "--overwrite", "--out", str(run)])
