@@ -19,6 +19,9 @@ ROLES = 2
 HEAD, DEPENDENT = 0, 1
 """Index of the head and of the dependent bits on the role axis of a selection."""
 
+FOLD_BIT = 32
+"""Of an id, see `Batch.ids`; the bits below are those of the word."""
+
 Window = Literal["text", "sentence"]
 """What a pretrained encoder reads at once for a policy."""
 
@@ -88,6 +91,7 @@ class Batch:
                where annotators are not distinguished
     states     S x float16 or float32 [B, N_s, H], contextual token states of a pretrained encoder;
                None where no policy reads them
+    folds      int64 [B], from 1, of texts that label weights were learnt from; None elsewhere
     """
 
     rows: Array
@@ -99,6 +103,16 @@ class Batch:
     questions: Array | None = None
     annotations: Array | None = None
     states: tuple[Array, ...] | None = None
+    folds: Array | None = None
+
+    @property
+    def ids(self) -> tuple[Array, ...]:
+        """`tokens` as a `WordEmbedding` reads them: the fold of their text from FOLD_BIT on."""
+        if self.folds is None:
+            return self.tokens
+        fold = (self.folds << FOLD_BIT)[:, None]
+        slots = zip(self.tokens, self.valid, strict=True)
+        return tuple(tokens + fold * valid for tokens, valid in slots)
 
     @property
     def sentences(self) -> int:

@@ -35,7 +35,6 @@ from rss_rl.api.terminal import counted, say
 from rss_rl.config import RunConfig, load_config, settings
 from rss_rl.data.checks import is_missing
 from rss_rl.data.manifest import MANIFEST_FILE, SCHEMA_VERSION, Manifest
-from rss_rl.data.prepare import LONG_TEXT
 from rss_rl.data.pretrained_vectors import ENCODER, PACKAGES, find_static
 from rss_rl.data.records import (
     Record,
@@ -68,6 +67,8 @@ _MOST_CLASSES = 20
 _FEWEST, _MOST = 500, 6000
 """Bounds of the total updates: a small table needs dozens of epochs, a large one few. A transformer
 needs fewer (UPDATES)."""
+_LONG = 100
+"""Mean words of a text from which attention between all pairs of words takes too long."""
 _PATIENCE_S = 1800.0
 """Without a limit of time, a transformer that takes longer than this is no classifier."""
 
@@ -217,7 +218,7 @@ def _prepared(
         named, vectors = _vectors(how.get("vectors"), how.get("dim"), pretrained)
         how["vectors"] = named
         asked = "label_weights" in how
-        how.setdefault("label_weights", None if how.get("text_b") is None else False)
+        how.setdefault("label_weights", how.get("text_b") is None)
         key = _key(files, text, label, named, how)
         task = Choice("task", how.get("task"), "as asked")
         if task.value is None:
@@ -239,7 +240,7 @@ def _prepared(
                 )
     manifest = open_prepared(out).manifest
     weighed = str(manifest.vectors.label_weights > 0).lower()
-    texts = "pairs of texts" if manifest.sentences == 2 else _length(manifest)
+    texts = "pairs of texts" if manifest.sentences == 2 else "single texts"
     weights = Choice("label_weights", weighed, "as asked" if asked else texts)
     return out, there, [task, vectors, weights]
 
@@ -373,7 +374,7 @@ def _words(manifest: Manifest) -> float:
 
 
 def _is_long(manifest: Manifest) -> bool:
-    return _words(manifest) >= LONG_TEXT
+    return _words(manifest) >= _LONG
 
 
 def _length(manifest: Manifest) -> str:

@@ -102,7 +102,7 @@ class TableOptions(TypedDict, total=False):
         dim: Width of random vectors. Default: 100.
         label_weights: Add to each word's vector what it says about the labels: its weight, and
             that of its parts, in linear classifiers of the training texts. Default: `fit` does on
-            single texts of under 100 words on average, `data prepare` does not.
+            single texts, `data prepare` does not.
         max_words: Longest text, in words; longer ones are cut, and counted.
         skip_bad_rows: Leave bad rows out, and list them in rejects.jsonl. Default: the first bad
             row is an error.

@@ -5,8 +5,12 @@ they would else have to learn for each word from few texts (after Wang and Manni
 words by log-count ratios). A second model weighs subwords, hashed as in fastText: their sum tells
 something of rare words, and of words that no training text has.
 
+A weight says the label of the texts that it was learnt from, the more the rarer its word. So the
+training texts are dealt into folds, and each is read with weights learnt from the other folds, as a
+new text is read with weights that have not seen it (cross-fitting, or stacking: Wolpert 1992).
+
 Legend: V words of the vocabulary, C columns of labels (1 for two classes and for a score, else the
-number of classes), G hashed subwords.
+number of classes), G hashed subwords, F folds.
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ _SHORTEST, _LONGEST = 3, 5
 """Characters of a subword; the ends of a word are marked by a space."""
 HASHES = 1 << 16
 """G."""
+FOLDS = 5
+"""F."""
 
 
 class LabelWeights(NamedTuple):
@@ -34,39 +40,60 @@ class LabelWeights(NamedTuple):
 
     words     float32 [V, 2 C], of the word as a whole and the sum of its subwords'
     subwords  float32 [G, C]
+    held_out  float32 [F, V, 2 C], of words in training texts: what those of a fold have in place of
+              `words`, less these; only of the words of training texts
     """
 
     words: Array
     subwords: Array
+    held_out: Array
 
     def spread_to(self, deviation: float) -> LabelWeights:
         """All times a factor by which those of the words that have any get a standard deviation."""
         own = self.words[self.words.any(axis=1)].std()
         factor = np.float32(deviation / own if own > 0 else 1.0)
-        return LabelWeights(self.words * factor, self.subwords * factor)
+        return LabelWeights(*(weights * factor for weights in self))
+
+
+def fold_of(rows: Array) -> Array:
+    """The folds, from 1, of training texts by their row, int64 [B]."""
+    return 1 + rows % FOLDS
 
 
 def learn_weights(
-    rows: Iterable[tuple[Array, str | float]], vocabulary: Vocabulary
+    rows: Iterable[tuple[int, tuple[Array, str | float]]], vocabulary: Vocabulary
 ) -> LabelWeights:
     """The weights of words and subwords in linear models of the training texts.
 
     Args:
-        rows: ids int [N] of the words of a row, and its label: the name of a class, or a score.
+        rows: number of a row, ids int [N] of its words, and its label: the name of a class, or a
+            score.
 
     Returns:
         Zeros for what is in fewer than two rows, and for everything if labels are alike.
     """
     import scipy.sparse as sp  # takes a second, as does scikit-learn
 
-    texts, labels = zip(*rows, strict=True)
+    numbers, examples = zip(*rows, strict=True)
+    texts, labels = zip(*examples, strict=True)
     ends, words = np.cumsum([0, *map(len, texts)]), len(vocabulary)
     counts = sp.csr_matrix((np.ones(ends[-1]), np.concatenate(texts), ends), (len(texts), words))
     counts.sum_duplicates()
     pieces = _subword_counts(("",) * len(SPECIAL_WORDS) + vocabulary.words[len(SPECIAL_WORDS) :])
-    subwords = _linear_weights(counts @ pieces, labels)
-    own = np.concatenate([_linear_weights(counts, labels), pieces @ subwords], axis=1)
-    return LabelWeights(own, subwords)
+    classes = sorted(set(labels)) if isinstance(labels[0], str) else []
+
+    def learnt(of: Array) -> tuple[Array, Array]:
+        """Weights of words and of subwords, from some rows."""
+        targets = np.array(labels)[of]
+        subwords = _linear_weights(counts[of] @ pieces, targets, classes)
+        own = _linear_weights(counts[of], targets, classes)
+        return np.concatenate([own, pieces @ subwords], axis=1), subwords
+
+    folds = fold_of(np.array(numbers))
+    own, subwords = learnt(folds > 0)
+    others = [learnt(folds != fold)[0] for fold in range(1, FOLDS + 1)]
+    met = slice(vocabulary.trainable)
+    return LabelWeights(own, subwords, np.stack(others)[:, met] - own[met])
 
 
 def sum_subwords(words: Sequence[str], subwords: Array) -> Array:
@@ -91,19 +118,29 @@ def _subword_counts(words: Sequence[str]) -> Any:
     return cut.transform(words)
 
 
-def _linear_weights(counts: Any, labels: Sequence[str | float]) -> Array:
-    """Weights [F, C] of features that rows have [rows, F] times: TF-IDF, logistic or ridge."""
+def _linear_weights(counts: Any, labels: Array, classes: Sequence[str]) -> Array:
+    """Weights [n, C] of features that rows have [rows, n] times: TF-IDF, logistic or ridge.
+
+    Args:
+        labels: of the rows; perhaps not all `classes` are among them. classes: none for scores.
+    """
     from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.linear_model import LogisticRegression, Ridge
 
-    often = np.bincount(counts.indices, minlength=counts.shape[1]) >= _FEWEST_ROWS  # [F]
-    classes, kinds = isinstance(labels[0], str), len(set(labels))
-    columns = kinds if classes and kinds > 2 else 1
+    often = np.bincount(counts.indices, minlength=counts.shape[1]) >= _FEWEST_ROWS  # [n]
+    columns = len(classes) if len(classes) > 2 else 1
     weights = np.zeros((counts.shape[1], columns), np.float32)
-    if often.any() and kinds > 1:
-        tfidf = TfidfTransformer(sublinear_tf=True)
-        features = tfidf.fit_transform(counts[:, often])
-        model = LogisticRegression(C=_COST, max_iter=1000) if classes else Ridge()
-        model.fit(features, labels)
-        weights[often] = (np.atleast_2d(model.coef_) * tfidf.idf_).T
+    if not often.any() or len(np.unique(labels)) < 2:
+        return weights
+    tfidf = TfidfTransformer(sublinear_tf=True)
+    features = tfidf.fit_transform(counts[:, often])
+    model = LogisticRegression(C=_COST, max_iter=1000) if classes else Ridge()
+    found = np.atleast_2d(model.fit(features, labels).coef_)
+    if columns == 1:
+        weights[often] = (found * tfidf.idf_).T
+        return weights
+    if len(found) == 1:  # two of several classes: half a weight for the one, half against the other
+        found = np.concatenate([-found, found]) / 2
+    there = np.isin(classes, model.classes_)
+    weights[np.ix_(often, there)] = (found * tfidf.idf_).T
     return weights

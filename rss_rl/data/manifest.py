@@ -13,11 +13,12 @@ from rss_rl.errors import DataError
 from rss_rl.json_files import first_fault
 from rss_rl.types import LabelSpec
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 MANIFEST_FILE = "manifest.json"
 VOCABULARY_FILE = "vocabulary.json"
 VECTORS_FILE = "vectors.safetensors"
 SUBWORDS_FILE = "subwords.safetensors"
+HELD_OUT_FILE = "held_out.safetensors"
 MANIFEST_BYTES = 16 * 2**20
 VOCABULARY_BYTES = 256 * 2**20
 """Larger JSON files are refused unread: parsing takes many times their size in memory."""
@@ -130,6 +131,7 @@ class VectorInfo(FileInfo):
     label_weights  columns at the end, 2 C, that are weights of labels, see
               `rss_rl.data.label_weights`
     subwords  the file of their subwords' weights, from which those of a new word are summed
+    held_out  the file of what they are in training texts, see `LabelWeights.held_out`
     """
 
     dim: _Positive
@@ -140,6 +142,7 @@ class VectorInfo(FileInfo):
     missing: tuple[str, ...] = ()
     label_weights: _Count = 0
     subwords: FileInfo | None = None
+    held_out: FileInfo | None = None
 
 
 class Manifest(_Record):
@@ -186,6 +189,8 @@ class Manifest(_Record):
         found: dict[str, FileInfo] = {VOCABULARY_FILE: self.vocabulary, VECTORS_FILE: self.vectors}
         if self.vectors.subwords is not None:
             found[SUBWORDS_FILE] = self.vectors.subwords
+        if self.vectors.held_out is not None:
+            found[HELD_OUT_FILE] = self.vectors.held_out
         return found
 
     def save(self, folder: Path) -> None:

@@ -50,9 +50,6 @@ _FEW_WORDS, _LONG_WORD = 2.5, 10
 """Words per text, and characters per word, from which words are taken for uncut sentences."""
 _WEIGHED_WORDS = 4_000_000
 """Words, of rows evenly spread, that label weights are learnt from: more take minutes."""
-LONG_TEXT = 100
-"""Mean words of a text from which texts are long. Label weights then say too much of the texts that
-they are learnt from, and attention between all pairs of words takes too long."""
 _log = logging.getLogger("rss_rl.data")
 _MOST_DIM = 1 << 16
 
@@ -63,7 +60,7 @@ def prepare(
     *,
     vectors: Sequence[Path] = (),
     dim: int = 100,
-    label_weights: bool | None = False,
+    label_weights: bool = False,
     lower: bool = True,
     skip_bad_rows: bool = False,
     force: bool = False,
@@ -79,7 +76,7 @@ def prepare(
         vectors: files of word vectors, concatenated; none: random vectors of width `dim`.
         dim: width of random vectors.
         label_weights: add to each word's vector what it says about the labels in the training
-            texts, see `rss_rl.data.label_weights`; None: unless texts are long.
+            texts, see `rss_rl.data.label_weights`.
         lower: the vocabulary is uncased (given tokens stay as they are).
         skip_bad_rows: leave unusable rows out and list them in rejects.jsonl, rather than stop.
         force: replace a prepared directory.
@@ -114,7 +111,7 @@ def prepare(
             progress,
             dim=dim,
             seed=seed,
-            weights=_label_weights(staged["train"], vocabulary, label_weights),
+            weights=_label_weights(staged["train"], vocabulary) if label_weights else None,
         )
         splits = {}
         for split, part in staged.items():
@@ -128,7 +125,7 @@ def prepare(
 
 
 def _check_settings(
-    dim: int, max_words: int | None, labels: LabelSpec | None, label_weights: bool | None
+    dim: int, max_words: int | None, labels: LabelSpec | None, label_weights: bool
 ) -> None:
     if not 1 <= dim <= _MOST_DIM:
         raise DataError(f"dim is {dim}", remedy=f"Give a width of 1 to {_MOST_DIM} as --dim")
@@ -199,13 +196,8 @@ def _vocabulary(staged: dict[str, StagedSplit]) -> tuple[Vocabulary, Counter[str
     return Vocabulary.count(train, others), train + others
 
 
-def _label_weights(
-    train: StagedSplit, vocabulary: Vocabulary, wanted: bool | None
-) -> LabelWeights | None:
-    """The texts of a pair count as one; None if weights are not wanted, see `prepare`."""
-    short = max(train.tokens) < LONG_TEXT * train.rows
-    if not (short if wanted is None else wanted):
-        return None
+def _label_weights(train: StagedSplit, vocabulary: Vocabulary) -> LabelWeights:
+    """See `learn_weights`; the texts of a pair count as one."""
 
     def rows() -> Iterator[tuple[Array, Any]]:
         for block in train.blocks():
@@ -215,7 +207,7 @@ def _label_weights(
                 yield vocabulary.ids(chain(*texts)), label
 
     every = -(-sum(train.tokens) // _WEIGHED_WORDS)
-    return learn_weights(islice(rows(), 0, None, every), vocabulary)
+    return learn_weights(islice(enumerate(rows()), 0, None, every), vocabulary)
 
 
 def _save_vocabulary(path: Path, vocabulary: Vocabulary) -> VocabularyInfo:

@@ -16,9 +16,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from rss_rl.data.batch_order import WINDOW_SHARDS
-from rss_rl.data.label_weights import HASHES
+from rss_rl.data.label_weights import FOLDS, HASHES, fold_of
 from rss_rl.data.locations import Files, open_files
 from rss_rl.data.manifest import (
+    HELD_OUT_FILE,
     SUBWORDS_FILE,
     VECTORS_FILE,
     VOCABULARY_FILE,
@@ -57,6 +58,7 @@ class Split:
         self._states_info = states
         self._states = states and StatesReader(files, states, name, manifest.sentences)
         self.name = name
+        self._has_folds = name == "train" and manifest.vectors.held_out is not None
         self._files, self._manifest, self._info = files, manifest, manifest.splits[name]
         self._starts = np.cumsum([0, *self.shard_rows], dtype=np.int64)  # [shards + 1]
         self._shard = lru_cache(OPEN_SHARDS)(self._map)
@@ -133,6 +135,7 @@ class Split:
             np.array(cells("question"), dtype=np.int64) if "question" in known else None,
             padded("annotations", valid[0]) if "annotations" in known else None,
             self._states.padded(rows, valid) if self._states else None,
+            fold_of(rows) if self._has_folds else None,
         )
 
     def words(self, row: int) -> tuple[tuple[str, ...], ...]:
@@ -266,6 +269,18 @@ class Prepared:
             return None
         columns = info.label_weights // 2
         return self._array(SUBWORDS_FILE, info.subwords, "weights", HASHES, columns)
+
+    def held_out(self) -> Array | None:
+        """float32 [F, V, 2 C], see `LabelWeights.held_out`; None: words have no label weights.
+
+        Raises:
+            DataError: the file is missing, damaged, or of another shape.
+        """
+        info = self.manifest.vectors
+        if info.held_out is None:
+            return None
+        shape = FOLDS, self.manifest.vocabulary.trainable, info.label_weights
+        return self._array(HELD_OUT_FILE, info.held_out, "changes", *shape)
 
     def _array(self, name: str, info: FileInfo, key: str, *shape: int) -> Array:
         path = self._files.verified(name, info)

@@ -24,6 +24,7 @@ from safetensors.numpy import save_file
 from rss_rl.data.checks import Rejects
 from rss_rl.data.label_weights import LabelWeights
 from rss_rl.data.manifest import (
+    HELD_OUT_FILE,
     SUBWORDS_FILE,
     VECTORS_FILE,
     Coverage,
@@ -66,7 +67,8 @@ def write_vectors(
 ) -> VectorInfo:
     """Write vectors.safetensors into `folder`: "vectors", float32 [V, E].
 
-    With label weights also subwords.safetensors: "weights", float32 [G, C].
+    With label weights also subwords.safetensors: "weights", float32 [G, C], and
+    held_out.safetensors: "changes", float32 [F, V, 2 C], V the words of the training texts.
 
     Args:
         files: of word vectors, concatenated; none: random vectors of width `dim`.
@@ -114,6 +116,7 @@ def _save(
         "dim": table.shape[1],
         "label_weights": scaled.words.shape[1],
         "subwords": _written(folder / SUBWORDS_FILE, {"weights": scaled.subwords}),
+        "held_out": _written(folder / HELD_OUT_FILE, {"changes": scaled.held_out}),
         **_written(folder / VECTORS_FILE, {"vectors": table}),
     }
 

@@ -29,6 +29,7 @@ import torch
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig, parse_config, with_folders, yaml_text
 from rss_rl.data.manifest import (
+    HELD_OUT_FILE,
     MANIFEST_FILE,
     SUBWORDS_FILE,
     VECTORS_FILE,
@@ -162,7 +163,8 @@ def _fill(
     }
     tensors[_FIXED] = models.classifier.embedding.fixed
     write_tensors(folder / WEIGHTS_FILE, tensors)
-    for name in {MANIFEST_FILE, *inputs.manifest.word_files()} - {VECTORS_FILE}:
+    # Weights have the vectors; nothing is trained here that would need what is held out.
+    for name in {MANIFEST_FILE, *inputs.manifest.word_files()} - {VECTORS_FILE, HELD_OUT_FILE}:
         shutil.copyfile(inputs.folder / name, folder / name)
     shutil.copymode(folder / MANIFEST_FILE, folder / WEIGHTS_FILE)  # was readable only by its owner
     name, scores = run.resolve().name, read_scores(run, step)

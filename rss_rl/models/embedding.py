@@ -8,15 +8,21 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rss_rl.ops.packing import Rows
-from rss_rl.types import Array
+from rss_rl.types import FOLD_BIT, Array
 
 _FEW = 0.75
 """Words are looked up once each if the distinct ones are at most this share of the tokens."""
+
+
+def words_of(ids: Tensor) -> Tensor:
+    """The words of ids int64 [...] that may hold the fold of their text, see `Batch.ids`."""
+    return ids & ((1 << FOLD_BIT) - 1)
 
 
 class RowAverage:
@@ -64,12 +70,14 @@ class WordEmbedding(nn.Module):
         vectors: float32 [V, E], row 0 is padding.
         trainable: number of leading rows that are fine-tuned.
 
+    Ids may hold the fold of their text, see `Batch.ids` and `hold_out`.
     `gradient_by_row` set to True gives the parameters sparse gradients, of the rows of a batch.
     Words that are met after training get the ids after the table, see `add_words`.
     With an `average` the stored rows may be stale; reads and `state_dict` give current ones.
     """
 
     fixed: Tensor
+    held_out: Tensor | None
     average: RowAverage | None
 
     def __init__(self, vectors: Array, trainable: int) -> None:
@@ -79,6 +87,7 @@ class WordEmbedding(nn.Module):
         table = torch.tensor(vectors, dtype=torch.float32)
         self.trainable = nn.Parameter(table[:trainable].clone())
         self.register_buffer("fixed", table[trainable:].clone(), persistent=False)
+        self.register_buffer("held_out", None)
         self.gradient_by_row = False
         self.average = None
 
@@ -91,8 +100,27 @@ class WordEmbedding(nn.Module):
         """Give words that are met after training the next ids, and these vectors, [n, E]."""
         self.fixed = torch.cat([self.fixed, vectors.to(self.fixed)])
 
+    def hold_out(self, changes: Array) -> None:
+        """Let the vectors of words depend on the fold of their text.
+
+        Args:
+            changes: float32 [F, V, c], of the last c features of each word in a text of each fold.
+        """
+        none = np.zeros_like(changes[:1])  # of texts without a fold
+        table = torch.from_numpy(np.concatenate([none, changes]))
+        self.register_buffer("held_out", table, persistent=False)
+
     def forward(self, tokens: Tensor, padding: int | None = 0) -> Tensor:
         """int64 [...] to [..., E]; padding gives zeros, without a gradient; None: there is none."""
+        if self.held_out is None:
+            return self._read(tokens, padding)
+        folds, words = tokens >> FOLD_BIT, words_of(tokens)
+        found = self._read(words, padding)
+        size, features = self.held_out.shape[1:]
+        changes = F.embedding((folds * size + words) * (folds > 0), self.held_out.flatten(0, 1))
+        return found + F.pad(changes, (self.size - features, 0))
+
+    def _read(self, tokens: Tensor, padding: int | None) -> Tensor:
         rows = self.trainable.shape[0]
         if not len(self.fixed):
             return self._tuned(tokens, padding)

@@ -14,6 +14,7 @@ from rss_rl.types import Array, Batch
 class TensorBatch(NamedTuple):
     """A batch's arrays under the same names, on a device; states are float32.
 
+    tokens  S x int64 [B, N_s], see `Batch.ids`
     rows    int64 [B] of the batch, an array; None where nothing is drawn for it
     inputs  what the policy reads, S x [B, N_s, E], if it was computed before
     whole   examples of the global batch that this is a learner's shard of; None: it is all of it
@@ -43,7 +44,7 @@ def tensor_batch(batch: Batch, device: torch.device) -> TensorBatch:
     """The parts of a batch that classifier and policy read, on `device`."""
     (labels,) = to_tensors([batch.labels], device)
     marks = None if batch.marks is None else torch.from_numpy(batch.marks).to(device)
-    tokens, valid = to_tensors(batch.tokens, device), to_tensors(batch.valid, device)
+    tokens, valid = to_tensors(batch.ids, device), to_tensors(batch.valid, device)
     states = None
     if batch.states is not None:
         states = [part.float() for part in to_tensors(batch.states, device)]

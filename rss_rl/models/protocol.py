@@ -62,6 +62,8 @@ class Classifier(nn.Module):
 
     shares_sentences = False
     """Whether it takes K M selections of M examples, sample-major."""
+    reads_folds = True
+    """Whether tokens may be those of `Batch.ids`."""
 
     def __init__(self, embedding: WordEmbedding, task: Task) -> None:
         super().__init__()

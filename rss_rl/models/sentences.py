@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rss_rl.components import Component, Options
 from rss_rl.models.dropout import keyed_dropout, packed_rows, slot_keys
-from rss_rl.models.embedding import WordEmbedding
+from rss_rl.models.embedding import WordEmbedding, words_of
 from rss_rl.models.encoders.protocol import (
     Encoder,
     GatedEncoder,
@@ -147,7 +147,7 @@ class SentencesClassifier(Classifier):
 
     def _looked_up(self, tokens: Tensor) -> Tensor:
         """The encoder's input for tokens [..., N]: their vectors [..., N, E], or their ids."""
-        return tokens if self._reads_words else self.embedding(tokens)
+        return words_of(tokens) if self._reads_words else self.embedding(tokens)
 
 
 class _SentencesOptions(Options):

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rss_rl.config import Reads
 from rss_rl.errors import ConfigError
+from rss_rl.models.embedding import words_of
 from rss_rl.ops.matching import MATCH_SIZE, Sequences, cross_features
 from rss_rl.policies.protocol import ReadsEnds, reads_ends
 from rss_rl.seeding import keyed_uniforms, stream_key
@@ -72,7 +73,7 @@ def policy_inputs(
         return inputs
     ends = cast(ReadsEnds, policy).ends
     return [
-        torch.cat([vectors, ends(ids)[..., None].to(vectors.dtype)], -1)
+        torch.cat([vectors, ends(words_of(ids))[..., None].to(vectors.dtype)], -1)
         for vectors, ids in zip(inputs, tokens, strict=True)
     ]
 

@@ -79,11 +79,12 @@ class ClassifierReward:
         """Of the classifier, [M, C]."""
         classifier: Any = self._classifier
         marks = {} if batch.marks is None else {"marks": self._tensor(batch.marks)}
+        read = batch.ids if getattr(classifier, "reads_folds", False) else batch.tokens
         unique = len(batch)
         if getattr(classifier, "shares_sentences", False):
             unique = _period(batch)
         logits: Tensor = classifier(
-            [self._tensor(tokens[:unique]) for tokens in batch.tokens],
+            [self._tensor(tokens[:unique]) for tokens in read],
             [self._tensor(valid[:unique]) for valid in batch.valid],
             [self._tensor(selection) for selection in selections],
             **marks,

@@ -21,6 +21,7 @@ from rss_rl.envs.task import SelectionTask, build_reward_model
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.models.build import build_classifier
 from rss_rl.models.dropout import drawing, evaluating
+from rss_rl.models.embedding import words_of
 from rss_rl.models.encoders.protocol import TrainingLengths
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.protocol import Classifier
@@ -52,7 +53,8 @@ class Models(NamedTuple):
             return batch.inputs
         tokens, valid, states = batch.tokens, batch.valid, batch.states
         if self.context is not None and states is None:
-            states = [self.context.states(*slot) for slot in zip(tokens, valid, strict=True)]
+            words = map(words_of, tokens)
+            states = [self.context.states(*slot) for slot in zip(words, valid, strict=True)]
         embedding = self.classifier.embedding
         return policy_inputs(self.policy, embedding, tokens, valid, self.reads, states)
 
@@ -149,7 +151,7 @@ def build_prepared_models(config: RunConfig, prepared: Prepared) -> Models:
         ConfigError: see `build_models`.
     """
     manifest = prepared.manifest
-    return build_models(
+    models = build_models(
         config,
         manifest.labels,
         manifest.sentences,
@@ -158,6 +160,9 @@ def build_prepared_models(config: RunConfig, prepared: Prepared) -> Models:
         prepared.vocabulary.words,
         training_lengths(manifest, config.batch_size),
     )
+    if (changes := prepared.held_out()) is not None:
+        models.classifier.embedding.hold_out(changes)
+    return models
 
 
 def select_prefix(

@@ -253,8 +253,6 @@ def test_phrases_of_long_texts(table: Path, tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
         assert f"config={config}" in result.stdout
         assert "evaluation.every=50" in result.stdout  # fitted to the data
-        assert "label_weights=false" in result.stdout
-        assert prepared_for(out).vectors.label_weights == 0
         assert json.loads((out / "config.json").read_text())["config"]["policy"]["name"] == policy
     both = invoke(["fit", str(long), *how, "--phrases", "--config", "own"])
     assert "--phrases and --config both name a configuration" in both.stderr

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from rss_rl.data.label_weights import learn_weights, sum_subwords
+from rss_rl.data.label_weights import FOLDS, LabelWeights, fold_of, learn_weights, sum_subwords
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample
 from rss_rl.data.store import open_prepared
 from rss_rl.data.vocabulary import Vocabulary
 from rss_rl.errors import DataError
-from rss_rl.types import LabelSpec
+from rss_rl.models.embedding import WordEmbedding
+from rss_rl.types import FOLD_BIT, LabelSpec
 
 TEXTS = ("a fine film", "a fine song", "a dull film", "a dull song", "a rare song")
 LABELS = ("good", "good", "bad", "bad", "bad")
@@ -34,14 +36,15 @@ def vocabulary(texts: tuple[str, ...]) -> Vocabulary:
     return Vocabulary.count(Counter(word for text in texts for word in text.split()), Counter())
 
 
-def ids_of(texts: tuple[str, ...], words: Vocabulary) -> list[Any]:
-    return [words.ids(text.split()) for text in texts]
+def learnt(texts: tuple[str, ...], labels: Sequence[Any], words: Vocabulary) -> LabelWeights:
+    ids = [words.ids(text.split()) for text in texts]
+    return learn_weights(enumerate(zip(ids, labels, strict=True)), words)
 
 
 @pytest.mark.parametrize("labels", [LABELS, (1.0, 0.9, 0.1, 0.0, 0.2), ("x", "y", "z", "x", "z")])
 def test_they_are_those_of_linear_models_of_the_texts(labels: tuple[Any, ...]) -> None:
     words = vocabulary(TEXTS)
-    found = learn_weights(zip(ids_of(TEXTS, words), labels, strict=True), words)
+    found = learnt(TEXTS, labels, words)
     columns = 3 if labels[0] == "x" else 1
     scores = isinstance(labels[0], float)
 
@@ -81,8 +84,7 @@ def pieces(word: str) -> list[str]:
 def test_a_word_that_no_text_has_is_known_by_its_parts() -> None:
     texts = ("a wonderful film", "a wonderful song", "an awful film", "an awful song")
     words = vocabulary(texts)
-    rows = zip(ids_of(texts, words), ("good", "good", "bad", "bad"), strict=True)
-    subwords = learn_weights(rows, words).subwords
+    subwords = learnt(texts, ("good", "good", "bad", "bad"), words).subwords
     good, bad, other = sum_subwords(["wonderfully", "awfully", "xyz"], subwords)[:, 0]
     assert good > 0 > bad
     assert other == 0
@@ -91,7 +93,7 @@ def test_a_word_that_no_text_has_is_known_by_its_parts() -> None:
 def test_words_of_one_text_each_have_as_many_columns_as_their_parts() -> None:
     texts = ("wonderful", "wonderfully", "awful", "awfully", "middling")
     words = vocabulary(texts)
-    found = learn_weights(zip(ids_of(texts, words), "aabbc", strict=True), words)
+    found = learnt(texts, "aabbc", words)
     assert found.words.shape == (len(words), 2 * found.subwords.shape[1])
     assert not found.words[:, :3].any()
     assert found.words[2:, 3:].any(1).sum() == 4
@@ -100,9 +102,31 @@ def test_words_of_one_text_each_have_as_many_columns_as_their_parts() -> None:
 @pytest.mark.parametrize("labels", [("x",) * 5, (0.5,) * 5])
 def test_labels_that_are_all_alike_give_no_weight(labels: tuple[Any, ...]) -> None:
     words = vocabulary(TEXTS)
-    found = learn_weights(zip(ids_of(TEXTS, words), labels, strict=True), words)
-    assert not found.words.any()
-    assert not found.subwords.any()
+    found = learnt(TEXTS, labels, words)
+    assert not any(weights.any() for weights in found)
+
+
+@pytest.mark.parametrize(
+    "labels", ["abcabcabc", "abbbbabbb", "abccbabcb", (0.1, 0.9, 0.2, 0.8, 0.5, 0.4, 0.3, 0.7, 1)]
+)
+def test_a_training_text_is_read_with_weights_that_have_not_seen_it(labels: Sequence[Any]) -> None:
+    texts = tuple(f"a {first} {second}" for first in ("dull", "fine", "odd") for second in "xyz")
+    words = vocabulary(texts)
+    found = learnt(texts, labels, words)
+    assert found.held_out.shape == (FOLDS, words.trainable, found.words.shape[1])
+    columns = found.subwords.shape[1]
+    for row in range(len(texts)):
+        fold = int(fold_of(np.array([row]))[0])
+        others = [i for i in range(len(texts)) if i % FOLDS != row % FOLDS]
+        alone = learnt(tuple(texts[i] for i in others), [labels[i] for i in others], words)
+        read = found.words[: words.trainable] + found.held_out[fold - 1]
+        wanted = alone.words[: words.trainable]
+        if alone.subwords.shape[1] == columns:
+            np.testing.assert_allclose(read, wanted, atol=1e-5)
+        else:  # the others lack the first of three classes
+            assert not read[:, [0, columns]].any()
+            halves = read[:, [2, columns + 2]] - read[:, [1, columns + 1]]
+            np.testing.assert_allclose(halves, wanted, atol=1e-5)
 
 
 def test_they_stand_beside_the_vectors(tmp_path: Path, list_source: Callable[..., Any]) -> None:
@@ -134,6 +158,35 @@ def test_they_stand_beside_the_vectors(tmp_path: Path, list_source: Callable[...
         assert subwords is not None
         np.testing.assert_allclose(sum_subwords(words[2:], subwords), weighed[2:, -1:], atol=1e-4)
         assert open_prepared(tmp_path / f"{name}-False").subwords() is None
+        assert open_prepared(tmp_path / f"{name}-False").held_out() is None
+
+
+def test_batches_of_training_texts_hold_the_folds(
+    tmp_path: Path, list_source: Callable[..., Any]
+) -> None:
+    source = list_source(
+        {"train": rows(), "test": rows()[:2]}, LabelSpec("classes", ("bad", "good"))
+    )
+    prepare(source, tmp_path / "out", dim=4, label_weights=True)
+    prepared = open_prepared(tmp_path / "out")
+    assert prepared.split("test").batch([0, 1]).folds is None
+    batch = prepared.split("train").batch([4, 0, 1])
+    assert batch.folds is not None
+    assert batch.folds.tolist() == [5, 1, 2]
+    assert batch.take(np.array([1])).repeat(2).folds.tolist() == [1, 1]  # type: ignore[union-attr]
+    (ids,) = batch.ids
+    np.testing.assert_array_equal(ids >> FOLD_BIT, batch.folds[:, None] * batch.valid[0])
+    embedding = WordEmbedding(prepared.vectors(), prepared.vocabulary.trainable)
+    changes = prepared.held_out()
+    assert changes is not None
+    plain = embedding(torch.from_numpy(batch.tokens[0]))
+    embedding.hold_out(changes)
+    assert torch.equal(embedding(torch.from_numpy(batch.tokens[0])), plain)
+    read = embedding(torch.from_numpy(ids)).detach().numpy()
+    for row, fold in enumerate([5, 1, 2]):
+        wanted = plain[row].detach().numpy().copy()
+        wanted[:, -2:] += changes[fold - 1, batch.tokens[0][row]]
+        np.testing.assert_allclose(read[row], wanted, atol=1e-6)
 
 
 def test_labels_that_choose_a_word_have_none(

@@ -17,8 +17,10 @@ import torch
 from rss_rl import envs
 from rss_rl.api.preparing import prepare
 from rss_rl.config import RunConfig, load_config, parse_section, with_folders
+from rss_rl.data.label_weights import FOLDS, fold_of
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
+from rss_rl.models.inputs import tensor_batch
 from rss_rl.packaged import find_config, packaged_configs
 from rss_rl.rollouts.rollout import Job, Rollout
 from rss_rl.rollouts.run_models import Models, build_models, run_task
@@ -91,7 +93,10 @@ class Drawn:
         kind = np.float32 if self.labels.kind == "score" else np.int64
         labels = self._labels[index].astype(kind)
         states = tuple(np.ones((*real.shape, STATE), np.float32) for real in valid)
-        return Batch(index, tuple(tokens), tuple(valid), labels, marks=marks, states=states)
+        folds = None if self.labels.chooses else fold_of(index)
+        return Batch(
+            index, tuple(tokens), tuple(valid), labels, marks=marks, states=states, folds=folds
+        )
 
 
 def actions(env: Any, selections: Sequence[Array]) -> Array:
@@ -150,6 +155,7 @@ def test_the_environment_pays_what_a_run_trains_on(name: str, transformer: Path)
     vectors = np.random.default_rng(1).normal(size=(WORDS, 5)).astype(np.float32)
     words = ["<pad>", "<unk>", *(f"w{number}" for number in range(2, WORDS))]
     models = build_models(config, labels, sentences, vectors, WORDS, words)
+    models.classifier.embedding.hold_out(vectors[None, :, :2].repeat(FOLDS, 0))
     examples = Drawn(labels, sentences)
     charged = None if config.reward.target_share is None else (0.3, -0.1)
     task = run_task(config, models, examples, words)
@@ -164,6 +170,13 @@ def test_the_environment_pays_what_a_run_trains_on(name: str, transformer: Path)
         for term, costs in rollout.costs.items():
             np.testing.assert_allclose(info[term], costs[k].sum(-1), atol=1e-5)
     assert np.ptp(total) > 0
+    if config.reward.model.can("classifier"):
+        read = tensor_batch(examples.batch(range(SIZE)), torch.device("cpu"))
+        chosen = [torch.from_numpy(s[0]) for s in rollout.selections]
+        with torch.no_grad(), models.evaluating():
+            logits = models.classifier(read.tokens, read.valid, chosen, read.marks)
+        losses = models.classifier.losses(logits, read.labels)
+        np.testing.assert_allclose(rollout.scores["log_likelihood"][0], -losses, atol=1e-5)
     if charged is not None:
         assert np.abs(rollout.costs["sparsity_cost"]).max() > 0
     if config.estimator.can("gates"):
