@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rss_rl.data.sources import Progress
 from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from rss_rl.types import Array
 
@@ -61,13 +62,16 @@ def fold_of(rows: Array) -> Array:
 
 
 def learn_weights(
-    rows: Iterable[tuple[int, tuple[Array, str | float]]], vocabulary: Vocabulary
+    rows: Iterable[tuple[int, tuple[Array, str | float]]],
+    vocabulary: Vocabulary,
+    progress: Progress = lambda what, done, end: None,
 ) -> LabelWeights:
     """The weights of words and subwords in linear models of the training texts.
 
     Args:
         rows: number of a row, ids int [N] of its words, and its label: the name of a class, or a
             score.
+        progress: see `Progress`.
 
     Returns:
         Zeros for what is in fewer than two rows, and for everything if labels are alike.
@@ -89,9 +93,12 @@ def learn_weights(
         own = _linear_weights(counts[of], targets, classes)
         return np.concatenate([own, pieces @ subwords], axis=1), subwords
 
-    folds = fold_of(np.array(numbers))
+    folds, others = fold_of(np.array(numbers)), []
     own, subwords = learnt(folds > 0)
-    others = [learnt(folds != fold)[0] for fold in range(1, FOLDS + 1)]
+    for fold in range(1, FOLDS + 1):
+        progress("learning label weights", fold, FOLDS + 1)
+        others.append(learnt(folds != fold)[0])
+    progress("learning label weights", FOLDS + 1, FOLDS + 1)
     met = slice(vocabulary.trainable)
     return LabelWeights(own, subwords, np.stack(others)[:, met] - own[met])
 

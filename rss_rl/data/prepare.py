@@ -111,7 +111,9 @@ def prepare(
             progress,
             dim=dim,
             seed=seed,
-            weights=_label_weights(staged["train"], vocabulary) if label_weights else None,
+            weights=_label_weights(staged["train"], vocabulary, progress)
+            if label_weights
+            else None,
         )
         splits = {}
         for split, part in staged.items():
@@ -196,7 +198,7 @@ def _vocabulary(staged: dict[str, StagedSplit]) -> tuple[Vocabulary, Counter[str
     return Vocabulary.count(train, others), train + others
 
 
-def _label_weights(train: StagedSplit, vocabulary: Vocabulary) -> LabelWeights:
+def _label_weights(train: StagedSplit, vocabulary: Vocabulary, progress: Progress) -> LabelWeights:
     """See `learn_weights`; the texts of a pair count as one."""
 
     def rows() -> Iterator[tuple[Array, Any]]:
@@ -207,7 +209,7 @@ def _label_weights(train: StagedSplit, vocabulary: Vocabulary) -> LabelWeights:
                 yield vocabulary.ids(chain(*texts)), label
 
     every = -(-sum(train.tokens) // _WEIGHED_WORDS)
-    return learn_weights(islice(enumerate(rows()), 0, None, every), vocabulary)
+    return learn_weights(islice(enumerate(rows()), 0, None, every), vocabulary, progress)
 
 
 def _save_vocabulary(path: Path, vocabulary: Vocabulary) -> VocabularyInfo:
