@@ -22,6 +22,7 @@ import numpy as np
 
 from rss_rl.data.sources import Progress
 from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import Array
 
 _FEWEST_ROWS = 2
@@ -34,6 +35,7 @@ HASHES = 1 << 16
 """G."""
 FOLDS = 5
 """F."""
+_DEALT = stream_key(0, "folds")
 
 
 class LabelWeights(NamedTuple):
@@ -57,8 +59,12 @@ class LabelWeights(NamedTuple):
 
 
 def fold_of(rows: Array) -> Array:
-    """The folds, from 1, of training texts by their row, int64 [B]."""
-    return 1 + rows % FOLDS
+    """The folds, from 1, of training texts by their row, int64 [B].
+
+    They are dealt at random: rows may come in turns of their labels.
+    """
+    drawn = keyed_uniforms(_DEALT, rows, 1, 1, 1)[0, :, 0, 0].astype(np.float64)
+    return 1 + (drawn * FOLDS).astype(np.int64)
 
 
 def learn_weights(

@@ -106,8 +106,25 @@ def test_labels_that_are_all_alike_give_no_weight(labels: tuple[Any, ...]) -> No
     assert not any(weights.any() for weights in found)
 
 
+def test_folds_follow_no_turns_of_the_rows() -> None:
+    folds = fold_of(np.arange(6000))
+    for turn in range(2, 7):
+        counts = np.bincount(folds[::turn], minlength=FOLDS + 1)
+        assert counts[0] == 0
+        assert counts[1:].min() > 0.8 * counts.sum() / FOLDS
+
+
+_FIRST = fold_of(np.arange(9)) == fold_of(np.zeros(1, np.int64))  # rows of the first one's fold
+
+
 @pytest.mark.parametrize(
-    "labels", ["abcabcabc", "abbbbabbb", "abccbabcb", (0.1, 0.9, 0.2, 0.8, 0.5, 0.4, 0.3, 0.7, 1)]
+    "labels",
+    [
+        "abcabcabc",
+        np.where(_FIRST, "a", "b").tolist(),
+        np.where(_FIRST, "a", np.tile(["b", "c", "c"], 3)).tolist(),
+        (0.1, 0.9, 0.2, 0.8, 0.5, 0.4, 0.3, 0.7, 1.0),
+    ],
 )
 def test_a_training_text_is_read_with_weights_that_have_not_seen_it(labels: Sequence[Any]) -> None:
     texts = tuple(f"a {first} {second}" for first in ("dull", "fine", "odd") for second in "xyz")
@@ -116,16 +133,18 @@ def test_a_training_text_is_read_with_weights_that_have_not_seen_it(labels: Sequ
     assert found.held_out.shape == (FOLDS, words.trainable, found.words.shape[1])
     columns = found.subwords.shape[1]
     for row in range(len(texts)):
-        fold = int(fold_of(np.array([row]))[0])
-        others = [i for i in range(len(texts)) if i % FOLDS != row % FOLDS]
+        folds = fold_of(np.arange(len(texts)))
+        others = np.flatnonzero(folds != folds[row]).tolist()
         alone = learnt(tuple(texts[i] for i in others), [labels[i] for i in others], words)
-        read = found.words[: words.trainable] + found.held_out[fold - 1]
+        read = found.words[: words.trainable] + found.held_out[folds[row] - 1]
         wanted = alone.words[: words.trainable]
         if alone.subwords.shape[1] == columns:
             np.testing.assert_allclose(read, wanted, atol=1e-5)
-        else:  # the others lack the first of three classes
-            assert not read[:, [0, columns]].any()
-            halves = read[:, [2, columns + 2]] - read[:, [1, columns + 1]]
+        else:  # the others lack one of three classes
+            (lacked,) = set(range(3)) - {"abc".index(labels[i]) for i in others}
+            assert not read[:, [lacked, columns + lacked]].any()
+            one, two = sorted({0, 1, 2} - {lacked})
+            halves = read[:, [two, columns + two]] - read[:, [one, columns + one]]
             np.testing.assert_allclose(halves, wanted, atol=1e-5)
 
 
@@ -172,8 +191,11 @@ def test_batches_of_training_texts_hold_the_folds(
     assert prepared.split("test").batch([0, 1]).folds is None
     batch = prepared.split("train").batch([4, 0, 1])
     assert batch.folds is not None
-    assert batch.folds.tolist() == [5, 1, 2]
-    assert batch.take(np.array([1])).repeat(2).folds.tolist() == [1, 1]  # type: ignore[union-attr]
+    folds = fold_of(np.array([4, 0, 1])).tolist()
+    assert batch.folds.tolist() == folds
+    again = batch.take(np.array([1])).repeat(2).folds
+    assert again is not None
+    assert again.tolist() == [folds[1]] * 2
     (ids,) = batch.ids
     np.testing.assert_array_equal(ids >> FOLD_BIT, batch.folds[:, None] * batch.valid[0])
     embedding = WordEmbedding(prepared.vectors(), prepared.vocabulary.trainable)
@@ -183,7 +205,7 @@ def test_batches_of_training_texts_hold_the_folds(
     embedding.hold_out(changes)
     assert torch.equal(embedding(torch.from_numpy(batch.tokens[0])), plain)
     read = embedding(torch.from_numpy(ids)).detach().numpy()
-    for row, fold in enumerate([5, 1, 2]):
+    for row, fold in enumerate(folds):
         wanted = plain[row].detach().numpy().copy()
         wanted[:, -2:] += changes[fold - 1, batch.tokens[0][row]]
         np.testing.assert_allclose(read[row], wanted, atol=1e-6)
