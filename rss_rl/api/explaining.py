@@ -44,6 +44,7 @@ def select(
         `rss-rl select runs/sick "A man is playing a guitar" "Nobody is playing"`
     """
     model = rss_rl.load(run, which, trust_plugins=trust_plugins)
+    model.check_number(texts)  # a tuple of several would be the words of one text
     example = texts[0] if len(texts) == 1 else tuple(texts)
     return model.predict([example], share=share)[0]
 

@@ -216,13 +216,7 @@ class Model:
         Raises:
             DataError: the wrong number of texts, or a text without words.
         """
-        if len(texts) != self.inputs.sentences:
-            wanted = self.inputs.sentences
-            raise DataError(
-                f"has {len(texts)} text(s) where the task has {wanted}",
-                where=where,
-                remedy="Give each example as " + ("a text" if wanted == 1 else "a pair of texts"),
-            )
+        self.check_number(texts, where)
         sentences = tuple(self.inputs.tokenizer(text) for text in texts)
         if not all(sentence.words for sentence in sentences):
             raise DataError(
@@ -230,6 +224,19 @@ class Model:
             )
         ids = tuple(self._ids(sentence.keys) for sentence in sentences)
         return Encoded(tuple(texts), sentences, ids)
+
+    def check_number(self, texts: Sequence[Text], where: str = "") -> None:
+        """Refuse an example of more or fewer texts than the task has.
+
+        Raises:
+            DataError: it is one.
+        """
+        if len(texts) != (wanted := self.inputs.sentences):
+            raise DataError(
+                f"has {len(texts)} text(s) where the task has {wanted}",
+                where=where,
+                remedy="Give each example as " + ("a text" if wanted == 1 else "a pair of texts"),
+            )
 
     def _ids(self, keys: Sequence[str]) -> Array:
         """int64 [N]; words unseen in training get new ids if something reads parts of words."""

@@ -41,6 +41,7 @@ def test_from_a_run_to_a_page(run: Path, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (("explain", "a", "pair"), "has 2 text(s) where the task has 1"),
+        (("select", "a", "pair"), "has 2 text(s) where the task has 1"),
         (("predict", "--input", __file__, "--output", "out.txt"), "ending in '.txt'"),
         (("export", "--which", "99"), "99"),
     ],
