@@ -198,7 +198,7 @@ class Pathwise:
                 with torch.no_grad():
                     inputs = self._inputs(batch)
                 loss, entropy, sums = self._objective(inputs, batch, uniforms, charged)
-            totals, examples = self._group.sum(sums), batch.divisor
+            totals, examples = self._group.sum(sums), batch.global_size
             weight = self._entropy_cost / (examples * len(batch.tokens))
             norm = self._step.prepare(number, (loss, 1 / examples), (entropy, -weight))
 

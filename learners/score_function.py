@@ -188,7 +188,7 @@ class ScoreFunction:
                 loss.detach(), entropy.detach(), spread.sum(), spread.square().sum(),
             ])  # fmt: skip
             totals = [self._group.sum(sums), *(sum_and_max(self._group, each) for each in ratios)]
-            selections, bits = samples * batch.divisor, sentences * batch.divisor
+            selections, bits = samples * batch.global_size, sentences * batch.global_size
             cost = self._entropy_cost / bits
             norm = self._step.prepare(number, (loss, 1 / selections), (entropy, -cost))
 

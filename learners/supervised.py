@@ -203,7 +203,7 @@ class SupervisedLearner:
             with keyed_dropout(dropout_keys):
                 objective, loss, hits = self._losses(batch, selections, targets)
             sums = self._group.sum(torch.stack([loss, hits]))
-            examples = batch.divisor
+            examples = batch.global_size
             norm = self.step.prepare(number, (objective, 1 / examples))
 
         def metrics(numbers: list[float]) -> dict[str, float]:

@@ -60,6 +60,8 @@ _EPOCHS = {
 }
 """Epochs of each phase, for configurations whose batch size and phases follow from the data."""
 _GAIN = "On 40% of the words of CR and SST-2 it was some 5 points better than GloVe, in 10 minutes."
+_LONG_TEXT = 100
+"""Mean words per text from which attention between all pairs of words is not used."""
 _LOOKED_AT = 10_000
 """Rows inspected to tell classes from scores."""
 _MOST_CLASSES = 20
@@ -67,8 +69,6 @@ _MOST_CLASSES = 20
 _FEWEST, _MOST = 500, 6000
 """Bounds of the total updates: a small table needs dozens of epochs, a large one few. A transformer
 needs fewer (UPDATES)."""
-_LONG = 100
-"""Mean words of a text from which attention between all pairs of words takes too long."""
 _PATIENCE_S = 1800.0
 """Without a limit of time, a transformer that takes longer than this is no classifier."""
 
@@ -218,7 +218,8 @@ def _prepared(
         named, vectors = _vectors(how.get("vectors"), how.get("dim"), pretrained)
         how["vectors"] = named
         asked = "label_weights" in how
-        how.setdefault("label_weights", how.get("text_b") is None)
+        single = how.get("text_b") is None
+        how.setdefault("label_weights", single)
         key = _key(files, text, label, named, how)
         task = Choice("task", how.get("task"), "as asked")
         if task.value is None:
@@ -238,10 +239,8 @@ def _prepared(
                     progress=progress,
                     **how,
                 )
-    manifest = open_prepared(out).manifest
-    weighed = str(manifest.vectors.label_weights > 0).lower()
-    texts = "pairs of texts" if manifest.sentences == 2 else "single texts"
-    weights = Choice("label_weights", weighed, "as asked" if asked else texts)
+    why = "as asked" if asked else "single texts" if single else "pairs of texts"
+    weights = Choice("label_weights", str(how["label_weights"]).lower(), why)
     return out, there, [task, vectors, weights]
 
 
@@ -374,7 +373,7 @@ def _words(manifest: Manifest) -> float:
 
 
 def _is_long(manifest: Manifest) -> bool:
-    return _words(manifest) >= _LONG
+    return _words(manifest) >= _LONG_TEXT
 
 
 def _length(manifest: Manifest) -> str:

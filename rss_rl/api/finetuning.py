@@ -114,7 +114,7 @@ def fine_tune(
     seconds = None if limit is None else max(1.0, _PART * limit)
     if (path / REPORT_FILE).is_file():
         done = Run(path)
-        part = done.report["steps"] / (done.config.updates or 1)
+        part = max(1, done.report["steps"]) / (done.config.updates or 1)
         whole = done.report["wall_seconds"] / part
         if part >= 1 or (seconds is not None and seconds < whole):
             short = "" if part >= 1 else f", in the {part:.0%} of its updates that --time left it"

@@ -126,6 +126,6 @@ class TableOptions(TypedDict, total=False):
         _WORDS,
     ]
     dim: Annotated[int, _WORDS]
-    label_weights: Annotated[bool | None, Parameter(negative="--no-label-weights"), _WORDS]
+    label_weights: Annotated[bool, Parameter(negative="--no-label-weights"), _WORDS]
     max_words: Annotated[int | None, _WORDS]
     skip_bad_rows: Annotated[bool, _BAD_ROWS]

@@ -265,10 +265,9 @@ class Prepared:
             DataError: the file is missing, damaged, or of another shape.
         """
         info = self.manifest.vectors
-        if info.subwords is None:
-            return None
-        columns = info.label_weights // 2
-        return self._array(SUBWORDS_FILE, info.subwords, "weights", HASHES, columns)
+        shape = HASHES, info.label_weights // 2
+        file = info.subwords
+        return None if file is None else self._array(SUBWORDS_FILE, file, "weights", *shape)
 
     def held_out(self) -> Array | None:
         """float32 [F, V, 2 C], see `LabelWeights.held_out`; None: words have no label weights.
@@ -277,10 +276,9 @@ class Prepared:
             DataError: the file is missing, damaged, or of another shape.
         """
         info = self.manifest.vectors
-        if info.held_out is None:
-            return None
         shape = FOLDS, self.manifest.vocabulary.trainable, info.label_weights
-        return self._array(HELD_OUT_FILE, info.held_out, "changes", *shape)
+        file = info.held_out
+        return None if file is None else self._array(HELD_OUT_FILE, file, "changes", *shape)
 
     def _array(self, name: str, info: FileInfo, key: str, *shape: int) -> Array:
         path = self._files.verified(name, info)

@@ -30,7 +30,7 @@ class TensorBatch(NamedTuple):
     whole: int | None = None
 
     @property
-    def divisor(self) -> int:
+    def global_size(self) -> int:
         """Examples of the global batch, over which every learner's sums are means."""
         return len(self.labels) if self.whole is None else self.whole
 
