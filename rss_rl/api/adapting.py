@@ -229,16 +229,16 @@ def _prepared(
         out = folder / f"{run_name(data)}-data-{key}"
         there = (out / MANIFEST_FILE).is_file()
         if not there:
-            with counted(console, "preparing the data") as progress:
-                prepare(
-                    files["rows"],
-                    out=out,
-                    text=text,
-                    label=label,
-                    force=out.exists(),
-                    progress=progress,
-                    **how,
-                )
+            try:
+                with counted(console, "preparing the data") as progress:
+                    prepare(
+                        files["rows"], out=out, text=text, label=label, progress=progress, **how
+                    )
+            except DataError:
+                # Another call with the same table may have been faster.
+                there = (out / MANIFEST_FILE).is_file()
+                if not there:
+                    raise
     why = "as asked" if asked else "single texts" if single else "pairs of texts"
     weights = Choice("label_weights", str(how["label_weights"]).lower(), why)
     return out, there, [task, vectors, weights]

@@ -94,6 +94,17 @@ def test_preparing_that_takes_all_the_time_is_said(table: Path, tmp_path: Path) 
     assert "already prepared" in invoke([*how, "--out", str(tmp_path / "run")]).stdout
 
 
+def test_data_that_another_call_prepared_meanwhile_serve_both(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def twice(*args: Any, **how: Any) -> None:
+        rss_rl.prepare(*args, **how)
+        rss_rl.prepare(*args, **how)
+
+    monkeypatch.setattr("rss_rl.api.adapting.prepare", twice)
+    assert "already prepared" in fitted(table, tmp_path / "run")
+
+
 def test_another_configuration_is_taken_as_it_is(table: Path, tmp_path: Path) -> None:
     """But for the share asked for: nothing of it is fitted to the data."""
     said = fitted(table, tmp_path / "run", "--config", "own_context")
