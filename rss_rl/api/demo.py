@@ -72,7 +72,9 @@ def demo(
         )
     shown = console or SafeConsole(highlight=False)
     with busy(shown, "preparing sentences"):
-        splits = prepare(source, out=data, dim=dim, seed=seed, force=True).manifest.splits
+        splits = prepare(
+            source, out=data, dim=dim, label_weights=real, seed=seed, force=True
+        ).manifest.splits
     rows = ", ".join(f"{info.rows:,} {name}" for name, info in splits.items())
     say(shown, f"Sentences: {rows}, in {data}")
     chosen = [*settings({"data": str(data), "seed": seed}), *own, *settings(overrides)]

@@ -36,6 +36,7 @@ class Benchmark:
 
 BENCHMARKS: dict[str, Benchmark] = {
     "step": Benchmark("suite.training_step:training_step", minutes=3.5),
+    "vocabulary": Benchmark("suite.training_step:vocabulary", minutes=4),
     "attention": Benchmark("attention:attention", minutes=3),
     "sampling": Benchmark("sampling:sampling", minutes=2),
     "peers": Benchmark("sampling:peers", minutes=15, full=True),
