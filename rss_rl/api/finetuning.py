@@ -34,7 +34,9 @@ UPDATES = 200, 600
 _EPOCHS = 2.0
 _FEWEST, _MOST = 60, 600
 """Bounds of the updates that fine-tune on all words."""
-_MEASURED = 32
+_BATCH = 32
+_MEASURED = 2048
+"""Words of the batch that is measured, where that is at least two texts: 32 films took 14 GB."""
 _SELECTIONS = 4
 _FORWARD = 1 / 3
 """Time of reading texts, as a part of that of learning from them."""
@@ -63,7 +65,9 @@ def expect(data: Path, pretrained: str, share: float) -> Expected:
     prepared, folder = open_prepared(data), open_pretrained(pretrained)
     train = prepared.split("train")
     reader = WordReader(folder, folder.encoder(), prepared.vocabulary.words)
-    rows = np.unique(np.linspace(0, len(train) - 1, _MEASURED, dtype=np.int64))
+    fitting = int(_MEASURED / max(1.0, train.lengths().sum(1).mean()))
+    count = min(len(train), _BATCH, max(2, fitting))
+    rows = np.linspace(0, len(train) - 1, count, dtype=np.int64)
     batch = train.batch(rows)
 
     def learn() -> float:
@@ -82,14 +86,14 @@ def expect(data: Path, pretrained: str, share: float) -> Expected:
 
     seconds, threads = min((fastest(count), count) for count in {1, len(os.sched_getaffinity(0))})
     each = seconds / len(rows)
-    whole = _all_words(len(train)) * _MEASURED + len(train) * _FORWARD
-    kept = UPDATES[1] * _MEASURED * share * (1 + _SELECTIONS * _FORWARD)
+    whole = _all_words(len(train)) * _BATCH + len(train) * _FORWARD
+    kept = UPDATES[1] * _BATCH * share * (1 + _SELECTIONS * _FORWARD)
     return Expected(each * (whole + kept), threads)
 
 
 def _all_words(rows: int) -> int:
     """Updates that fine-tune on all words of so many rows."""
-    return int(np.clip(round(_EPOCHS * rows / _MEASURED), _FEWEST, _MOST))
+    return int(np.clip(round(_EPOCHS * rows / _BATCH), _FEWEST, _MOST))
 
 
 def fine_tune(

@@ -16,10 +16,10 @@ from invoking import invoke
 
 import rss_rl
 from rss_rl.api.adapting import _share, choose_encoder, guess_task, schedule
-from rss_rl.api.finetuning import Expected
+from rss_rl.api.finetuning import Expected, expect
 from rss_rl.config.loading import load_config
 from rss_rl.data.manifest import Manifest
-from rss_rl.data.store import open_prepared
+from rss_rl.data.store import Split, open_prepared
 from rss_rl.packaged import find_config
 
 SMALL = [
@@ -247,6 +247,25 @@ def test_hardware_and_time_decide_what_a_transformer_is_for() -> None:
             own = {"learner.threads": 2, "batch_lengths": "similar"}
             assert found == {"config": classifier, **own}
         assert chosen(words, "bert", "a GPU") == {"config": classifier, "learner.device": "cuda"}
+
+
+def test_of_long_texts_few_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of whole films in a transformer would take minutes and all of the memory."""
+    measured = []
+    own = Split.batch
+
+    def batch(split: Split, rows: Any) -> Any:
+        measured.append(len(rows))
+        return own(split, rows)
+
+    monkeypatch.setattr(Split, "batch", batch)
+    folder = tiny_transformers.save(tmp_path / "bert")
+    for words in (5, 500):
+        texts = [{"text": "fine " * words, "label": kind} for kind in ("up", "down") * 30]
+        out = tmp_path / str(words)
+        rss_rl.prepare(texts, out=out, text="text", label="label", dim=2)
+        expect(out, str(folder), 0.4)
+    assert measured == [32, 4]
 
 
 def test_phrases_of_long_texts(table: Path, tmp_path: Path) -> None:
