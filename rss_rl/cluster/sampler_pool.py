@@ -356,13 +356,17 @@ class RayBackend:
 
 
 def _ready(calls: list[Any], timeout_s: float) -> list[Any]:
-    """The finished calls, in order; waits at most `timeout_s` for one."""
+    """The finished calls, in order; waits at most `timeout_s` for one.
+
+    Their results may still be on other nodes: Ray would else count as ready only what it has
+    copied here, and a sampler that has long answered as one that does not.
+    """
     if not calls:
         time.sleep(min(timeout_s, _POLL_S))
         return []
-    ray.wait(calls, num_returns=1, timeout=timeout_s)
+    ray.wait(calls, num_returns=1, timeout=timeout_s, fetch_local=False)
     # The wait above may return any of several finished calls; this one keeps their order.
-    ready, _ = ray.wait(calls, num_returns=len(calls), timeout=0)
+    ready, _ = ray.wait(calls, num_returns=len(calls), timeout=0, fetch_local=False)
     return list(ready)
 
 

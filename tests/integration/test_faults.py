@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,10 +21,17 @@ from ray_nodes import own_ray
 from tiny_runs import assert_each_example_once_an_epoch, reports_of
 from watched import WatchedRoles
 
+from rss_rl.cluster.actors import ActorProcess, this_process
+from rss_rl.cluster.sampler_actor import MAIL
 from rss_rl.cluster.sampler_pool import RayBackend
-from rss_rl.config import RunConfig
+from rss_rl.config import RunConfig, SamplerConfig
+from rss_rl.logs.events import NO_LOG
+from rss_rl.rollouts.rollout import Job, Rollout
+from rss_rl.rollouts.snapshot import Snapshot
 from rss_rl.training.run import RunEvent, train
 from rss_rl.training.trainer import UpdateReport
+
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 ASYNCHRONOUS = {"backend": "ray", "actors": 2, "max_policy_lag": 4}
 QUICK_TO_NOTICE = {
@@ -30,6 +39,23 @@ QUICK_TO_NOTICE = {
     "health_check_period_ms": 1000,
     "health_check_failure_threshold": 3,
 }
+
+
+class FarSampler:
+    """Answers at once, with more than Ray sends along with an answer."""
+
+    def process(self) -> ActorProcess:
+        return this_process()
+
+    @ray.method(concurrency_group=MAIL)
+    def publish(self, number: int, snapshot: object) -> None:
+        pass
+
+    def sample(self, job: list[Any], number: int) -> tuple[bytes, float]:
+        rows = Job.unpacked(job).rows
+        one = np.ones((1, len(rows), 1), np.float32)
+        selection = np.zeros((1, len(rows), 2, 4 * 10**6), bool)
+        return Rollout(rows, (selection,), one, {}, {}, one[0], 0).to_bytes(), 0.1
 
 
 def train_harmed(
@@ -104,6 +130,26 @@ class TestOnSeveralNodes:
         yield made
         ray.shutdown()
         made.shutdown()
+
+    def test_answers_on_another_node_count_while_the_learner_is_busy(
+        self, cluster: Cluster
+    ) -> None:
+        """Whole rollouts wait there while dev is scored for longer than a sampler may take."""
+        cluster.add_node(num_cpus=4, resources={"far": 4})
+        remote = ray.remote(
+            num_cpus=0.1, max_restarts=0, concurrency_groups={MAIL: 1}, resources={"far": 1}
+        )(FarSampler)
+        settings = SamplerConfig.model_validate({"backend": "ray", "actors": 4, "timeout_s": 4.0})
+        backend = RayBackend(settings, lambda _: remote.remote(), NO_LOG)
+        wait_for(backend, 4)
+        backend.publish(Snapshot(0, ()))
+        backend.submit([Job(0, shard, np.arange(2), 1, False, False) for shard in range(4)])
+        time.sleep(6.0)
+        found: list[object] = []
+        while len(found) < 4:
+            found += backend.collect(0.5)
+        assert backend.stats().restarts == 0
+        backend.close()
 
     def test_a_node_is_lost_and_another_one_joins(
         self, cluster: Cluster, tiny: Callable[..., RunConfig], tmp_path: Path
