@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 _TAKEN = frozenset({SPARSITY, COHERENCE, "total", "lambda", "lambda_heads", "lambda_dependents"})
 """Names that a reward model's terms may not have: other metrics are called `reward/<name>`."""
-_WHERE = "TokenSelection"
+TASK = "TokenSelection"
+"""What errors of an environment name as their place."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class SelectionTask:
         if missing.size:
             raise ConfigError(
                 f"row {missing[0]} does not exist",
-                where=_WHERE,
+                where=TASK,
                 remedy=f"Rows are 0 to {size - 1}",
             )
         return self.examples.batch(index)
@@ -181,7 +182,7 @@ def make_task(
     examples: ExampleSource | None = None,
     prepared: str | Path | None = None,
     *,
-    reward_model: RewardModel | Callable[[Batch, Sequence[Array]], Scores],
+    reward_model: RewardModel | Callable[[Batch, Sequence[Array]], Scores] | None = None,
     split: str = "train",
     bits: int = ROLES,
     max_len: int = 0,
@@ -197,14 +198,27 @@ def make_task(
         The others: see `SelectionTask`.
 
     Raises:
-        ConfigError: both or neither of examples and data, an empty split, or costs out of range.
+        ConfigError: both or neither of examples and data, no reward model, an empty split, or costs
+            out of range or that only a learner can charge.
         DataError: the directory or the split cannot be read.
     """
     if (examples is None) == (prepared is None):
         raise ConfigError(
             "an environment needs either `run`, `examples` or `prepared`",
-            where=_WHERE,
+            where=TASK,
             remedy="Give one of them",
+        )
+    if reward_model is None:
+        raise ConfigError(
+            "examples without a run need something that scores selections",
+            where=TASK,
+            remedy="Give reward_model: a model, or a function score(batch, selections)",
+        )
+    if learnt := [key for key in ("target_share", "share_schedule") if costs.get(key)]:
+        raise ConfigError(
+            f"'{learnt[0]}' needs a learner, which moves the cost of a word until the share is met",
+            where=TASK,
+            remedy="Give sparsity_cost, or a run that was asked for a share",
         )
     if prepared is not None:
         from rss_rl.data.store import open_prepared
@@ -214,7 +228,7 @@ def make_task(
         max_len = max_len or longest_sentence(dataset)
         vocabulary_size = vocabulary_size or len(dataset.vocabulary)
     assert examples is not None
-    config = parse_section(RewardConfig, costs, where=_WHERE)
+    config = parse_section(RewardConfig, costs, where=TASK)
     return SelectionTask(
         examples, reward_model, config, bits=bits, max_len=max_len, vocabulary_size=vocabulary_size
     )

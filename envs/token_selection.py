@@ -9,7 +9,8 @@ import numpy as np
 from gymnasium import error
 
 from rss_rl.envs.spaces import SelectionSpaces
-from rss_rl.envs.task import SelectionTask
+from rss_rl.envs.task import TASK, SelectionTask
+from rss_rl.errors import ConfigError
 from rss_rl.types import Array, Batch
 
 
@@ -48,12 +49,17 @@ class TokenSelectionEnv(gym.Env[dict[str, Array], Array]):
         """Draw an example, or take the one of `options={"row": i}`.
 
         Raises:
-            ConfigError: a row that does not exist.
+            ConfigError: a row that does not exist, or is no whole number.
         """
         super().reset(seed=seed)
-        wanted = (options or {}).get("row")
-        size = len(self.task.examples)
-        row = int(self.np_random.integers(size) if wanted is None else wanted)
+        row = (options or {}).get("row")
+        if row is None:
+            row = int(self.np_random.integers(len(self.task.examples)))
+        elif isinstance(row, bool) or not isinstance(row, int | np.integer):
+            raise ConfigError(
+                f"{row!r:.40} is no row", where=TASK, remedy="Give its number: options={'row': 3}"
+            )
+        row = int(row)
         self._batch, self._chosen = self.task.observe([row]), None
         return self._observation(self._batch), {"row": row}
 

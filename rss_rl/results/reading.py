@@ -19,13 +19,12 @@ from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared, Split
 from rss_rl.data.vocabulary import SPECIAL_WORDS
-from rss_rl.errors import DataError
 from rss_rl.rollouts.device import find_device, inference
-from rss_rl.rollouts.run_models import Models, open_data, run_task
+from rss_rl.rollouts.run_models import Models, run_task
 from rss_rl.rollouts.scan import Scanned, scan
 from rss_rl.seeding import generator
 from rss_rl.training.evaluation import Mode, evaluate
-from rss_rl.training.trained_runs import open_models
+from rss_rl.training.trained_runs import data_of, open_models
 from rss_rl.types import Array, Batch
 
 _MOST_ROWS = 2000
@@ -118,13 +117,7 @@ def open_with_data(
         RssError: see `score_run`.
     """
     config, models, inputs = open_models(path, which, trust)
-    prepared = open_data(config)
-    if prepared.manifest != inputs.manifest:
-        raise DataError(
-            "the data are not those the run was trained on",
-            where=config.data,
-            remedy="Prepare them as they were, or train again",
-        )
+    prepared = data_of(config, inputs)
     used_device = find_device(device or config.learner.device)
     models.classifier.to(used_device)
     models.policy.to(used_device)

@@ -12,9 +12,10 @@ from gymnasium.vector import AutoresetMode
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared, open_prepared
-from rss_rl.envs.task import SelectionTask, longest_sentence, make_task
+from rss_rl.envs.task import TASK, SelectionTask, longest_sentence, make_task
 from rss_rl.envs.token_selection import TokenSelectionEnv
 from rss_rl.envs.vector import TokenSelectionVectorEnv
+from rss_rl.errors import ConfigError, DataError, nearest
 from rss_rl.learners.share_control import ShareController
 from rss_rl.models.attention_choice import loadable_attention
 from rss_rl.rollouts.run_models import (
@@ -58,6 +59,22 @@ def open_models(
     return config, models, inputs
 
 
+def data_of(config: RunConfig, inputs: Prepared) -> Prepared:
+    """A run's data with their splits, of which it keeps the `inputs`.
+
+    Raises:
+        DataError: they cannot be read, or have been prepared again since.
+    """
+    prepared = open_data(config)
+    if prepared.manifest != inputs.manifest:
+        raise DataError(
+            "the data are not those the run was trained on",
+            where=config.data,
+            remedy="Prepare them as they were, or train again",
+        )
+    return prepared
+
+
 def find_task(
     task: SelectionTask | None = None,
     *,
@@ -70,7 +87,7 @@ def find_task(
     """The task of an environment.
 
     Args:
-        task: given whole; then nothing else is.
+        task: given whole; then nothing else may be.
         run: the directory of a run, with the classifier of one of its checkpoints and lambda as it
             stood there; or a configuration, whose classifier is untrained.
         split: of the run's data.
@@ -79,9 +96,18 @@ def find_task(
         others: without a run, see `rss_rl.envs.task.make_task`.
 
     Raises:
-        RssError: no run, no such checkpoint or split, data that cannot be read, or settings that do
-            not fit together.
+        RssError: no run, no such checkpoint or split, data that cannot be read or are not those of
+            the run, or settings that do not fit together.
     """
+    given = {"run": run} | others if task is not None and run is not None else others
+    if given and (task is not None or run is not None):
+        name, whole = next(iter(given)), "task" if task is not None else "run"
+        raise ConfigError(
+            f"'{name}' is not taken beside {whole}, which has all of it"
+            f"{nearest(name, ['split', 'which', 'trust', 'render_mode'])}",
+            where=TASK,
+            remedy="Leave it out, or give examples and a reward model in place of a run",
+        )
     if task is not None:
         return task
     if run is None:
@@ -91,8 +117,8 @@ def find_task(
         models = build_prepared_models(config, prepared)
         share = ShareController(config.reward)
     else:
-        config, models, _ = open_models(run, which, trust)
-        prepared = open_data(config)
+        config, models, inputs = open_models(run, which, trust)
+        prepared = data_of(config, inputs)
         share = ShareController(config.reward)
         share.load_state_dict(load_checkpoint(Path(run), which).state["share"])
     found = run_task(config, models, prepared.split(split), prepared.vocabulary.words)

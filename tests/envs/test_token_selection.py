@@ -120,6 +120,14 @@ def test_bad_actions_rows_and_settings_are_refused(examples: Any, reward_model: 
     for row in (-1, len(examples)):
         with pytest.raises(ConfigError, match=f"row {row} does not exist"):
             env.reset(options={"row": row})
+    for row in (2.7, True, "a", [1, 2]):
+        with pytest.raises(ConfigError, match="is no row"):
+            env.reset(options={"row": row})
+    for learnt in ({"target_share": 0.3}, {"target_share": 0.3, "sparsity_cost": 0.5}):
+        with pytest.raises(ConfigError, match="'target_share' needs a learner"):
+            _make(examples, reward_model, **learnt)
+    with pytest.raises(ConfigError, match="something that scores selections"):
+        _make(examples, None)
     with pytest.raises(ConfigError, match="longest sentence has 6 tokens"):
         _make(examples, reward_model, max_len=5)
     with pytest.raises(ConfigError, match="either `run`, `examples` or `prepared`"):

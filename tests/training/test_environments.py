@@ -19,7 +19,7 @@ from rss_rl.api.preparing import prepare
 from rss_rl.config import RunConfig, load_config, parse_section, with_folders
 from rss_rl.data.label_weights import FOLDS, fold_of
 from rss_rl.data.store import Prepared
-from rss_rl.errors import ConfigError
+from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.packaged import find_config, packaged_configs
 from rss_rl.rollouts.rollout import Job, Rollout
@@ -226,6 +226,33 @@ def test_of_a_configuration_and_of_a_run(
     assert set(info["prediction"]) <= set(range(len(tiny.labels.names)))
     terms = info["log_likelihood"] - info["sparsity_cost"] - info["coherence_cost"]
     np.testing.assert_allclose(terms, paid, atol=1e-5)
+
+
+def test_what_contradicts_a_run_is_refused(tiny_config: RunConfig, tmp_path: Path) -> None:
+    """A misspelt split would be the training rows, and data prepared again have other words."""
+    out = tmp_path / "rows"
+
+    def prepared(*words: str) -> None:
+        rows = [{"text": f"{word} fox", "label": word} for word in words] * 10
+        prepare(rows, out=out, text="text", label="label", dim=4, force=True)
+
+    prepared("red", "blue")
+    run = tmp_path / "run"
+    for _ in train(tiny_config.model_copy(update={"data": str(out)}), run):
+        pass
+    for given, fragment in (
+        ({"spilt": "test"}, r"'spilt' is not taken beside run.*did you mean 'split'"),
+        ({"sparsity_cost": 0.5}, "'sparsity_cost' is not taken beside run"),
+    ):
+        with pytest.raises(ConfigError, match=fragment):
+            gym.make(envs.ENV_ID, run=run, **given)
+    task = gym.make(envs.ENV_ID, run=run).unwrapped.task
+    for given in ({"run": run}, {"max_len": 9}):
+        with pytest.raises(ConfigError, match=r"is not taken beside task"):
+            gym.make(envs.ENV_ID, task=task, **given)
+    prepared("red", "green")
+    with pytest.raises(DataError, match="not those the run was trained on"):
+        gym.make(envs.ENV_ID, run=run)
 
 
 def real(selections: Sequence[Array], batch: Batch) -> list[Array]:
