@@ -119,7 +119,7 @@ def train(
         torch.enable_grad(),
     ):
         stopped = None
-        for event in train_events(
+        events = train_events(
             plan.config,
             plan.path,
             roles=roles,
@@ -130,10 +130,14 @@ def train(
             take_over=take_over,
             budget=budget,
             point=point,
-        ):
-            show(event)
-            for callback in callbacks:
-                callback(event)
+        )
+        for event in events:
+            try:
+                show(event)
+                for callback in callbacks:
+                    callback(event)
+            except Exception as error:
+                events.throw(error)  # the run ends by it, and notes why
             stopped = event if isinstance(event, Stopped) else None
     run = Run(plan.path, trust_plugins=named)
     if stopped is not None:

@@ -8,7 +8,7 @@ import functools
 import hashlib
 import platform
 import subprocess
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -90,7 +90,7 @@ def train(
     budget: TimeBudget | None = None,
     point: SafePoint | None = None,
     splits: tuple[str, ...] = SPLITS,
-) -> Iterator[RunEvent]:
+) -> Generator[RunEvent, None, None]:
     """Train in the run directory `path`, as a stream of events that ends in `Finished`.
 
     Args:
@@ -294,7 +294,11 @@ def _train_all_tokens(
             "batch_lengths": config.settled_lengths,
             "evaluation": config.evaluation.model_copy(update={"all_tokens": False}),
             "reward": config.reward.model_copy(
-                update={"target_share": None, "share_schedule": 0.0}
+                update={
+                    "target_share": None,
+                    "share_schedule": 0.0,
+                    "sparsity_cost": config.reward.fixed_cost,
+                }
             ),
         }
     )

@@ -61,6 +61,20 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> rss_rl.Run:
     return found
 
 
+def test_a_callback_that_raises_ends_the_run_and_is_noted(tmp_path: Path) -> None:
+    def refuse(event: Any) -> None:
+        if isinstance(event, UpdateReport) and event.update == 4:
+            raise ValueError("no more of this")
+
+    given: dict[str, Any] = {"text": "review", "label": "stars", "out": tmp_path / "run"}
+    with pytest.raises(ValueError, match="no more of this"):
+        rss_rl.fit(rows(), **given, overrides=SMALL, callbacks=[refuse])
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert status["state"] == "failed"
+    log = (tmp_path / "run" / "events.jsonl").read_text().splitlines()
+    assert json.loads(log[-1])["error"] == "no more of this"
+
+
 def test_columns_named_by_numbers_and_no_gradients_around(tmp_path: Path) -> None:
     """As pandas names columns, and as a notebook may have left torch."""
     table = pd.DataFrame([[row["review"], row["stars"]] for row in rows()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 from pathlib import Path
@@ -83,6 +84,17 @@ def test_all_tokens_is_a_model_that_never_saw_a_selection(
     assert len(names) > 20
     for name in names:
         np.testing.assert_array_equal(branched.tensors[name], straight.tensors[name], name)
+
+
+def test_under_a_share_both_rewards_are_without_its_costs(
+    tiny_config: RunConfig, tmp_path: Path
+) -> None:
+    reward = tiny_config.reward.model_copy(update={"target_share": 0.5, "sparsity_cost": 0.3})
+    path = tmp_path / "run"
+    list(train(tiny_config.model_copy(update={"reward": reward}), path))
+    for place in (path, path / ALL_TOKENS):
+        scores = json.loads((place / "report.json").read_text())["splits"]["dev"]["all"]
+        assert scores["reward"] == pytest.approx(-scores["loss"], abs=1e-5)
 
 
 def test_the_report_scores_the_checkpoint_that_was_best_on_dev(
