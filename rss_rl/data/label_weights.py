@@ -7,10 +7,11 @@ something of rare words, and of words that no training text has.
 
 A weight says the label of the texts that it was learnt from, the more the rarer its word. So the
 training texts are dealt into folds, and each is read with weights learnt from the other folds, as a
-new text is read with weights that have not seen it (cross-fitting, or stacking: Wolpert 1992).
+new text is read with weights that have not seen it (cross-fitting, or stacking: Wolpert 1992). Texts of
+the same words are in one fold: a copy in another would tell the label as well.
 
-Legend: V words of the vocabulary, C columns of labels (1 for two classes and for a score, else the
-number of classes), G hashed subwords, F folds.
+Legend: B texts, T words of all of them, V words of the vocabulary, C columns of labels (1 for two
+classes and for a score, else the number of classes), G hashed subwords, F folds.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 
 from rss_rl.data.sources import Progress
 from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
-from rss_rl.seeding import keyed_uniforms, stream_key
+from rss_rl.seeding import mix, stream_key
 from rss_rl.types import Array
 
 _FEWEST_ROWS = 2
@@ -35,7 +36,7 @@ HASHES = 1 << 16
 """G."""
 FOLDS = 5
 """F."""
-_DEALT = stream_key(0, "folds")
+_DEALT = np.uint64(stream_key(0, "folds"))
 
 
 class LabelWeights(NamedTuple):
@@ -53,30 +54,36 @@ class LabelWeights(NamedTuple):
 
     def spread_to(self, deviation: float) -> LabelWeights:
         """All times a factor by which those of the words that have any get a standard deviation."""
-        own = self.words[self.words.any(axis=1)].std()
+        there = self.words.any(axis=1)
+        own = self.words[there].std(dtype=np.float64) if there.any() else 0.0
         factor = np.float32(deviation / own if own > 0 else 1.0)
         return LabelWeights(*(weights * factor for weights in self))
 
 
-def fold_of(rows: Array) -> Array:
-    """The folds, from 1, of training texts by their row, int64 [B].
+def fold_of(ids: Array, lengths: Array) -> Array:
+    """The folds, from 1, of training texts, int64 [B]: by a hash of their words in order.
 
-    They are dealt at random: rows may come in turns of their labels.
+    Args:
+        ids: int [T], of the words of all texts, one after another. lengths: int [B], words of each.
     """
-    drawn = keyed_uniforms(_DEALT, rows, 1, 1, 1)[0, :, 0, 0].astype(np.float64)
-    return 1 + (drawn * FOLDS).astype(np.int64)
+    lengths = np.asarray(lengths, dtype=np.int64)
+    place = np.arange(len(ids)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    keys = ids.astype(np.uint64) << np.uint64(32) | place.astype(np.uint64)
+    total = np.zeros(len(lengths), np.uint64)
+    with np.errstate(over="ignore"):
+        np.add.at(total, np.repeat(np.arange(len(lengths)), lengths), mix(keys + _DEALT))
+        return 1 + (mix(total) % np.uint64(FOLDS)).astype(np.int64)
 
 
 def learn_weights(
-    rows: Iterable[tuple[int, tuple[Array, str | float]]],
+    rows: Iterable[tuple[Array, str | float]],
     vocabulary: Vocabulary,
     progress: Progress = lambda what, done, end: None,
 ) -> LabelWeights:
     """The weights of words and subwords in linear models of the training texts.
 
     Args:
-        rows: number of a row, ids int [N] of its words, and its label: the name of a class, or a
-            score.
+        rows: ids int [N] of the words of each, and its label: the name of a class, or a score.
         progress: see `Progress`.
 
     Returns:
@@ -84,10 +91,10 @@ def learn_weights(
     """
     import scipy.sparse as sp  # takes a second, as does scikit-learn
 
-    numbers, examples = zip(*rows, strict=True)
-    texts, labels = zip(*examples, strict=True)
-    ends, words = np.cumsum([0, *map(len, texts)]), len(vocabulary)
-    counts = sp.csr_matrix((np.ones(ends[-1]), np.concatenate(texts), ends), (len(texts), words))
+    texts, labels = zip(*rows, strict=True)
+    ids, lengths = np.concatenate(texts), [len(text) for text in texts]
+    ends, words = np.cumsum([0, *lengths]), len(vocabulary)
+    counts = sp.csr_matrix((np.ones(ends[-1]), ids, ends), (len(texts), words))
     counts.sum_duplicates()
     pieces = _subword_counts(("",) * len(SPECIAL_WORDS) + vocabulary.words[len(SPECIAL_WORDS) :])
     classes = sorted(set(labels)) if isinstance(labels[0], str) else []
@@ -99,7 +106,7 @@ def learn_weights(
         own = _linear_weights(counts[of], targets, classes)
         return np.concatenate([own, pieces @ subwords], axis=1), subwords
 
-    folds, others = fold_of(np.array(numbers)), []
+    folds, others = fold_of(ids, np.array(lengths)), []
     own, subwords = learnt(folds > 0)
     for fold in range(1, FOLDS + 1):
         progress("learning label weights", fold, FOLDS + 1)

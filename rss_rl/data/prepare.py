@@ -15,7 +15,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +44,13 @@ from rss_rl.data.vectors import check_vectors, source_file, write_vectors
 from rss_rl.data.vocabulary import Vocabulary
 from rss_rl.durable import disk_errors, new_folder
 from rss_rl.errors import DataError, StorageError
+from rss_rl.seeding import generator
 from rss_rl.types import Array, LabelSpec
 
 _FEW_WORDS, _LONG_WORD = 2.5, 10
 """Words per text, and characters per word, from which words are taken for uncut sentences."""
 _WEIGHED_WORDS = 4_000_000
-"""Words, of rows evenly spread, that label weights are learnt from: more take minutes."""
+"""Words, of rows drawn at random, that label weights are learnt from: more take minutes."""
 _log = logging.getLogger("rss_rl.data")
 _MOST_DIM = 1 << 16
 
@@ -208,8 +209,12 @@ def _label_weights(train: StagedSplit, vocabulary: Vocabulary, progress: Progres
             for texts, label in zip(zip(*slots, strict=True), labels, strict=True):
                 yield vocabulary.ids(chain(*texts)), label
 
-    every = -(-sum(train.tokens) // _WEIGHED_WORDS)
-    return learn_weights(islice(enumerate(rows()), 0, None, every), vocabulary, progress)
+    share = _WEIGHED_WORDS / max(1, sum(train.tokens))
+    if share >= 1:
+        return learn_weights(rows(), vocabulary, progress)
+    # Drawn, as rows may come in turns of their labels.
+    draw = generator(0, "label weights")
+    return learn_weights((row for row in rows() if draw.random() < share), vocabulary, progress)
 
 
 def _save_vocabulary(path: Path, vocabulary: Vocabulary) -> VocabularyInfo:

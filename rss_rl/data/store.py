@@ -123,11 +123,16 @@ class Split:
         def by_slot(name: str) -> tuple[Array, ...]:
             return tuple(padded(f"{name}_{slot}", keep) for slot, keep in enumerate(valid))
 
+        tokens = by_slot("tokens")
+        folds = None
+        if self._has_folds:
+            real = np.concatenate(valid, axis=1)
+            folds = fold_of(np.concatenate(tokens, axis=1)[real], real.sum(1))
         rationale = by_slot("rationale") if "rationale" in known else None
         kind = np.float32 if self.labels.kind == "score" else np.int64
         return Batch(
             rows,
-            by_slot("tokens"),
+            tokens,
             tuple(valid),
             np.array(cells("label"), dtype=kind),
             None if rationale is None else tuple(bits.astype(bool) for bits in rationale),
@@ -135,7 +140,7 @@ class Split:
             np.array(cells("question"), dtype=np.int64) if "question" in known else None,
             padded("annotations", valid[0]) if "annotations" in known else None,
             self._states.padded(rows, valid) if self._states else None,
-            fold_of(rows) if self._has_folds else None,
+            folds,
         )
 
     def words(self, row: int) -> tuple[tuple[str, ...], ...]:

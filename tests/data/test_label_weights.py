@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.numpy import load_file
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -38,7 +40,12 @@ def vocabulary(texts: tuple[str, ...]) -> Vocabulary:
 
 def learnt(texts: tuple[str, ...], labels: Sequence[Any], words: Vocabulary) -> LabelWeights:
     ids = [words.ids(text.split()) for text in texts]
-    return learn_weights(enumerate(zip(ids, labels, strict=True)), words)
+    return learn_weights(zip(ids, labels, strict=True), words)
+
+
+def folds_of(texts: Sequence[str], words: Vocabulary) -> Any:
+    ids = [words.ids(text.split()) for text in texts]
+    return fold_of(np.concatenate(ids), np.array(list(map(len, ids))))
 
 
 @pytest.mark.parametrize("labels", [LABELS, (1.0, 0.9, 0.1, 0.0, 0.2), ("x", "y", "z", "x", "z")])
@@ -106,15 +113,28 @@ def test_labels_that_are_all_alike_give_no_weight(labels: tuple[Any, ...]) -> No
     assert not any(weights.any() for weights in found)
 
 
-def test_folds_follow_no_turns_of_the_rows() -> None:
-    folds = fold_of(np.arange(6000))
-    for turn in range(2, 7):
-        counts = np.bincount(folds[::turn], minlength=FOLDS + 1)
-        assert counts[0] == 0
-        assert counts[1:].min() > 0.8 * counts.sum() / FOLDS
+@settings(max_examples=30)
+@given(st.lists(st.lists(st.integers(0, 5), max_size=4), min_size=1, max_size=40))
+def test_copies_of_a_text_are_in_one_fold(texts: list[list[int]]) -> None:
+    """However many, and wherever they stand; other texts are dealt by chance."""
+    ids = np.array([word for text in texts for word in text], np.int64)
+    lengths = np.array([*map(len, texts)])
+    folds = fold_of(ids, lengths)
+    alone = [fold_of(np.array(text, dtype=np.int64), np.array([len(text)]))[0] for text in texts]
+    np.testing.assert_array_equal(folds, alone)
+    assert set(folds.tolist()) <= set(range(1, FOLDS + 1))
 
 
-_FIRST = fold_of(np.arange(9)) == fold_of(np.zeros(1, np.int64))  # rows of the first one's fold
+def test_folds_are_of_one_size() -> None:
+    for length in (1, 2):  # those of two words differ in the order of words, too
+        ids = np.indices((80,) * length).reshape(length, -1).T
+        counts = np.bincount(fold_of(ids.ravel(), np.full(len(ids), length)))[1:]
+        assert counts.min() > (0.5, 0.9)[length - 1] * len(ids) / FOLDS
+
+
+NINE = tuple(f"a {first} {second}" for first in ("dull", "fine", "odd") for second in "xyz")
+_DEALT = folds_of(NINE, vocabulary(NINE))
+_FIRST = _DEALT[0] == _DEALT  # rows of the first one's fold
 
 
 @pytest.mark.parametrize(
@@ -127,13 +147,12 @@ _FIRST = fold_of(np.arange(9)) == fold_of(np.zeros(1, np.int64))  # rows of the 
     ],
 )
 def test_a_training_text_is_read_with_weights_that_have_not_seen_it(labels: Sequence[Any]) -> None:
-    texts = tuple(f"a {first} {second}" for first in ("dull", "fine", "odd") for second in "xyz")
-    words = vocabulary(texts)
+    texts, words = NINE, vocabulary(NINE)
     found = learnt(texts, labels, words)
     assert found.held_out.shape == (FOLDS, words.trainable, found.words.shape[1])
     columns = found.subwords.shape[1]
     for row in range(len(texts)):
-        folds = fold_of(np.arange(len(texts)))
+        folds = folds_of(texts, words)
         others = np.flatnonzero(folds != folds[row]).tolist()
         alone = learnt(tuple(texts[i] for i in others), [labels[i] for i in others], words)
         read = found.words[: words.trainable] + found.held_out[folds[row] - 1]
@@ -146,6 +165,21 @@ def test_a_training_text_is_read_with_weights_that_have_not_seen_it(labels: Sequ
             one, two = sorted({0, 1, 2} - {lacked})
             halves = read[:, [two, columns + two]] - read[:, [one, columns + one]]
             np.testing.assert_allclose(halves, wanted, atol=1e-5)
+
+
+def test_of_many_texts_some_are_drawn_though_labels_come_in_turns(
+    tmp_path: Path, list_source: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rss_rl.data.prepare._WEIGHED_WORDS", 300)
+    turns = [("a fine film", "good"), ("a dull film", "bad")] * 100
+    examples = [RawExample(f"r{i}", (text,), label) for i, (text, label) in enumerate(turns)]
+    source = list_source(
+        {"train": examples, "test": examples[:2]}, LabelSpec("classes", ("bad", "good"))
+    )
+    prepare(source, tmp_path / "out", dim=4, label_weights=True)
+    prepared = open_prepared(tmp_path / "out")
+    own = dict(zip(prepared.vocabulary.words, prepared.vectors()[:, -2], strict=True))
+    assert own["fine"] > 0 > own["dull"]
 
 
 def test_they_stand_beside_the_vectors(tmp_path: Path, list_source: Callable[..., Any]) -> None:
@@ -191,7 +225,8 @@ def test_batches_of_training_texts_hold_the_folds(
     assert prepared.split("test").batch([0, 1]).folds is None
     batch = prepared.split("train").batch([4, 0, 1])
     assert batch.folds is not None
-    folds = fold_of(np.array([4, 0, 1])).tolist()
+    texts = [TEXTS[row] for row in (4, 0, 1)]
+    folds = folds_of(texts, prepared.vocabulary).tolist()
     assert batch.folds.tolist() == folds
     again = batch.take(np.array([1])).repeat(2).folds
     assert again is not None

@@ -17,7 +17,7 @@ import torch
 from rss_rl import envs
 from rss_rl.api.preparing import prepare
 from rss_rl.config import RunConfig, load_config, parse_section, with_folders
-from rss_rl.data.label_weights import FOLDS, fold_of
+from rss_rl.data.label_weights import FOLDS
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.inputs import tensor_batch
@@ -93,7 +93,7 @@ class Drawn:
         kind = np.float32 if self.labels.kind == "score" else np.int64
         labels = self._labels[index].astype(kind)
         states = tuple(np.ones((*real.shape, STATE), np.float32) for real in valid)
-        folds = None if self.labels.chooses else fold_of(index)
+        folds = None if self.labels.chooses else 1 + index % FOLDS
         return Batch(
             index, tuple(tokens), tuple(valid), labels, marks=marks, states=states, folds=folds
         )
