@@ -19,6 +19,7 @@ import numpy as np
 from rich.console import Console
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import train_test_split
+from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 import rss_rl
@@ -84,18 +85,27 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             RssError: any expected failure.
         """
         examples = _examples(X)
-        self.classes_, numbers = np.unique(np.asarray(y), return_inverse=True)
+        self.classes_, numbers = np.unique(column_or_1d(y), return_inverse=True)
         if len(examples) != len(numbers):
             raise DataError(f"{len(examples)} texts and {len(numbers)} classes")
         if len(self.classes_) < 2:
             raise DataError("one class alone", where="y", remedy="Give rows of two or more classes")
         rows = [
-            _row(example) | {"label": _name(n)}
-            for example, n in zip(examples, numbers, strict=True)
+            _row(number, example) | {"label": _name(n)}
+            for number, (example, n) in enumerate(zip(examples, numbers, strict=True))
         ]
-        train, dev = train_test_split(
-            rows, test_size=_dev_rows(numbers), random_state=self.seed, stratify=_strata(numbers)
+        alone = np.bincount(numbers)[numbers] == 1  # of its class: needed for training
+        if alone.all():
+            raise DataError("each class has a single row", where="y", remedy="Give more rows")
+        several = np.flatnonzero(~alone)
+        learnt, held = train_test_split(
+            several,
+            test_size=_dev_rows(numbers[several]),
+            random_state=self.seed,
+            stratify=numbers[several],
         )
+        train = [rows[row] for row in (*np.flatnonzero(alone), *learnt)]
+        dev = [rows[row] for row in held]
         settings = {"seed": self.seed, "evaluation.all_tokens": False} | dict(self.settings or {})
         with tempfile.TemporaryDirectory(prefix="rss-rl-") as folder:
             run = rss_rl.fit(
@@ -177,7 +187,7 @@ def _examples(texts: Any) -> list[Any]:
         raise DataError("expected texts, got one", where="X", remedy='Give a list: ["A text."]')
     array = np.asarray(texts, dtype=object)
     if array.ndim == 2 and array.shape[1] == 2:
-        return [tuple(map(str, pair)) for pair in array]
+        return [tuple(pair) for pair in array]
     if array.ndim != 1:
         raise DataError(
             f"X of shape {array.shape} is neither texts nor pairs of texts",
@@ -186,12 +196,18 @@ def _examples(texts: Any) -> list[Any]:
     return array.tolist()  # type: ignore[no-any-return]
 
 
-def _row(example: Any) -> dict[str, str]:
-    return (
-        {"text": example}
-        if isinstance(example, str)
-        else dict(zip(("text", "text_b"), example, strict=True))
-    )
+def _row(number: int, example: Any) -> dict[str, str]:
+    """
+    Raises:
+        DataError: something is no text, as what pandas has for an empty cell.
+    """
+    texts = example if isinstance(example, tuple) else (example,)
+    for text in texts:
+        if not isinstance(text, str):
+            raise DataError(
+                f"{text!r:.40} is no text", where=f"X, row {number}", remedy="Take the row out"
+            )
+    return dict(zip(("text", "text_b"), texts, strict=False))
 
 
 def _name(number: int) -> str:
@@ -202,8 +218,3 @@ def _name(number: int) -> str:
 def _dev_rows(numbers: Array) -> int:
     """Rows to hold out: a tenth, and at least one of each class where there are two."""
     return max(round(_DEV_SHARE * len(numbers)), len(np.unique(numbers)))
-
-
-def _strata(numbers: Array) -> Array | None:
-    """Classes to hold out alike; None where one has a single row."""
-    return numbers if np.bincount(numbers).min() > 1 else None

@@ -7,8 +7,8 @@ something of rare words, and of words that no training text has.
 
 A weight says the label of the texts that it was learnt from, the more the rarer its word. So the
 training texts are dealt into folds, and each is read with weights learnt from the other folds, as a
-new text is read with weights that have not seen it (cross-fitting, or stacking: Wolpert 1992). Texts of
-the same words are in one fold: a copy in another would tell the label as well.
+new text is read with weights that have not seen it (cross-fitting, or stacking: Wolpert 1992).
+Texts of the same words are in one fold: a copy in another would tell the label as well.
 
 Legend: B texts, T words of all of them, V words of the vocabulary, C columns of labels (1 for two
 classes and for a score, else the number of classes), G hashed subwords, F folds.

@@ -245,13 +245,15 @@ class Model:
         if whole or not (ids == UNKNOWN).any():
             return ids
         unseen = {keys[index] for index in np.flatnonzero(ids == UNKNOWN).tolist()}
-        new = sorted(unseen - self._new_words.keys())[: _NEW_WORDS - len(self._new_words)]
+        new = sorted(word for word in unseen if word not in self._new_words)
+        new = new[: _NEW_WORDS - len(self._new_words)]
         if new:
             self._add_words(new)
         for place in np.flatnonzero(ids == UNKNOWN).tolist():
             ids[place] = self._new_words.get(keys[place], UNKNOWN)
         return ids
 
+    @torch.inference_mode(False)
     @torch.no_grad()
     def _add_words(self, words: Sequence[str]) -> None:
         """Their vectors are an unknown word's, but for the label weights of their subwords."""

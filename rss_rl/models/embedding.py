@@ -87,6 +87,7 @@ class WordEmbedding(nn.Module):
         table = torch.tensor(vectors, dtype=torch.float32)
         self.trainable = nn.Parameter(table[:trainable].clone())
         self.register_buffer("fixed", table[trainable:].clone(), persistent=False)
+        self._words = len(self.fixed)  # rows in use
         self.register_buffer("held_out", None)
         self.gradient_by_row = False
         self.average = None
@@ -97,8 +98,17 @@ class WordEmbedding(nn.Module):
         return self.trainable.shape[1]
 
     def add_words(self, vectors: Tensor) -> None:
-        """Give words that are met after training the next ids, and these vectors, [n, E]."""
-        self.fixed = torch.cat([self.fixed, vectors.to(self.fixed)])
+        """Give words that are met after training the next ids, and these vectors, [n, E].
+
+        The table grows by a quarter at a time, so that many calls take no longer than one.
+        """
+        first, end = self._words, self._words + len(vectors)
+        if end > len(self.fixed):
+            room = self.fixed.new_empty(end + end // 4, self.size)
+            room[:first] = self.fixed[:first]
+            self.fixed = room
+        self.fixed[first:end] = vectors
+        self._words = end
 
     def hold_out(self, changes: Array) -> None:
         """Let the vectors of words depend on the fold of their text.

@@ -18,20 +18,24 @@ import numpy as np
 from rss_rl.data.store import Prepared, Split
 from rss_rl.durable import replace_file
 from rss_rl.json_files import read_json
+from rss_rl.seeding import generator
 from rss_rl.types import Array
 
 LINEAR_FILE = "linear.json"
 _COSTS = (0.5, 2.0, 8.0, 32.0)
 """Values of C, the inverse of the regularisation."""
 _MOST_ROWS = 100_000
-"""Rows that are learnt from; more would take minutes and change little."""
+"""Rows that are learnt from, drawn at random; more would take minutes and change little."""
+_BLOCK = 1000
+"""Rows whose labels are read at once."""
 
 
 def score_linear(prepared: Prepared) -> dict[str, Any] | None:
     """Accuracy of the linear classifier by split, its C, and the seconds that all of it took.
 
     Returns:
-        {"accuracy": {split: share}, "C": C, "seconds": s}; None where labels are no classes.
+        {"accuracy": {split: share}, "C": C, "seconds": s}; None where labels are no classes, or
+        where no two of the rows that are learnt from share a word, or all have one label.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -41,14 +45,21 @@ def score_linear(prepared: Prepared) -> dict[str, Any] | None:
     began = time.monotonic()
     splits = {name: prepared.split(name) for name in prepared.manifest.splits}
     features = TfidfVectorizer(analyzer=_terms, min_df=2, sublinear_tf=True, dtype=np.float32)
-    learnt = np.arange(min(len(splits["train"]), _MOST_ROWS))
-    train = features.fit_transform(_texts(splits["train"], learnt))
+    rows = len(splits["train"])
+    drawn = generator(0, "linear").choice(rows, min(rows, _MOST_ROWS), replace=False)
+    learnt = np.sort(drawn)
+    labels = {name: _labels(split) for name, split in splits.items()}
+    if len(np.unique(labels["train"][learnt])) < 2:
+        return None
+    try:
+        train = features.fit_transform(_texts(splits["train"], learnt))
+    except ValueError:  # no terms are left
+        return None
     others = {
         name: features.transform(_texts(split, np.arange(len(split))))
         for name, split in splits.items()
         if name != "train"
     }
-    labels = {name: split.batch(np.arange(len(split))).labels for name, split in splits.items()}
     tried = {
         cost: LogisticRegression(C=cost, max_iter=1000).fit(train, labels["train"][learnt])
         for cost in _COSTS
@@ -69,6 +80,12 @@ def read_linear(run: Path) -> dict[str, Any] | None:
     """What `write_linear` kept with a run; None if there is nothing."""
     path = run / LINEAR_FILE
     return read_json(path, "Delete the file") if path.is_file() else None
+
+
+def _labels(split: Split) -> Array:
+    starts = range(0, len(split), _BLOCK)
+    blocks = (np.arange(start, min(start + _BLOCK, len(split))) for start in starts)
+    return np.concatenate([split.batch(rows).labels for rows in blocks])
 
 
 def _texts(split: Split, rows: Array) -> Iterator[tuple[tuple[str, ...], ...]]:

@@ -56,6 +56,19 @@ def test_it_predicts_and_selects(fitted: Any) -> None:
     assert fitted.report_["thresholded"]["accuracy"] > 0.5
 
 
+def test_a_class_of_one_row_is_trained_on_and_what_is_no_text_is_named() -> None:
+    rows, labels = texts(60)
+    brief = SMALL | {f"phases.{phase}.steps": 2 for phase in range(4)}
+    for seed in (0, 1):
+        model = SelectiveClassifier(keep=0.3, settings=brief, seed=seed)
+        table = pd.DataFrame({"text": [*rows, "a stone"], "kind": [*labels, "mineral"]})
+        assert "mineral" in model.fit(table["text"], table[["kind"]]).classes_
+    with pytest.raises(DataError, match=r"X, row 60: nan is no text"):
+        model.fit([*rows, float("nan")], [*labels, "plant"])
+    with pytest.raises(DataError, match="single row"):
+        model.fit(rows[:2], labels[:2])
+
+
 def test_it_pickles_by_export(fitted: Any) -> None:
     rows, _ = texts(10)
     state = pickle.dumps(fitted)

@@ -214,6 +214,17 @@ def test_they_stand_beside_the_vectors(tmp_path: Path, list_source: Callable[...
         assert open_prepared(tmp_path / f"{name}-False").held_out() is None
 
 
+def test_words_met_after_training_keep_their_vectors_as_more_come() -> None:
+    table = np.arange(12, dtype=np.float32).reshape(4, 3)
+    embedding = WordEmbedding(table, trainable=2)
+    added = torch.randn(50, 3)
+    for first in range(0, 50, 5):
+        embedding.add_words(added[first : first + 5])
+    with torch.no_grad():
+        found = embedding(torch.arange(54), padding=None)
+    torch.testing.assert_close(found, torch.cat([torch.from_numpy(table), added]))
+
+
 def test_batches_of_training_texts_hold_the_folds(
     tmp_path: Path, list_source: Callable[..., Any]
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import rss_rl
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.results.linear import read_linear, score_linear, write_linear
@@ -37,4 +39,19 @@ def test_it_stays_with_the_run(tmp_path: Path) -> None:
 def test_scores_have_no_classes(tmp_path: Path) -> None:
     rows = [{"text": f"number{n}", "label": n / 7} for n in range(60)]
     rss_rl.prepare(rows, out=tmp_path / "rows", text="text", label="label", task="score", dim=2)
+    assert score_linear(open_prepared(tmp_path / "rows")) is None
+
+
+def test_of_many_sorted_rows_all_classes_are_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rss_rl.results.linear._MOST_ROWS", 20)
+    found = score_linear(prepared_rows(tmp_path / "rows", ["good"] * 60 + ["bad"] * 60))
+    assert found is not None
+    assert found["accuracy"]["dev"] > 0.5
+
+
+def test_texts_that_share_no_word_have_no_linear_classifier(tmp_path: Path) -> None:
+    rows = [{"text": f"one{n} two{n}", "label": ("good", "bad")[n % 2]} for n in range(60)]
+    rss_rl.prepare(rows, out=tmp_path / "rows", text="text", label="label", dim=2)
     assert score_linear(open_prepared(tmp_path / "rows")) is None
