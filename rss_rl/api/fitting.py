@@ -57,7 +57,7 @@ def fit(
     The configuration is `configs/own.yaml` (pairs: `own_pairs`, long texts: `own_long`), adapted to
     the number of rows, the labels and the length of the texts. Each choice is printed. The prepared
     data are put next to the run, in `NAME-data-KEY`, where KEY is a hash of rows and settings: the
-    same table is prepared only once.
+    same table is prepared only once. After Ctrl-C or a crash the same command continues.
 
     Args:
         data: Training rows: .csv, .tsv, .jsonl or .parquet. In Python also other tables, see
@@ -99,13 +99,16 @@ def fit(
     """
     from rss_rl.api.adapting import Wish, adapt, run_name
     from rss_rl.api.finetuning import compare
+    from rss_rl.api.planning import is_of
     from rss_rl.api.terminal import SafeConsole, busy, say
     from rss_rl.api.training import train
+    from rss_rl.config import load_config
     from rss_rl.data.store import open_prepared
     from rss_rl.models.build import check_defaults
+    from rss_rl.packaged import find_config
     from rss_rl.results.linear import read_linear, write_linear
     from rss_rl.results.sentences import linear_warning
-    from rss_rl.runs.run_directory import CONFIG_FILE
+    from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE
     from rss_rl.training.stopping import seconds
 
     check_defaults()
@@ -119,14 +122,9 @@ def fit(
     shown = console or SafeConsole(highlight=False)
     path = Path(out) if out is not None else Path("runs") / run_name(data)
     paths = [path, *(path.with_name(f"{path.name}-seed{seed}") for seed in range(1, seeds))]
-    taken = [own for own in paths if os.path.isfile(own / CONFIG_FILE)]
-    if taken and not overwrite:
-        raise ConfigError(
-            "there is already a run",
-            where=str(taken[0]),
-            remedy=f"Resume it ({shell('rss-rl', 'train', '--resume', taken[0])}), give another"
-            " directory, or overwrite=True (--overwrite)",
-        )
+    begun = [] if overwrite else [own for own in paths if os.path.isfile(own / CONFIG_FILE)]
+    if begun and all(os.path.isfile(own / REPORT_FILE) for own in paths):
+        raise _taken(paths[0])
     left = None if end is None else end - monotonic()
     found = adapt(data, text, label, overrides, wish, table, path.parent, shown, left)
     if found.words is not None and not found.words.finished:
@@ -138,19 +136,25 @@ def fit(
             where=f"time (--time) {time}",
             remedy="Repeat the command, or give it more time",
         )
-    seed: list[str] = []
-    for number, own in enumerate(paths):
+    seed = load_config(find_config(found.config), found.settings).seed
+    asked = [[*found.settings, f"seed={seed + number}"] for number in range(seeds)]
+    for own, settings in zip(paths, asked, strict=True):
+        if own in begun and not is_of(own, found.config, settings):
+            raise _taken(own)
+    for number, (own, settings) in enumerate(zip(paths, asked, strict=True)):
         run = train(
             found.config,
-            [*found.settings, *seed],
+            settings,
             out=own,
             time=None if end is None else _training_time(end - monotonic(), seeds - number),
+            resume=own in begun,
             overwrite=overwrite,
             callbacks=callbacks,
             console=shown,
         )
-        run.paths, seed = paths[: number + 1], [f"seed={run.config.seed + 1}"]
+        run.paths = paths[: number + 1]
         if not run.finished:
+            say(shown, "The same command continues, too, with all that is left.")
             return run
         if found.words is not None:
             compare(run, found.words)
@@ -161,6 +165,16 @@ def fit(
             say(shown, f"Warning: {warning}", "yellow")
     say(shown, f"All of it took {(monotonic() - began) / 60:.1f} minutes")
     return run
+
+
+def _taken(path: Path) -> ConfigError:
+    """That a directory has a run, which this call would not continue."""
+    return ConfigError(
+        "there is already a run",
+        where=str(path),
+        remedy=f"Resume it ({shell('rss-rl', 'train', '--resume', path)}), give another"
+        " directory, or overwrite=True (--overwrite)",
+    )
 
 
 def _training_time(left: float, runs: int) -> float:

@@ -116,6 +116,16 @@ def plan_training(
     return _absolute(config, file.stem if Path(start).is_file() else name, run_dir)
 
 
+def is_of(path: Path, start: str | Path, overrides: list[str]) -> bool:
+    """Whether the run in a directory is one of a configuration with these settings.
+
+    Raises:
+        RssError: no such configuration, settings that cannot be, or a damaged run.
+    """
+    planned = plan_training(start, overrides, path, None, False, NOTHING).config
+    return RunDirectory.open(path).config == planned.model_dump(mode="json")
+
+
 def _check_demo(name: str, data: str) -> None:
     """Name the command that prepares the demo's data, if these are missing.
 

@@ -61,7 +61,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> rss_rl.Run:
     return found
 
 
-def test_a_callback_that_raises_ends_the_run_and_is_noted(tmp_path: Path) -> None:
+def test_a_callback_that_raises_ends_the_run_which_the_same_call_continues(tmp_path: Path) -> None:
     def refuse(event: Any) -> None:
         if isinstance(event, UpdateReport) and event.update == 4:
             raise ValueError("no more of this")
@@ -73,6 +73,17 @@ def test_a_callback_that_raises_ends_the_run_and_is_noted(tmp_path: Path) -> Non
     assert status["state"] == "failed"
     log = (tmp_path / "run" / "events.jsonl").read_text().splitlines()
     assert json.loads(log[-1])["error"] == "no more of this"
+    with pytest.raises(ConfigError, match="there is already a run"):
+        rss_rl.fit(rows(), **given, overrides=SMALL, keep=0.2)
+    reports: list[Any] = []
+    again = rss_rl.fit(rows(), **given, overrides=SMALL, seeds=2, callbacks=[reports.append])
+    assert [path.name for path in again.paths] == ["run", "run-seed1"]
+    for path in again.paths:
+        assert rss_rl.Run(path).finished
+        assert (path / "linear.json").is_file()
+    assert 18 < sum(isinstance(event, UpdateReport) for event in reports) <= 2 * 18
+    with pytest.raises(ConfigError, match="there is already a run"):
+        rss_rl.fit(rows(), **given, overrides=SMALL, seeds=2)
 
 
 def test_columns_named_by_numbers_and_no_gradients_around(tmp_path: Path) -> None:
