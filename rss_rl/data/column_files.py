@@ -64,7 +64,7 @@ def _read(
             drawn = split
             if split in shares:
                 drawn = drawn_split(stream_key(seed, "split", number, record.row), shares)
-                if classes and isinstance(record, Record):
+                if classes and isinstance(record, Record) and _usable(record, columns):
                     label = str(record.values.get(columns.label))
                     if drawn == "train" or label not in owed:
                         # The first row of a class is for training, in exchange for a later one.
@@ -72,6 +72,14 @@ def _read(
             if drawn != split:
                 continue
             yield record if isinstance(record, BadRow) else _example(record, columns)
+
+
+def _usable(record: Record, columns: Columns) -> bool:
+    """Whether a row will be an example, as far as its columns tell."""
+    example = _example(record, columns)
+    return not isinstance(example, BadRow) and all(
+        text.strip() if isinstance(text, str) else text for text in example.texts
+    )
 
 
 def _example(record: Record, columns: Columns) -> Row:

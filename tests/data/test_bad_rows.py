@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import rss_rl
 from rss_rl.data.column_files import Columns, column_files
 from rss_rl.data.prepare import prepare
 from rss_rl.data.records import Record, read_records
@@ -197,3 +198,17 @@ def test_a_table_with_another_separator_is_told_so(tmp_path: Path) -> None:
     path.write_text("text;label\nfine;1\n")
     with pytest.raises(DataError, match="no column 'text'.*separated by ';': write a comma"):
         prepare(source_of(path), tmp_path / "out", dim=2)
+
+
+@pytest.mark.parametrize("empty", [None, " "])
+def test_a_class_whose_first_row_is_left_out_is_trained_on_all_the_same(
+    empty: str | None, tmp_path: Path
+) -> None:
+    known = [{"text": f"{word} film", "label": word} for word in ("fine", "dull")] * 20
+    odd = [{"text": empty, "label": "odd"}, {"text": "odd film", "label": "odd"}]
+    for seed in range(12):
+        rss_rl.prepare(
+            [*known, *odd], out=tmp_path / "out", text="text", label="label", dim=2, force=True,
+            skip_bad_rows=True, split_seed=seed,
+        )  # fmt: skip
+        assert "odd" in open_prepared(tmp_path / "out").labels.names
