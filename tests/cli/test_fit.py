@@ -97,11 +97,10 @@ def test_preparing_that_takes_all_the_time_is_said(table: Path, tmp_path: Path) 
 def test_data_that_another_call_prepared_meanwhile_serve_both(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def twice(*args: Any, **how: Any) -> None:
-        rss_rl.prepare(*args, **how)
-        rss_rl.prepare(*args, **how)
-
-    monkeypatch.setattr("rss_rl.api.adapting.prepare", twice)
+    monkeypatch.setattr(
+        "rss_rl.api.adapting.prepare",
+        lambda *given, **how: [rss_rl.prepare(*given, **how) for _ in range(2)],
+    )
     assert "already prepared" in fitted(table, tmp_path / "run")
 
 
@@ -251,14 +250,11 @@ def test_hardware_and_time_decide_what_a_transformer_is_for() -> None:
 
 def test_of_long_texts_few_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch of whole films in a transformer would take minutes and all of the memory."""
-    measured = []
+    measured: list[int] = []
     own = Split.batch
-
-    def batch(split: Split, rows: Any) -> Any:
-        measured.append(len(rows))
-        return own(split, rows)
-
-    monkeypatch.setattr(Split, "batch", batch)
+    monkeypatch.setattr(
+        Split, "batch", lambda split, rows: [measured.append(len(rows)), own(split, rows)][1]
+    )
     folder = tiny_transformers.save(tmp_path / "bert")
     for words in (5, 500):
         texts = [{"text": "fine " * words, "label": kind} for kind in ("up", "down") * 30]

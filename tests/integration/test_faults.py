@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
+import fake_sampler
 import numpy as np
 import pytest
 import ray
+from fake_sampler import FakeSampler
 from ray.cluster_utils import Cluster
 from ray_nodes import own_ray
 from tiny_runs import assert_each_example_once_an_epoch, reports_of
 from watched import WatchedRoles
 
-from rss_rl.cluster.actors import ActorProcess, this_process
 from rss_rl.cluster.sampler_actor import MAIL
 from rss_rl.cluster.sampler_pool import RayBackend
 from rss_rl.config import RunConfig, SamplerConfig
@@ -31,7 +30,7 @@ from rss_rl.rollouts.snapshot import Snapshot
 from rss_rl.training.run import RunEvent, train
 from rss_rl.training.trainer import UpdateReport
 
-ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+ray.cloudpickle.register_pickle_by_value(fake_sampler)
 
 ASYNCHRONOUS = {"backend": "ray", "actors": 2, "max_policy_lag": 4}
 QUICK_TO_NOTICE = {
@@ -39,23 +38,6 @@ QUICK_TO_NOTICE = {
     "health_check_period_ms": 1000,
     "health_check_failure_threshold": 3,
 }
-
-
-class FarSampler:
-    """Answers at once, with more than Ray sends along with an answer."""
-
-    def process(self) -> ActorProcess:
-        return this_process()
-
-    @ray.method(concurrency_group=MAIL)
-    def publish(self, number: int, snapshot: object) -> None:
-        pass
-
-    def sample(self, job: list[Any], number: int) -> tuple[bytes, float]:
-        rows = Job.unpacked(job).rows
-        one = np.ones((1, len(rows), 1), np.float32)
-        selection = np.zeros((1, len(rows), 2, 4 * 10**6), bool)
-        return Rollout(rows, (selection,), one, {}, {}, one[0], 0).to_bytes(), 0.1
 
 
 def train_harmed(
@@ -136,18 +118,21 @@ class TestOnSeveralNodes:
     ) -> None:
         """Whole rollouts wait there while dev is scored for longer than a sampler may take."""
         cluster.add_node(num_cpus=4, resources={"far": 4})
+        many = np.zeros((1, 2, 2, 4 * 10**6), bool)  # more than Ray sends along with an answer
+        one = np.ones((1, 2, 1), np.float32)
+        pattern = Rollout(np.arange(2), (many,), one, {}, {}, one[0], 0)
         remote = ray.remote(
             num_cpus=0.1, max_restarts=0, concurrency_groups={MAIL: 1}, resources={"far": 1}
-        )(FarSampler)
+        )(FakeSampler)
         settings = SamplerConfig.model_validate({"backend": "ray", "actors": 4, "timeout_s": 4.0})
-        backend = RayBackend(settings, lambda _: remote.remote(), NO_LOG)
+        backend = RayBackend(settings, lambda _: remote.remote(0.0, pattern), NO_LOG)
         wait_for(backend, 4)
         backend.publish(Snapshot(0, ()))
         backend.submit([Job(0, shard, np.arange(2), 1, False, False) for shard in range(4)])
         time.sleep(6.0)
-        found: list[object] = []
-        while len(found) < 4:
-            found += backend.collect(0.5)
+        answers = 0
+        while answers < 4:
+            answers += len(backend.collect(0.5))
         assert backend.stats().restarts == 0
         backend.close()
 

@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pandas as pd
 import pytest
-from chromium import Browser, find_chromium
+from chromium import start_browser
 from tiny_runs import FILLERS, tiny_source, tiny_tree
 
 from rss_rl.config import RunConfig
@@ -210,11 +210,8 @@ def test_seeds_that_were_scored_at_other_updates_have_a_curve(
 
 
 def test_in_a_browser(text: str, tmp_path: Path) -> None:
-    binary = find_chromium()
-    if binary is None:
-        pytest.skip("no Chromium is installed: the report is not tried in a browser")
     (tmp_path / "page.html").write_text(text, encoding="utf-8")
-    with Browser(binary, tmp_path / "profile") as browser:
+    with start_browser(tmp_path / "profile") as browser:
         for width in (1800, 360):
             browser.open(tmp_path / "page.html", width=width)
             assert browser.value("document.documentElement.scrollWidth") <= width
@@ -227,11 +224,8 @@ def test_in_a_browser(text: str, tmp_path: Path) -> None:
 
 def test_a_screen_reader_says_what_the_report_shows(text: str, tmp_path: Path) -> None:
     """Charts in words, tables by name, values with what they are of, kept words as such."""
-    binary = find_chromium()
-    if binary is None:
-        pytest.skip("no Chromium is installed: the report is not tried in a browser")
     (tmp_path / "page.html").write_text(text, encoding="utf-8")
-    with Browser(binary, tmp_path / "profile") as browser:
+    with start_browser(tmp_path / "profile") as browser:
         browser.open(tmp_path / "page.html")
         browser.value("document.querySelectorAll('details').forEach(one => { one.open = true; })")
         spoken = browser.spoken()

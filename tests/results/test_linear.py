@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,9 +37,10 @@ def test_it_stays_with_the_run(tmp_path: Path) -> None:
     assert set(kept) == {"accuracy", "C", "seconds"}
 
 
-def test_scores_have_no_classes(tmp_path: Path) -> None:
-    rows = [{"text": f"number{n}", "label": n / 7} for n in range(60)]
-    rss_rl.prepare(rows, out=tmp_path / "rows", text="text", label="label", task="score", dim=2)
+@pytest.mark.parametrize("task", ["score", "classes"])
+def test_scores_and_texts_that_share_no_word_have_none(task: Any, tmp_path: Path) -> None:
+    rows = [{"text": f"number{n}", "label": (n / 7, n % 2)[task == "classes"]} for n in range(60)]
+    rss_rl.prepare(rows, out=tmp_path / "rows", text="text", label="label", task=task, dim=2)
     assert score_linear(open_prepared(tmp_path / "rows")) is None
 
 
@@ -49,9 +51,3 @@ def test_of_many_sorted_rows_all_classes_are_drawn(
     found = score_linear(prepared_rows(tmp_path / "rows", ["good"] * 60 + ["bad"] * 60))
     assert found is not None
     assert found["accuracy"]["dev"] > 0.5
-
-
-def test_texts_that_share_no_word_have_no_linear_classifier(tmp_path: Path) -> None:
-    rows = [{"text": f"one{n} two{n}", "label": ("good", "bad")[n % 2]} for n in range(60)]
-    rss_rl.prepare(rows, out=tmp_path / "rows", text="text", label="label", dim=2)
-    assert score_linear(open_prepared(tmp_path / "rows")) is None

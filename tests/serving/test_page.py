@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chromium import Browser, find_chromium
+from chromium import Browser, start_browser
 from readers import reader
 
 from rss_rl.inference.explanation import Explanation
@@ -44,11 +44,8 @@ def model() -> Model:
 def started(
     tmp_path_factory: pytest.TempPathFactory, model: Model
 ) -> Iterator[tuple[Browser, str]]:
-    binary = find_chromium()
-    if binary is None:
-        pytest.skip("no Chromium is installed: the page is not tried in a browser")
     profile = tmp_path_factory.mktemp("chromium")
-    with served(model) as address, Browser(binary, profile) as browser:
+    with start_browser(profile) as browser, served(model) as address:
         yield browser, address
 
 

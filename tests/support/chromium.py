@@ -14,14 +14,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+import pytest
+
 WAIT_S = 90.0
 _SAID = ("role", "name", "description", "value")
 
 
-def find_chromium() -> str | None:
-    """Path of a Chromium or Chrome, None where there is none."""
+def start_browser(profile: Path) -> Browser:
+    """A Chromium or Chrome with a new profile; the test is skipped where there is none."""
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    return next((path for name in names if (path := shutil.which(name))), None)
+    binary = next((path for name in names if (path := shutil.which(name))), None)
+    if binary is None:
+        pytest.skip("no Chromium is installed: pages are not tried in a browser")
+    return Browser(binary, profile)
 
 
 class Spoken(NamedTuple):

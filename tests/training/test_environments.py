@@ -238,8 +238,7 @@ def test_what_contradicts_a_run_is_refused(tiny_config: RunConfig, tmp_path: Pat
 
     prepared("red", "blue")
     run = tmp_path / "run"
-    for _ in train(tiny_config.model_copy(update={"data": str(out)}), run):
-        pass
+    list(train(tiny_config.model_copy(update={"data": str(out)}), run))
     for given, fragment in (
         ({"spilt": "test"}, r"'spilt' is not taken beside run.*did you mean 'split'"),
         ({"sparsity_cost": 0.5}, "'sparsity_cost' is not taken beside run"),

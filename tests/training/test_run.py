@@ -90,10 +90,9 @@ def test_under_a_share_both_rewards_are_without_its_costs(
     tiny_config: RunConfig, tmp_path: Path
 ) -> None:
     reward = tiny_config.reward.model_copy(update={"target_share": 0.5, "sparsity_cost": 0.3})
-    path = tmp_path / "run"
-    list(train(tiny_config.model_copy(update={"reward": reward}), path))
-    for place in (path, path / ALL_TOKENS):
-        scores = json.loads((place / "report.json").read_text())["splits"]["dev"]["all"]
+    list(train(tiny_config.model_copy(update={"reward": reward}), tmp_path / "run"))
+    for place in ("run", f"run/{ALL_TOKENS}"):
+        scores = json.loads((tmp_path / place / "report.json").read_text())["splits"]["dev"]["all"]
         assert scores["reward"] == pytest.approx(-scores["loss"], abs=1e-5)
 
 
