@@ -197,7 +197,8 @@ def _examples(texts: Any) -> list[Any]:
 
 
 def _row(number: int, example: Any) -> dict[str, str]:
-    """
+    """The columns of an example.
+
     Raises:
         DataError: something is no text, as what pandas has for an empty cell.
     """

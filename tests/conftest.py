@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
 # Before torch or numpy is first imported, which is when they read it.
 for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 os.environ["RAY_AUTH_MODE"] = "token"  # before Ray is
+# One for all: each command in a test would else make its own, and Ray keeps the first it reads.
+os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 # Ray's workers are nice by default: beside four busy test processes they hardly ever run.
 os.environ |= {"RAY_worker_niceness": "0"}
 

@@ -53,7 +53,9 @@ def test_killed_and_repeated(
     prepared: Path, tmp_path: Path, processes: list[subprocess.Popen[str]]
 ) -> None:
     """What was finished stays as it is, what was not goes on, and a failed run ends no other."""
-    rows = {"rss": {}, "bad": {"settings": {"evaluation.best_metric": "pearson"}, "axes": {}}}
+    # Long enough that none ends before its worker has noticed that the sweep was killed.
+    rss = {"settings": {"phases.1.steps": 200}}
+    rows = {"rss": rss, "bad": {"settings": {"evaluation.best_metric": "pearson"}, "axes": {}}}
     axes = {"reward.target_share": [0.3, 0.6]}
     spec = write_spec(tmp_path, prepared, rows=rows, axes=axes, seeds=1)
     command = ("sweep", spec, "--out", tmp_path / "out")
