@@ -46,8 +46,7 @@ def score_linear(prepared: Prepared) -> dict[str, Any] | None:
     splits = {name: prepared.split(name) for name in prepared.manifest.splits}
     features = TfidfVectorizer(analyzer=_terms, min_df=2, sublinear_tf=True, dtype=np.float32)
     rows = len(splits["train"])
-    drawn = generator(0, "linear").choice(rows, min(rows, _MOST_ROWS), replace=False)
-    learnt = np.sort(drawn)
+    learnt = np.sort(generator(0, "linear").permutation(rows)[:_MOST_ROWS])
     labels = {name: _labels(split) for name, split in splits.items()}
     if len(np.unique(labels["train"][learnt])) < 2:
         return None

@@ -99,9 +99,9 @@ def find_task(
         RssError: no run, no such checkpoint or split, data that cannot be read or are not those of
             the run, or settings that do not fit together.
     """
-    given = {"run": run} | others if task is not None and run is not None else others
-    if given and (task is not None or run is not None):
-        name, whole = next(iter(given)), "task" if task is not None else "run"
+    beside = others if task is None or run is None else {"run": run} | others
+    if beside and (task is not None or run is not None):
+        name, whole = next(iter(beside)), "run" if task is None else "task"
         raise ConfigError(
             f"'{name}' is not taken beside {whole}, which has all of it"
             f"{nearest(name, ['split', 'which', 'trust', 'render_mode'])}",
