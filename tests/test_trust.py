@@ -23,9 +23,9 @@ from rss_rl.config import parse_config, plugins_named
 from rss_rl.data.prepare import prepare
 from rss_rl.errors import ConfigError, RssError
 from rss_rl.inference.artifact import EXPORT_FILE, export_run, open_result
+from rss_rl.reading.trained_runs import open_models
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.run import train
-from rss_rl.training.trained_runs import open_models
 
 STRANGER = "stranger:POLICY"
 SHELL = {"name": "pydoc:pipepager", "options": {"cmd": "touch pwned"}}

@@ -74,7 +74,7 @@ def encode(
     from rss_rl.durable import disk_errors, file_lock, new_folder
     from rss_rl.errors import DataError
     from rss_rl.pretrained.context import ContextReader
-    from rss_rl.rollouts.device import find_device
+    from rss_rl.reading.device import find_device
     from rss_rl.storage import is_uri
 
     if is_uri(str(data)):

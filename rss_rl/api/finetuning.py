@@ -24,7 +24,7 @@ from rss_rl.config import RunConfig, settings
 from rss_rl.data.store import open_prepared
 from rss_rl.pretrained.folder import open_pretrained
 from rss_rl.pretrained.reader import WordReader
-from rss_rl.rollouts.device import fixed_threads
+from rss_rl.reading.device import fixed_threads
 from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, REPORT_FILE, RunDirectory
 
 CLASSIFIER = "transformer/sentences_in_context"

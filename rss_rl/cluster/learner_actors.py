@@ -20,13 +20,13 @@ from rss_rl.config import RunConfig
 from rss_rl.errors import LearnerError, LearnersLostError, RssError
 from rss_rl.learners.group import ProcessGroup
 from rss_rl.learners.phases import Turn
-from rss_rl.rollouts.device import find_device
+from rss_rl.reading.device import find_device
+from rss_rl.reading.memory import memory_errors
+from rss_rl.reading.models import open_data
 from rss_rl.rollouts.rollout import Rollout
-from rss_rl.rollouts.run_models import open_data
 from rss_rl.rollouts.snapshot import StoredDelta, StoredSnapshot, bundles
 from rss_rl.training.evaluation import Mode
 from rss_rl.training.learner import LocalLearner
-from rss_rl.training.memory import memory_errors
 from rss_rl.types import Array
 
 _AFTERMATH_S = 3.0

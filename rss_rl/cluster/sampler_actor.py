@@ -11,9 +11,9 @@ from ray.exceptions import GetTimeoutError
 
 from rss_rl.cluster.actors import ActorProcess, this_process
 from rss_rl.config import RunConfig
-from rss_rl.rollouts.device import find_device
+from rss_rl.reading.device import find_device
+from rss_rl.reading.models import build_prepared_models, open_data
 from rss_rl.rollouts.rollout import Job
-from rss_rl.rollouts.run_models import build_prepared_models, open_data
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Snapshot, StoredSnapshot
 

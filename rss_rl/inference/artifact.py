@@ -44,13 +44,13 @@ from rss_rl.metrics.measures import leading_measures
 from rss_rl.models.attention_choice import loadable_attention
 from rss_rl.models.encoders.protocol import SavedEncoder
 from rss_rl.pretrained.folder import plain_files
+from rss_rl.reading.models import Models, build_models, load_weights, training_lengths
+from rss_rl.reading.trained_runs import open_models
 from rss_rl.results.sentences import score_sentences
 from rss_rl.results.tables import markdown_table, mode_cells, modes_frame
-from rss_rl.rollouts.run_models import Models, build_models, load_weights, training_lengths
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.runs.run_directory import REPORT_FILE
 from rss_rl.runs.tensor_file import read_tensors, write_tensors
-from rss_rl.training.trained_runs import open_models
 from rss_rl.version import VERSION
 
 Scores = Mapping[str, Mapping[str, Mapping[str, float | None]]]

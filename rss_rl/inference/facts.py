@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rss_rl.inference.explanation import Explanation
 from rss_rl.inference.model import Chosen, Encoded, Model
-from rss_rl.rollouts.scan import Scanned
+from rss_rl.reading.scan import Scanned
 from rss_rl.types import Array
 
 _TOKENS_AT_A_TIME = 1 << 13

@@ -29,10 +29,10 @@ from rss_rl.models.encoders.protocol import WordEncoder
 from rss_rl.ops.rationale_overlap import top_share
 from rss_rl.policies.distributions import word_scores
 from rss_rl.pretrained.context import ContextReader
-from rss_rl.rollouts.device import find_device
-from rss_rl.rollouts.run_models import Models
-from rss_rl.rollouts.scan import Scanned
-from rss_rl.training.memory import memory_errors
+from rss_rl.reading.device import find_device
+from rss_rl.reading.memory import memory_errors
+from rss_rl.reading.models import Models
+from rss_rl.reading.scan import Scanned
 from rss_rl.types import Array, Batch, LabelSpec
 
 Example = Text | tuple[Text, Text]
@@ -123,7 +123,7 @@ class Model:
 
     Tokens with a probability over one half are selected; without a policy, all tokens.
 
-    config, models, inputs  as `rss_rl.training.trained_runs.open_models` returns them
+    config, models, inputs  as `rss_rl.reading.trained_runs.open_models` returns them
     device                  that computes; what `choose` and `logits` return is on the CPU
     scores                  of the run, see `rss_rl.inference.artifact.read_scores`
     """

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from rss_rl.json_files import json_object, without_non_finite
+from rss_rl.runs.run_directory import EVENTS_FILE
 
 Level = Literal["info", "warning", "error"]
-EVENTS_FILE = "events.jsonl"
 _LONGEST_TEXT = 4000
 
 

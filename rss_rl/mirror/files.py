@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rss_rl.json_files import json_object
-from rss_rl.logs.events import EVENTS_FILE
 from rss_rl.runs.checkpoint import STATE_FILE, tensors_path
-from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, REPORT_FILE, STATUS_FILE
+from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, EVENTS_FILE, REPORT_FILE, STATUS_FILE
 from rss_rl.storage import final_name
 
 _STEP = r"checkpoints/step-\d{6,18}/"

@@ -103,7 +103,7 @@ def gather_parts(
     """Read the logs and scores of runs, and their selections on a split.
 
     Args:
-        trust: see `rss_rl.training.trained_runs.open_models`.
+        trust: see `rss_rl.reading.trained_runs.open_models`.
         progress: called with the current step.
 
     Raises:

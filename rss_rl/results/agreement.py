@@ -39,9 +39,9 @@ from rss_rl.ops.rationale_overlap import (
 )
 from rss_rl.ops.scores import roc_auc
 from rss_rl.policies.distributions import word_scores
-from rss_rl.rollouts.device import inference
-from rss_rl.rollouts.run_models import Models
-from rss_rl.rollouts.scan import Scanned, scan
+from rss_rl.reading.device import inference
+from rss_rl.reading.models import Models
+from rss_rl.reading.scan import Scanned, scan
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch, ExampleSource
 

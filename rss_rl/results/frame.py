@@ -34,7 +34,7 @@ def runs_frame(paths: Sequence[Path], trust: Trust = NOTHING) -> pd.DataFrame:
     """Read the runs in these directories.
 
     Args:
-        trust: see `rss_rl.training.trained_runs.open_models`.
+        trust: see `rss_rl.reading.trained_runs.open_models`.
 
     Raises:
         CheckpointError: there is no run, or its report is damaged.

@@ -19,12 +19,13 @@ from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared, Split
 from rss_rl.data.vocabulary import SPECIAL_WORDS
-from rss_rl.rollouts.device import find_device, inference
-from rss_rl.rollouts.run_models import Models, run_task
-from rss_rl.rollouts.scan import Scanned, scan
+from rss_rl.reading.device import find_device, inference
+from rss_rl.reading.models import Models
+from rss_rl.reading.scan import Scanned, scan
+from rss_rl.reading.trained_runs import data_of, open_models
+from rss_rl.rollouts.task import run_task
 from rss_rl.seeding import generator
 from rss_rl.training.evaluation import Mode, evaluate
-from rss_rl.training.trained_runs import data_of, open_models
 from rss_rl.types import Array, Batch
 
 _MOST_ROWS = 2000

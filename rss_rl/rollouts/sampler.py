@@ -17,10 +17,11 @@ from rss_rl.envs.task import check_finite
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.policies.distributions import SelectionDistribution
 from rss_rl.policies.inputs import selection_uniforms
-from rss_rl.rollouts.device import inference
+from rss_rl.reading.device import inference
+from rss_rl.reading.models import Models
 from rss_rl.rollouts.rollout import Job, Rollout
-from rss_rl.rollouts.run_models import Models, run_task
 from rss_rl.rollouts.snapshot import Parts, Snapshot
+from rss_rl.rollouts.task import run_task
 from rss_rl.types import Array, Batch, ExampleSource
 
 _CPU = torch.device("cpu")

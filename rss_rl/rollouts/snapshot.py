@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from rss_rl.models.embedding import RowAverage, WordEmbedding
-from rss_rl.rollouts.run_models import Models
+from rss_rl.reading.models import Models
 from rss_rl.types import Array
 
 CLASSIFIER, WORDS, POLICY = "classifier", "words", "policy"

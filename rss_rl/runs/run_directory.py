@@ -31,10 +31,9 @@ from rss_rl.config import RunConfig, parse_config, yaml_text
 from rss_rl.durable import disk_errors, replace_file, replacing
 from rss_rl.errors import CheckpointError
 from rss_rl.json_files import canonical_json, read_json, read_record, without_non_finite
-from rss_rl.logs.events import EVENTS_FILE
 
 SCHEMA_VERSION = 1
-STATUS_FILE = "status.json"
+EVENTS_FILE, STATUS_FILE = "events.jsonl", "status.json"
 CONFIG_FILE, REPORT_FILE = "config.json", "report.json"
 LOCK_FILE = "run.lock"
 _PROVENANCE_FILE = "provenance.json"

@@ -17,9 +17,9 @@ from rss_rl.errors import LearnersLostError
 from rss_rl.logs.events import EventSink
 from rss_rl.logs.logger import open_loggers
 from rss_rl.logs.metrics import MetricsWriter
+from rss_rl.reading.device import find_device
+from rss_rl.reading.models import build_prepared_models
 from rss_rl.rollouts.backend import Backend, LocalBackend
-from rss_rl.rollouts.device import find_device
-from rss_rl.rollouts.run_models import build_prepared_models
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.runs.checkpoint import (
     Checkpoint,

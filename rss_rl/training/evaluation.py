@@ -26,9 +26,10 @@ from rss_rl.envs.task import SelectionTask
 from rss_rl.metrics.metrics import marked_counts, measured
 from rss_rl.models.inputs import to_tensors
 from rss_rl.ops.rationale_overlap import shuffled_selection
-from rss_rl.rollouts.device import inference
-from rss_rl.rollouts.run_models import Models, run_task
-from rss_rl.rollouts.scan import Scanned, scan
+from rss_rl.reading.device import inference
+from rss_rl.reading.models import Models
+from rss_rl.reading.scan import Scanned, scan
+from rss_rl.rollouts.task import run_task
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch, ExampleSource, LabelSpec
 

@@ -34,22 +34,22 @@ from rss_rl.learners.updates import (
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.policies.inputs import selection_uniforms
 from rss_rl.policies.protocol import bits_per_token
-from rss_rl.rollouts.device import (
+from rss_rl.reading.device import (
     autocast,
     autocast_dtype,
     find_device,
     fixed_threads,
     keep_freed_memory,
 )
-from rss_rl.rollouts.rollout import Rollout
-from rss_rl.rollouts.run_models import (
+from rss_rl.reading.models import (
     Models,
     build_prepared_models,
     load_weights,
-    run_task,
     select_prefix,
 )
+from rss_rl.rollouts.rollout import Rollout
 from rss_rl.rollouts.snapshot import CLASSIFIER, POLICY, WORDS, Publisher, Snapshot, StoredSnapshot
+from rss_rl.rollouts.task import run_task
 from rss_rl.seeding import example_keys
 from rss_rl.training.evaluation import Mode, evaluate
 from rss_rl.training.selections import (

@@ -24,9 +24,10 @@ from rss_rl.envs.task import build_reward_model
 from rss_rl.errors import CheckpointError, ConfigError, DataError
 from rss_rl.mirror.mirror import open_mirror
 from rss_rl.models.attention_choice import settled_attention
+from rss_rl.reading.device import autocast_dtype, find_device
+from rss_rl.reading.memory import check_room, memory_errors
+from rss_rl.reading.models import open_data
 from rss_rl.reward_models.protocol import RewardSetup
-from rss_rl.rollouts.device import autocast_dtype, find_device
-from rss_rl.rollouts.run_models import open_data
 from rss_rl.runs.checkpoint import Checkpoint, checkpoint_steps, load_checkpoint
 from rss_rl.runs.run_directory import (
     ALL_TOKENS,
@@ -48,7 +49,6 @@ from rss_rl.training.attempts import (
 )
 from rss_rl.training.initial_policy import read_initial_policy
 from rss_rl.training.learner import POLICY_UPDATE
-from rss_rl.training.memory import check_room, memory_errors
 from rss_rl.training.observer import Observer
 from rss_rl.training.status_writer import Course
 from rss_rl.training.stopping import SafePoint, TimeBudget

@@ -27,8 +27,8 @@ from rss_rl.learners.share_control import share_margin
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.policies.build import check_distribution
 from rss_rl.policies.distributions import Certain, SelectionDistribution
-from rss_rl.rollouts.device import autocast
-from rss_rl.rollouts.run_models import Models
+from rss_rl.reading.device import autocast
+from rss_rl.reading.models import Models
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch
 

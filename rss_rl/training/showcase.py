@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from rss_rl.data.store import Split
-from rss_rl.rollouts.run_models import Models
-from rss_rl.rollouts.scan import Scanned
+from rss_rl.reading.models import Models
+from rss_rl.reading.scan import Scanned
 from rss_rl.types import DEPENDENT, HEAD, Array, LabelSpec
 
 _EXAMPLES = 4

@@ -14,9 +14,9 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from rss_rl.durable import plain_bytes
 from rss_rl.errors import CheckpointError
-from rss_rl.logs.events import EVENTS_FILE, parse_events
+from rss_rl.logs.events import parse_events
 from rss_rl.mirror.lease import live_writer
-from rss_rl.runs.run_directory import STATUS_FILE, lock_holder
+from rss_rl.runs.run_directory import EVENTS_FILE, STATUS_FILE, lock_holder
 from rss_rl.storage import is_uri, open_storage
 
 State = Literal["running", "finished", "stopped", "failed", "crashed", "not running"]

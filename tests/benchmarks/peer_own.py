@@ -14,9 +14,9 @@ from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch, tensor_batch
 from rss_rl.policies.inputs import policy_inputs
 from rss_rl.policies.rss import RSSPolicy
-from rss_rl.rollouts.device import keep_freed_memory
+from rss_rl.reading.device import keep_freed_memory
+from rss_rl.reading.models import Models
 from rss_rl.rollouts.rollout import Job, Rollout, join_rollouts
-from rss_rl.rollouts.run_models import Models
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Publisher
 from rss_rl.types import ROLES

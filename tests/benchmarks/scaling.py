@@ -56,8 +56,8 @@ from rss_rl.data.batch_order import BatchOrder
 from rss_rl.data.store import Prepared
 from rss_rl.logs.events import NO_LOG
 from rss_rl.packaged import find_config
+from rss_rl.reading.models import open_data
 from rss_rl.rollouts.rollout import Job
-from rss_rl.rollouts.run_models import open_data
 from rss_rl.rollouts.snapshot import Snapshot
 from rss_rl.training.attempts import LocalRoles
 from rss_rl.training.learner import LocalLearner

@@ -22,8 +22,8 @@ from rss_rl.data.sources import RawExample, Source
 from rss_rl.data.store import open_prepared
 from rss_rl.learners.phases import Turn
 from rss_rl.packaged import find_config
+from rss_rl.reading.models import build_prepared_models
 from rss_rl.rollouts.rollout import Job
-from rss_rl.rollouts.run_models import build_prepared_models
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.training.learner import LocalLearner
 from rss_rl.types import LabelSpec

@@ -17,9 +17,9 @@ from invoking import invoke
 
 from rss_rl.config import PhaseConfig, RunConfig
 from rss_rl.errors import CheckpointError
-from rss_rl.logs.events import EVENTS_FILE, EventLog
+from rss_rl.logs.events import EventLog
 from rss_rl.runs.checkpoint import save_checkpoint
-from rss_rl.runs.run_directory import STATUS_FILE, RunDirectory
+from rss_rl.runs.run_directory import EVENTS_FILE, STATUS_FILE, RunDirectory
 from rss_rl.training.status import read_status
 from rss_rl.training.status_writer import Course, StatusWriter
 from rss_rl.training.trainer import Evaluated, PhaseBegan, UpdateReport

@@ -23,8 +23,8 @@ from rss_rl.data.store import open_prepared
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference.artifact import export_run
 from rss_rl.models.inputs import tensor_batch
+from rss_rl.reading.models import build_prepared_models, open_data
 from rss_rl.results.reading import open_with_data
-from rss_rl.rollouts.run_models import build_prepared_models, open_data
 from rss_rl.training.run import train
 
 _CPU = torch.device("cpu")

@@ -20,9 +20,9 @@ from rss_rl.cluster.sampler_pool import RayBackend
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import NonFiniteError, SamplerError
+from rss_rl.reading.models import build_prepared_models
 from rss_rl.rollouts.backend import Done
 from rss_rl.rollouts.rollout import Job
-from rss_rl.rollouts.run_models import build_prepared_models
 from rss_rl.rollouts.snapshot import Publisher, Snapshot
 from rss_rl.training.run import RunEvent, train
 from rss_rl.training.trainer import UpdateReport

@@ -20,10 +20,11 @@ from tiny_runs import Outcome
 
 from rss_rl.config import RunConfig
 from rss_rl.errors import StorageError
-from rss_rl.logs.events import EVENTS_FILE, parse_events
+from rss_rl.logs.events import parse_events
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.mirror import mirror
 from rss_rl.runs.checkpoint import checkpoint_steps, load_checkpoint
+from rss_rl.runs.run_directory import EVENTS_FILE
 from rss_rl.training.run import Finished, train
 from rss_rl.training.trainer import PhaseBegan, Stopped, UpdateReport
 

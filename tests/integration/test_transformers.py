@@ -20,7 +20,7 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import CheckpointError
 from rss_rl.inference.artifact import export_run, pack_model
-from rss_rl.rollouts.run_models import build_prepared_models
+from rss_rl.reading.models import build_prepared_models
 from rss_rl.rollouts.snapshot import Publisher
 from rss_rl.training.run import train
 

@@ -7,7 +7,8 @@ import os
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from rss_rl.logs.events import EVENTS_FILE, EventLog, parse_events
+from rss_rl.logs.events import EventLog, parse_events
+from rss_rl.runs.run_directory import EVENTS_FILE
 
 
 def read(run: Path) -> list[dict[str, object]]:

@@ -15,11 +15,11 @@ from dying import DyingFileSystem, storage_at
 from mirrored import CONFIG, SlowStorage, checkpoint, mirror, synced, wait_for
 
 from rss_rl.errors import CheckpointError, StorageError
-from rss_rl.logs.events import EVENTS_FILE, EventLog, parse_events
+from rss_rl.logs.events import EventLog, parse_events
 from rss_rl.mirror.lease import WRITER_FILE
 from rss_rl.mirror.restore import continue_from, refuse_foreign, refuse_present
 from rss_rl.runs.checkpoint import load_checkpoint, mark_checkpoint
-from rss_rl.runs.run_directory import ALL_TOKENS, RunDirectory
+from rss_rl.runs.run_directory import ALL_TOKENS, EVENTS_FILE, RunDirectory
 from rss_rl.storage import open_storage
 
 

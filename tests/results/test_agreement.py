@@ -27,10 +27,10 @@ from rss_rl.data.sources import BadRow, RawExample, Source
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.inputs import tensor_batch
+from rss_rl.reading.models import Models, build_prepared_models
 from rss_rl.results.agreement import (
     score_agreement,
 )
-from rss_rl.rollouts.run_models import Models, build_prepared_models
 from rss_rl.training.run import train
 from rss_rl.types import LabelSpec
 

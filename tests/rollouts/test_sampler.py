@@ -11,10 +11,10 @@ import torch
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.models.inputs import tensor_batch
+from rss_rl.reading.models import Models, build_prepared_models
 from rss_rl.reward_models.protocol import SPARSITY
 from rss_rl.rollouts.backend import LocalBackend
 from rss_rl.rollouts.rollout import Job, join_rollouts
-from rss_rl.rollouts.run_models import Models, build_prepared_models
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Delta, Publisher, Snapshot
 

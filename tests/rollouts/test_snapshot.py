@@ -17,9 +17,9 @@ from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.learners.phases import Turn
 from rss_rl.models.protocol import Classifier
+from rss_rl.reading.models import Models, build_prepared_models
 from rss_rl.rollouts.backend import LocalBackend
 from rss_rl.rollouts.rollout import Job
-from rss_rl.rollouts.run_models import Models, build_prepared_models
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import (
     CLASSIFIER,
@@ -161,7 +161,7 @@ class Normed(nn.Module):
 def test_running_statistics_which_samplers_would_lack_are_refused(
     tiny_config: RunConfig, tiny: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rss_rl.rollouts.run_models.build_policy", lambda *_: Normed())
+    monkeypatch.setattr("rss_rl.reading.models.build_policy", lambda *_: Normed())
     with pytest.raises(ConfigError, match="BatchNorm1d keeps running statistics"):
         build_prepared_models(tiny_config, tiny)
 

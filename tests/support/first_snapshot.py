@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
+from rss_rl.reading.models import build_prepared_models
 from rss_rl.rollouts.backend import LocalBackend
-from rss_rl.rollouts.run_models import build_prepared_models
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Snapshot
 

@@ -18,7 +18,7 @@ from rss_rl.data.tokens import Tokenizer
 from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from rss_rl.inference.model import Model
 from rss_rl.models.build import build_classifier
-from rss_rl.rollouts.run_models import Models
+from rss_rl.reading.models import Models
 from rss_rl.types import LabelSpec
 
 CLASSES = LabelSpec("classes", ("no", "maybe", "yes"))

@@ -11,7 +11,7 @@ import pytest
 _PROGRAM = """
 import ctypes, sys
 import torch
-from rss_rl.rollouts.device import keep_freed_memory
+from rss_rl.reading.device import keep_freed_memory
 
 class Account(ctypes.Structure):  # mallinfo2 of glibc 2.33
     _fields_ = tuple((name, ctypes.c_size_t) for name in (

@@ -14,7 +14,7 @@ from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.models.build import build_encoder
 from rss_rl.models.encoders.biblosan import block_length
-from rss_rl.rollouts.run_models import build_prepared_models, training_lengths
+from rss_rl.reading.models import build_prepared_models, training_lengths
 from rss_rl.types import LabelSpec
 
 

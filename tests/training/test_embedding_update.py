@@ -9,7 +9,7 @@ import torch
 from rss_rl.config import OptimizerConfig, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.learners.phases import Turn
-from rss_rl.rollouts.run_models import Models, build_prepared_models
+from rss_rl.reading.models import Models, build_prepared_models
 from rss_rl.rollouts.snapshot import WORDS, Parts
 from rss_rl.training.learner import LocalLearner
 

@@ -22,10 +22,11 @@ from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.packaged import find_config, packaged_configs
+from rss_rl.reading.models import Models, build_models
 from rss_rl.rollouts.rollout import Job, Rollout
-from rss_rl.rollouts.run_models import Models, build_models, run_task
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Publisher
+from rss_rl.rollouts.task import run_task
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.evaluation import evaluate
 from rss_rl.training.run import train

@@ -16,8 +16,8 @@ from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.policies.distributions import Certain, Gates
+from rss_rl.reading.models import build_prepared_models
 from rss_rl.rollouts.rollout import Job
-from rss_rl.rollouts.run_models import build_prepared_models
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Publisher
 from rss_rl.runs.checkpoint import load_checkpoint

@@ -12,7 +12,7 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.envs.task import SelectionTask
 from rss_rl.models.inputs import tensor_batch
-from rss_rl.rollouts.run_models import Models, build_prepared_models
+from rss_rl.reading.models import Models, build_prepared_models
 from rss_rl.training.evaluation import Mode, evaluate
 
 _CPU = torch.device("cpu")

@@ -16,10 +16,10 @@ from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.models.inputs import tensor_batch
+from rss_rl.reading.trained_runs import open_models
 from rss_rl.runs.checkpoint import checkpoint_steps, load_checkpoint
 from rss_rl.training.initial_policy import read_initial_policy
 from rss_rl.training.run import train
-from rss_rl.training.trained_runs import open_models
 from rss_rl.training.trainer import Evaluated
 
 _WORDS = "classifier/embedding.trainable"

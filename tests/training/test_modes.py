@@ -16,8 +16,8 @@ from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.policies.distributions import IndependentBits
+from rss_rl.reading.models import Models, build_prepared_models
 from rss_rl.rollouts.rollout import Job
-from rss_rl.rollouts.run_models import Models, build_prepared_models
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Publisher
 from rss_rl.training.evaluation import evaluate

@@ -9,8 +9,9 @@ import pytest
 
 from rss_rl.config import RunConfig
 from rss_rl.errors import NonFiniteError
-from rss_rl.logs.events import EVENTS_FILE, parse_events
+from rss_rl.logs.events import parse_events
 from rss_rl.runs.checkpoint import checkpoint_steps
+from rss_rl.runs.run_directory import EVENTS_FILE
 from rss_rl.training.run import train
 from rss_rl.training.status import read_status
 

@@ -12,9 +12,9 @@ from trainers import trainer_of
 
 from rss_rl.config import EncoderChoice, EstimatorConfig, PolicyConfig, RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.rollouts.run_models import build_prepared_models
+from rss_rl.reading.models import build_prepared_models
+from rss_rl.reading.trained_runs import open_models
 from rss_rl.training.run import train
-from rss_rl.training.trained_runs import open_models
 
 POLICIES: dict[str, dict[str, Any]] = {
     "iterative": {"name": "iterative"},

@@ -18,7 +18,7 @@ from rss_rl.data.store import open_prepared
 from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.models.inputs import tensor_batch
-from rss_rl.rollouts.run_models import build_prepared_models
+from rss_rl.reading.models import build_prepared_models
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.run import train
 from rss_rl.training.selections import random_selections

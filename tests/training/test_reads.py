@@ -12,13 +12,13 @@ from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.models.inputs import tensor_batch
+from rss_rl.reading.models import build_models, build_prepared_models
+from rss_rl.reading.trained_runs import open_models
 from rss_rl.rollouts.rollout import Job
-from rss_rl.rollouts.run_models import build_models, build_prepared_models
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Publisher
 from rss_rl.training.evaluation import evaluate
 from rss_rl.training.run import Finished, train
-from rss_rl.training.trained_runs import open_models
 from rss_rl.training.trainer import Stopped
 from rss_rl.types import LabelSpec
 

@@ -16,15 +16,16 @@ from rss_rl.config import PhaseConfig, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import CheckpointError, NonFiniteError
 from rss_rl.inference.model import Model
-from rss_rl.logs.events import EVENTS_FILE, parse_events
+from rss_rl.logs.events import parse_events
 from rss_rl.logs.logger import run_name
 from rss_rl.logs.metrics import read_metrics
+from rss_rl.reading.trained_runs import open_models
 from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.runs.run_directory import EVENTS_FILE
 from rss_rl.training import learner
 from rss_rl.training.evaluation import evaluate
 from rss_rl.training.run import ALL_TOKENS, Finished, train
 from rss_rl.training.showcase import make_showcase, mark_sentence
-from rss_rl.training.trained_runs import open_models
 from rss_rl.training.trainer import Evaluated, PhaseBegan, Stopped, UpdateReport
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from rss_rl.config import RunConfig
 from rss_rl.errors import CheckpointError
+from rss_rl.reading.trained_runs import open_models
 from rss_rl.runs.checkpoint import load_checkpoint, save_checkpoint
 from rss_rl.training.run import train
-from rss_rl.training.trained_runs import open_models
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -12,11 +12,11 @@ from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.logs.events import EventSink
 from rss_rl.models import attention_choice
+from rss_rl.reading.trained_runs import open_models
 from rss_rl.rollouts.backend import Backend
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.training.attempts import LocalRoles
 from rss_rl.training.run import ALL_TOKENS, train
-from rss_rl.training.trained_runs import open_models
 from rss_rl.training.trainer import Stopped
 
 

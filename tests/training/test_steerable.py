@@ -18,7 +18,7 @@ from rss_rl.models.inputs import tensor_batch
 from rss_rl.policies.distributions import IndependentBits
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.rss import RSSOptions, RSSPolicy
-from rss_rl.rollouts.run_models import build_prepared_models
+from rss_rl.reading.models import build_prepared_models
 from rss_rl.training.run import train
 from rss_rl.training.selections import check_learns, reached_share
 

@@ -19,8 +19,8 @@ from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.inference.model import Model
 from rss_rl.logs.metrics import read_metrics
+from rss_rl.reading.models import build_prepared_models
 from rss_rl.results.agreement import score_agreement
-from rss_rl.rollouts.run_models import build_prepared_models
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.run import Finished, train
 from rss_rl.training.trainer import Evaluated, find_best_metric

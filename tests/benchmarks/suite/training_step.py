@@ -23,7 +23,7 @@ from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops.attention import feature_wise_attention
 from rss_rl.ops.masking import kept_indices
 from rss_rl.ops.packing import Pairs
-from rss_rl.rollouts.device import keep_freed_memory
+from rss_rl.reading.device import keep_freed_memory
 from rss_rl.types import Array, LabelSpec
 from suite.records import Record, compared, limited
 from suite.reference import PlainReSAN

@@ -22,7 +22,7 @@ import torch
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError, ResourceError, RssError
-from rss_rl.rollouts.run_models import build_models, training_lengths
+from rss_rl.reading.models import build_models, training_lengths
 
 _FLOAT = 4
 _BYTES_PER_BIT = 2 * (8 + 1)

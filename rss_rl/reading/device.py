@@ -10,7 +10,7 @@ import torch
 
 from rss_rl.errors import ConfigError
 from rss_rl.ops.matmul import products_in
-from rss_rl.rollouts.run_models import Models
+from rss_rl.reading.models import Models
 
 _ALLOCATOR = {
     -3: 32 << 20,  # M_MMAP_THRESHOLD: blocks from this size on are mapped, and unmapped when freed

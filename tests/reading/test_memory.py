@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-import rss_rl.training.memory as memory
+import rss_rl.reading.memory as memory
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.errors import ConfigError, ResourceError
 from rss_rl.inference.model import Model, load_model
+from rss_rl.reading.memory import available_bytes, memory_errors
 from rss_rl.training.learner import LocalLearner
-from rss_rl.training.memory import available_bytes, memory_errors
 from rss_rl.training.run import train
 
 
@@ -97,7 +97,7 @@ def test_shortage_is_an_error_with_a_remedy(
             list(train(tiny_config, path))
     list(train(tiny_config, path, resume=True, stop=lambda: True))
     with monkeypatch.context() as patch:
-        patch.setattr("rss_rl.training.trained_runs.build_prepared_models", fails)
+        patch.setattr("rss_rl.reading.trained_runs.build_prepared_models", fails)
         with pytest.raises(ResourceError, match=r"memory for the model"):
             load_model(path, "latest")
     model = load_model(path, "latest")

@@ -19,7 +19,7 @@ from rss_rl.config import RunConfig
 from rss_rl.data.length_buckets import plain_batches
 from rss_rl.models.inputs import TensorBatch, tensor_batch
 from rss_rl.policies.distributions import SelectionDistribution
-from rss_rl.rollouts.run_models import Models
+from rss_rl.reading.models import Models
 from rss_rl.types import ROLES, Array, Batch, ExampleSource
 
 

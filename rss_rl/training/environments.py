@@ -1,4 +1,4 @@
-"""A trained run, opened: its models with the weights of a checkpoint, and its environment."""
+"""The environment of a run, of its configuration, or of examples and a reward model."""
 
 from __future__ import annotations
 
@@ -6,73 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from gymnasium.vector import AutoresetMode
 
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
-from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.envs.task import TASK, SelectionTask, longest_sentence, make_task
 from rss_rl.envs.token_selection import TokenSelectionEnv
 from rss_rl.envs.vector import TokenSelectionVectorEnv
-from rss_rl.errors import ConfigError, DataError, nearest
+from rss_rl.errors import ConfigError, nearest
 from rss_rl.learners.share_control import ShareController
-from rss_rl.models.attention_choice import loadable_attention
-from rss_rl.rollouts.run_models import (
-    Models,
-    build_prepared_models,
-    load_weights,
-    open_data,
-    run_task,
-)
+from rss_rl.reading.models import build_prepared_models, open_data
+from rss_rl.reading.trained_runs import data_of, open_models
+from rss_rl.rollouts.task import run_task
 from rss_rl.runs.checkpoint import load_checkpoint
-from rss_rl.runs.run_directory import RunDirectory
-from rss_rl.training.memory import memory_errors
-
-
-@memory_errors("for the model", "Use a machine with more, or end other programs")
-def open_models(
-    path: Path | str, which: str | int = "best", trust: Trust = NOTHING
-) -> tuple[RunConfig, Models, Prepared]:
-    """A run's configuration, its models with the weights of a checkpoint, and its inputs.
-
-    The third is the prepared dataset without its splits: vocabulary, vectors, tokenizer.
-
-    Args:
-        trust: in components that the run names as package.module:OBJECT.
-
-    Raises:
-        RssError: no run, no such checkpoint, or files that do not fit each other.
-    """
-    path = Path(path)
-    run = RunDirectory.open(path)
-    config = run.parsed_config(trust)
-    # The comparison with every token reads the inputs of the run it belongs to.
-    own = run.inputs.is_dir()
-    inputs = open_prepared(run.inputs if own else run.path.parent / run.inputs.name)
-    usable = config.model_copy(update={"model": loadable_attention(config.model)})
-    models = build_prepared_models(usable, inputs)
-    checkpoint = load_checkpoint(path, which)
-    load_weights(models, checkpoint.tensors, torch.device("cpu"))
-    models.classifier.eval()
-    models.policy.eval()
-    return config, models, inputs
-
-
-def data_of(config: RunConfig, inputs: Prepared) -> Prepared:
-    """A run's data with their splits, of which it keeps the `inputs`.
-
-    Raises:
-        DataError: they cannot be read, or have been prepared again since.
-    """
-    prepared = open_data(config)
-    if prepared.manifest != inputs.manifest:
-        raise DataError(
-            "the data are not those the run was trained on",
-            where=config.data,
-            remedy="Prepare them as they were, or train again",
-        )
-    return prepared
 
 
 def find_task(

@@ -1,4 +1,4 @@
-"""The models of a run: built from its configuration, loaded from checkpoints, and its task.
+"""The models of a run: built from its configuration, loaded from checkpoints.
 
 Fixed word vectors, a non-persistent buffer, are in no checkpoint: every process reads them from the
 data.
@@ -17,7 +17,6 @@ from torch import nn
 from rss_rl.config import Reads, RunConfig
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import Prepared, open_prepared
-from rss_rl.envs.task import SelectionTask, build_reward_model
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.models.build import build_classifier
 from rss_rl.models.dropout import drawing, evaluating
@@ -28,12 +27,11 @@ from rss_rl.models.protocol import Classifier
 from rss_rl.policies.build import build_policy
 from rss_rl.policies.distributions import SelectionDistribution
 from rss_rl.policies.inputs import check_reads, input_size, policy_inputs
-from rss_rl.policies.protocol import Policy, bits_per_token
+from rss_rl.policies.protocol import Policy
 from rss_rl.pretrained.context import ContextReader
 from rss_rl.pretrained.folder import open_pretrained
-from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.seeding import stream_key
-from rss_rl.types import Array, ExampleSource, LabelSpec
+from rss_rl.types import Array, LabelSpec
 
 
 class Models(NamedTuple):
@@ -200,29 +198,3 @@ def load_weights(models: Models, tensors: Mapping[str, Array], device: torch.dev
                 remedy="Use the configuration and data the run was started with, and unchanged"
                 " files",
             ) from error
-
-
-def run_task(
-    config: RunConfig,
-    models: Models,
-    examples: ExampleSource,
-    words: Sequence[str] | None = None,
-    device: torch.device | str = "cpu",
-) -> SelectionTask:
-    """The task of a run, which samplers, evaluation and environments share.
-
-    Args:
-        models: their classifier is shared with the reward model, if that needs one.
-        words: of the token ids; None if unknown.
-        device: of the classifier's weights.
-
-    Raises:
-        ConfigError: see the component in `reward.model`.
-    """
-    setup = RewardSetup(examples.labels, examples.sentences, models.classifier, str(device), words)
-    return SelectionTask(
-        examples,
-        build_reward_model(config.reward, setup),
-        config.reward,
-        bits=bits_per_token(models.policy),
-    )

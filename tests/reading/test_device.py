@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rss_rl.config import LearnerConfig, RunConfig, parse_config
-from rss_rl.rollouts.device import autocast, autocast_dtype, multiplies_bfloat16
+from rss_rl.reading.device import autocast, autocast_dtype, multiplies_bfloat16
 from rss_rl.training.run import train
 
 CPU = torch.device("cpu")

@@ -1,0 +1,1 @@
+"""A classifier and a policy that read texts: built, opened from a run, walked over examples."""
