@@ -2,12 +2,12 @@
 #   PYTHON=...     interpreter to build .venv with (3.11 or newer)
 #   PIP_FLAGS=...  further options for pip, such as --extra-index-url for another build of torch
 #   PYTEST_ARGS=.. further options for pytest
-# Comparisons with RLlib and Stable-Baselines3 run in .venv-peers: RLlib pins another Gymnasium.
+# Comparisons with RLlib run in .venv-peers: RLlib pins another Gymnasium.
 #   BENCH_ARGS=... further options for the benchmarks, such as --compare OLD/bench.json
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv demo peers loggers test test-full test-bare lint checks format docs dist bench bench-full clean
+.PHONY: help venv demo peers loggers test test-full test-bare lint checks format docs dist bench clean
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -41,7 +41,8 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## train on the embedded sentences with a planted rationale (under 4 minutes on 2 cores)
 	$(BIN)/rss-rl demo
 
-peers: .venv-peers/.installed ## make .venv-peers with RLlib, SB3 and this checkout
+peers: .venv-peers/.installed ## sampling beside SB3 and RLlib, in an environment of their own (half an hour)
+	$(BIN)/python tests/benchmarks/bench.py --only peers --threads 1 $(BENCH_ARGS)
 
 .venv-peers/.installed: pyproject.toml constraints-peers.txt $(STAMP)
 	$(BIN)/python -m venv --clear .venv-peers
@@ -89,9 +90,6 @@ dist: $(STAMP) ## wheel and sdist in dist/, and the demo from the wheel in an em
 
 bench: $(STAMP) ## speed and memory as ratios, written to bench/ (under 15 minutes on 2 cores)
 	$(BIN)/python tests/benchmarks/bench.py $(BENCH_ARGS)
-
-bench-full: $(STAMP) ## the same with longer attention and peers (make peers first)
-	$(BIN)/python tests/benchmarks/bench.py --full $(BENCH_ARGS)
 
 clean: ## remove .venv, build products and caches
 	rm -rf .venv .venv-peers build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,39 +1,26 @@
 """Feature-wise attention, and the training step around it, by each backend.
 
-    python tests/benchmarks/attention.py --json attention.json
-    MALLOC_MMAP_THRESHOLD_=1000000000 MALLOC_TRIM_THRESHOLD_=1000000000 python ...  # a fairer rival
+    python tests/benchmarks/bench.py --only attention --clock cpu
 
 The rival `materialised` is what the papers' program does: every pair's logit is in memory, softmax
-over the dependents, torch's own gradients. With the two MALLOC_ variables (read by glibc when a
-process starts) its temporaries are not given back to the system and asked for again at every step.
-Sides are measured in turn in one process, each after one unmeasured call; a record is the median of
-each, and the spread the quartiles of the repeats' ratios. `attention` is the same for `bench.py`.
-
-Where there is a CUDA device, it is measured in the CPU's place: see `attention_cuda.py`.
-
-Times are of the process's CPU unless --wall is given: they say the same on one thread, also where
-other programs want the cores. Peak memory is what one call adds, Linux only.
+over the dependents, torch's own gradients. With MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_
+at 1000000000 (read by glibc when a process starts) it is a fairer one: its temporaries are not
+given back to the system and asked for again at every step. Sides are measured in turn in one
+process, each after one unmeasured call. Peak memory is what one call adds, Linux only.
 """
 
 from __future__ import annotations
 
-import argparse
-import itertools
+import ctypes
 import os
-import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from apart import Peak
-from suite.records import Record, compared, write_records
+from suite.records import Record, compared
 from suite.timing import CLOCKS, Settings
+from torch import Tensor
 
 from rss_rl.config import ModelConfig
 from rss_rl.models.build import build_classifier
@@ -65,10 +52,19 @@ def compare_memory(name: str, ours: Work, theirs: Work) -> Record:
     held = []
     for work in (ours, theirs):
         work()
-        peak = Peak()
+        # Memory that was freed but kept would be used again and not be counted (glibc).
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew at what is resident
+        before = _held_mb("VmRSS")
         work()
-        held.append(max(peak.mb(), 0.1))
+        held.append(max(_held_mb("VmHWM") - before, 0.1))
     return compared(name, held[:1], held[1:], "MB")
+
+
+def _held_mb(field: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    kibibytes = next(line.split()[1] for line in lines if line.startswith(f"{field}:"))
+    return int(kibibytes) * 1024 / 1e6
 
 
 def materialised(v: Tensor, u: Tensor, h: Tensor, allowed: Tensor) -> Tensor:
@@ -170,52 +166,13 @@ def step_records(repeats: int, clock: Callable[[], float]) -> Iterator[Record]:
 
 
 def attention(settings: Settings) -> Iterator[Record]:
-    """A benchmark of `bench.py`; of 64 tokens too, which want gigabytes, where it is full."""
+    """A benchmark of `bench.py`; on the CUDA device where there is one, see `attention_cuda.py`."""
     if torch.cuda.is_available():
-        yield from on_device(settings.repeats, full=settings.full)
+        from attention_cuda import Device, device_records  # it needs this module
+
+        yield from device_records(Device.current(), settings.repeats)
         return
     torch.set_num_threads(settings.threads)
-    clock, lengths = CLOCKS[settings.clock], [12, 32, 64] if settings.full else [12, 32]
+    clock = CLOCKS[settings.clock]
     yield from step_records(settings.repeats, clock)
-    yield from attention_records(128, lengths, 300, settings.repeats, clock)
-
-
-def on_device(repeats: int, *, full: bool) -> Iterator[Record]:
-    """On the CUDA device, see `attention_cuda.py`."""
-    from attention_cuda import Device, device_records  # it needs this module
-
-    yield from device_records(Device.current(), repeats, full=full)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--lengths", type=int, nargs="*", default=[12, 32, 64])
-    parser.add_argument("--features", type=int, default=300)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--wall", action="store_true", help="clock on the wall, not of the CPU")
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    clock = time.perf_counter if args.wall else time.process_time
-    records = []
-    measured = itertools.chain(
-        step_records(args.repeats, clock),
-        attention_records(args.batch, args.lengths, args.features, args.repeats, clock),
-    )
-    if torch.cuda.is_available():
-        measured = itertools.chain(on_device(args.repeats, full=True))
-    for record in measured:
-        records.append(record)
-        print(
-            f"{record.name:70} {record.ours:9.1f} {record.theirs:9.1f} {record.unit}"
-            f" {record.ratio:6.1f}x ({record.spread[0]:.1f} to {record.spread[1]:.1f})",
-            flush=True,
-        )
-    if args.json:
-        write_records(args.json, records)
-
-
-if __name__ == "__main__":
-    main()
+    yield from attention_records(128, [12, 32], 300, settings.repeats, clock)

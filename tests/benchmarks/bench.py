@@ -1,16 +1,14 @@
 """All benchmarks of speed and memory as ratios; under a quarter of an hour on two cores.
 
     make bench                                    # or: python tests/benchmarks/bench.py
-    make bench-full                               # longer attention, long texts and peers too
-    python tests/benchmarks/bench.py --full --resume    # where the last one stopped
+    make peers                                    # sampling beside other libraries
     python tests/benchmarks/bench.py --compare old/bench.json
     python tests/benchmarks/bench.py --only step sampling --threads 1 --clock cpu
 
 Each benchmark is a process of its own and measures what it compares in turns, so that a ratio is
 of things that met the same machine. A ratio above 1 is in favour of ours. OUT/bench.json is a list
 of {name, ours, theirs, ratio, unit, n, spread}; OUT/bench.md a table with the machine;
-OUT/bench.png a figure; OUT/parts the records of each benchmark that came to its end, which --resume
-takes over where they were measured with the same settings.
+OUT/bench.png a figure.
 """
 
 from __future__ import annotations
@@ -37,18 +35,11 @@ from suite.timing import CLOCKS, Settings
 _HERE = Path(__file__).resolve().parent
 
 
-def run_benchmark(
-    name: str, benchmark: Benchmark, settings: Settings, part: Path
-) -> Iterator[Record]:
+def run_benchmark(name: str, benchmark: Benchmark, settings: Settings) -> Iterator[Record]:
     """Records of one benchmark as its process prints them.
 
     A failure is told on standard error and ends that benchmark alone.
-
-    Args:
-        part: file that the process writes when it has come to its end; one of before is removed.
     """
-    part.unlink(missing_ok=True)
-    part.parent.mkdir(parents=True, exist_ok=True)
     target, given = benchmark.target, json.dumps(asdict(settings))
     paths = [_HERE, _HERE.parents[1], os.environ.get("PYTHONPATH")]
     variables = {
@@ -56,7 +47,7 @@ def run_benchmark(
         "OMP_NUM_THREADS": str(settings.threads),
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "suite.run", target, given, str(part)],
+        [sys.executable, "-m", "suite.run", target, given],
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ | variables,
@@ -81,14 +72,6 @@ def run_benchmark(
         print(f"{name} {why}; its records so far are kept", file=sys.stderr)
 
 
-def measured(part: Path, settings: Settings) -> list[Record]:
-    """What a benchmark that came to its end has found with these settings; else nothing."""
-    kept = json.loads(part.read_text()) if part.exists() else {}
-    if kept.get("settings") != asdict(settings):
-        return []
-    return [Record.of(tree) for tree in kept["records"]]
-
-
 def _end(process: subprocess.Popen[str]) -> None:
     """Kill it and what it started, unless it has ended."""
     with contextlib.suppress(ProcessLookupError):
@@ -98,8 +81,6 @@ def _end(process: subprocess.Popen[str]) -> None:
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--full", action="store_true", help="longer attention and peers too")
-    parser.add_argument("--resume", action="store_true", help="where the last one in OUT stopped")
     parser.add_argument("--only", nargs="+", choices=list(BENCHMARKS), help="these alone")
     parser.add_argument("--out", type=Path, default=Path("bench"), help="directory of results")
     parser.add_argument("--compare", type=Path, help="bench.json of another commit")
@@ -112,15 +93,13 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     """Measure, print, write."""
     given = parse()
-    settings = Settings(given.repeats, given.threads, given.clock, given.full)
+    settings = Settings(given.repeats, given.threads, given.clock)
     machine, started = describe_machine() | {"threads": given.threads}, time.monotonic()
     records: list[Record] = []
     for name, benchmark in BENCHMARKS.items():
-        if name not in given.only if given.only else benchmark.full and not given.full:
+        if name not in given.only if given.only else benchmark.asked:
             continue
-        part = given.out / "parts" / f"{name}.json"
-        known = measured(part, settings) if given.resume else []
-        for record in known or run_benchmark(name, benchmark, settings, part):
+        for record in run_benchmark(name, benchmark, settings):
             records.append(record)
             minutes = (time.monotonic() - started) / 60
             print(f"{minutes:5.1f} min  {record.name:<50} {record.ratio:6.2f} x", flush=True)

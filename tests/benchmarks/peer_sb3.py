@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.vector import AutoresetMode
-from peer_task import Network, Tuning, make_env, task_of
+from peer_task import BATCH, ENVS, LEARNING_RATE, Network, make_env, task_of
 from stable_baselines3 import PPO
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.vec_env import VecEnv
@@ -28,7 +27,6 @@ class NativeVecEnv(VecEnv):
     def __init__(self, env: TokenSelectionVectorEnv) -> None:
         self._env = env
         self._actions: Array | None = None
-        self.rewards: list[float] = []  # mean of each step
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
 
     def reset(self) -> Any:
@@ -41,7 +39,6 @@ class NativeVecEnv(VecEnv):
 
     def step_wait(self) -> Any:
         observation, rewards, ended, _, _ = self._env.step(self._actions)
-        self.rewards.append(float(rewards.mean()))
         return observation, rewards.astype(np.float32), ended, [{} for _ in ended]
 
     def close(self) -> None:
@@ -100,42 +97,32 @@ def _log_prob(logits: Tensor, bits: Tensor, real: Tensor) -> Tensor:
 
 
 class SB3:
-    """PPO, ready to be run in stretches.
+    """PPO, ready to be run in stretches."""
 
-    Args:
-        envs: sentences side by side.
-    """
-
-    def __init__(self, envs: int, reward: str, seed: int = 0, tuning: Tuning | None = None) -> None:
-        task, tuning = task_of(reward), tuning or Tuning()
-        self._batch = tuning.batch
-        self.env = NativeVecEnv(make_env(task, envs, AutoresetMode.SAME_STEP))
+    def __init__(self, reward: str) -> None:
+        task = task_of(reward)
+        self.env = NativeVecEnv(make_env(task, ENVS))
         self.ppo = PPO(
             NetworkPolicy,
             self.env,
             policy_kwargs={"network": lambda: Network(task)},
-            learning_rate=tuning.learning_rate,
-            n_steps=tuning.batch // envs,
-            batch_size=tuning.minibatch,
-            n_epochs=tuning.epochs,
+            learning_rate=LEARNING_RATE,
+            n_steps=BATCH // ENVS,
+            batch_size=BATCH,
+            n_epochs=1,
             gamma=0.0,
             gae_lambda=1.0,
-            ent_coef=tuning.entropy_cost,
-            seed=seed,
+            ent_coef=0.0,
+            seed=0,
             device="cpu",
         )
         _, self._callback = self.ppo._setup_learn(10**9)
-
-    @property
-    def rewards(self) -> list[float]:
-        """Mean of each step of the environment."""
-        return self.env.rewards
 
     def sample(self) -> int:
         """Sentences of a rollout."""
         ppo = self.ppo
         ppo.collect_rollouts(self.env, self._callback, ppo.rollout_buffer, ppo.n_steps)
-        return self._batch
+        return BATCH
 
     def train(self) -> int:
         """Sentences of a rollout and an update."""

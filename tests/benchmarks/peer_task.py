@@ -1,4 +1,4 @@
-"""The tasks on which systems are compared: one environment, one network, three reward models.
+"""The tasks on which systems are compared: one environment, one network, two reward models.
 
 Nothing of Ray, RLlib or Stable-Baselines3 is imported here; every system imports this.
 
@@ -33,31 +33,14 @@ WORDS, EMBEDDING, HIDDEN, REWARD_HIDDEN = 512, 32, 16, 64
 with the same library: with a large one every ratio tends to 1."""
 LABELS = LabelSpec("classes", ("no", "yes"))
 BATCH = 2048
-"""Sentences of an update of every system where speed is measured, each seen once."""
+"""Sentences of an update of every system, each seen once."""
+LEARNING_RATE = 3e-3
 ENVS = 128
 """Sentences side by side, where a system has a vector environment."""
 TRICK = 16
 """Sentences of an episode that spare RLlib most of its cost of one."""
 PYTHON = Path(__file__).resolve().parents[2] / ".venv-peers" / "bin" / "python"
 """Interpreter of the environment that `make peers` builds."""
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """How a system learns; the default is that of all where speed is measured.
-
-    batch          sentences of a rollout
-    minibatch      sentences of an update, at most the batch; PPO's alone
-    epochs         how often each sentence is seen; PPO's alone
-    learning_rate  of Adam
-    entropy_cost   what a nat of the selection's entropy is worth; ours: of a bit's, on average
-    """
-
-    batch: int = BATCH
-    minibatch: int = BATCH
-    epochs: int = 1
-    learning_rate: float = 3e-3
-    entropy_cost: float = 0.0
 
 
 class Sentences:
@@ -151,7 +134,7 @@ def task_of(reward: str) -> Task:
     return Task(Sentences(), model.eval(), word_vectors())
 
 
-def make_env(task: Task, envs: int, mode: AutoresetMode) -> TokenSelectionVectorEnv:
+def make_env(task: Task, envs: int) -> TokenSelectionVectorEnv:
     """The environment, natively batched."""
     found = make_task(
         task.examples,
@@ -159,7 +142,7 @@ def make_env(task: Task, envs: int, mode: AutoresetMode) -> TokenSelectionVector
         max_len=task.longest,
         vocabulary_size=len(task.vectors),
     )
-    return TokenSelectionVectorEnv(envs, found, autoreset_mode=mode)
+    return TokenSelectionVectorEnv(envs, found, autoreset_mode=AutoresetMode.SAME_STEP)
 
 
 class Network(nn.Module):

@@ -1,8 +1,6 @@
 """The process of one benchmark, a line for each record.
 
-    python -m suite.run MODULE:FUNCTION SETTINGS PART
-
-PART is written when the benchmark has come to its end: its settings and records.
+python -m suite.run MODULE:FUNCTION SETTINGS
 """
 
 from __future__ import annotations
@@ -12,15 +10,11 @@ __all__: list[str] = []
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 from suite.registry import Benchmark
 from suite.timing import Settings
 
 if __name__ == "__main__":
-    target, settings, part = sys.argv[1:]
-    records = []
+    target, settings = sys.argv[1:]
     for record in Benchmark(target, minutes=0).load()(Settings(**json.loads(settings))):
-        records.append(asdict(record))
-        print(json.dumps(records[-1]), flush=True)
-    Path(part).write_text(json.dumps({"settings": json.loads(settings), "records": records}))
+        print(json.dumps(asdict(record)), flush=True)

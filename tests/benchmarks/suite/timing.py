@@ -23,13 +23,11 @@ class Settings:
     repeats  turns of everything that is compared
     threads  CPU threads of each process
     clock    `wall` or `cpu`, see `CLOCKS`
-    full     longer attention and peers too
     """
 
     repeats: int = 7
     threads: int = 1
     clock: str = "wall"
-    full: bool = False
 
 
 def in_turns(turns: Mapping[str, Turn], repeats: int) -> dict[str, list[float]]:
