@@ -10,6 +10,7 @@ an example, N_s tokens of slot s, C classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,6 @@ from rss_rl.reward_models.protocol import (
     COHERENCE,
     SPARSITY,
     LogitsReward,
-    PredictingReward,
     RewardModel,
     RewardSetup,
     Scores,
@@ -91,13 +91,22 @@ class SelectionTask:
             )
         return self.examples.batch(index)
 
-    def step(self, batch: Batch, selections: Sequence[Array], *, predict: bool = False) -> Rewards:
+    def step(
+        self,
+        batch: Batch,
+        selections: Sequence[Array],
+        *,
+        predict: bool = False,
+        logits: Tensor | None = None,
+    ) -> Rewards:
         """Rewards of M = K * B selections of B examples, which ends their episodes.
 
         Args:
             selections: S x bool [K * B, 2, N_s], sample-major: entry k * B + b is of example b.
                 Bits on padding are ignored.
             predict: also return the reward model's predictions, if it has any.
+            logits: [M, C], the classifier's under these selections, if they are known: a reward
+                model that scores by them does not compute them again.
 
         Raises:
             ValueError: selections that do not fit the examples.
@@ -114,31 +123,20 @@ class SelectionTask:
         repeated = batch.repeat(count // len(batch))
         # Bits on padding must not reach the reward model.
         real = [s & v[:, None, :] for s, v in zip(selections, repeated.valid, strict=True)]
-        predicted = None
-        if predict and isinstance(self.model, PredictingReward):
-            scored, predicted = self.model.score_and_predict(repeated, real)
-        else:
-            score: Callable[..., Scores] = getattr(self.model, "score", self.model)
+        score: Callable[..., Scores] = getattr(self.model, "score", self.model)
+        predicted: Array | None = None
+        known: AbstractContextManager[None] = nullcontext()
+        if isinstance(self.model, LogitsReward) and (predict or logits is not None):
+            logits = self.model.logits(repeated, real) if logits is None else logits
+            predicted = self.model.predict(logits) if predict else None
+            known = self.model.knowing(repeated, real, logits)
+        with known:
             scored = score(repeated, real)
         scores = self._named(scored, len(repeated))
         for name, values in scores.items():
             check_finite(f"the reward model's {name}", values, repeated.rows)
         costs = cost_terms(real, repeated.valid, self.config, self.charged)
         return Rewards(scores, costs, predicted)
-
-    def step_logits(self, logits: Tensor, batch: Batch, selections: Sequence[Array]) -> Rewards:
-        """As `step` with one selection an example, when the classifier's logits are known.
-
-        A reward model that depends only on the logits takes them instead of a second forward.
-
-        Args:
-            logits: [B, C], of the run's classifier under the selections.
-            selections: S x bool [B, 2, N_s], False on padding.
-        """
-        if not isinstance(self.model, LogitsReward):
-            return self.step(batch, selections)
-        scores = self._named(self.model.score_logits(logits, batch.labels), len(batch))
-        return Rewards(scores, cost_terms(selections, batch.valid, self.config, self.charged))
 
     def _named(self, scores: Scores, count: int) -> dict[str, Array]:
         named = named_scores(scores, count, self.model)

@@ -6,19 +6,15 @@ Legend: K gates an example, B examples of this learner's shard, S sentences, N_s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from rss_rl.components import Component
-from rss_rl.config import EncoderChoice, RewardConfig
-from rss_rl.errors import ConfigError
+from rss_rl.config import RewardConfig
 from rss_rl.learners.optim import GradientStep
 from rss_rl.learners.updates import GatedReward, Measured, RewardBatch, UpdateSetup
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.models.protocol import Classifier
 from rss_rl.ops.losses import role_charge
 from rss_rl.ops.matmul import products_in
 from rss_rl.ops.relaxed import expected_cost
@@ -28,22 +24,6 @@ from rss_rl.reward_models.protocol import COHERENCE, SPARSITY
 from rss_rl.types import DEPENDENT, HEAD
 
 _CERTAIN = 1e-6
-
-
-def gated_likelihood(classifier: Classifier, encoder: EncoderChoice) -> GatedReward:
-    """The run's classifier as reward model: frozen and without dropout.
-
-    Raises:
-        ConfigError: it does not take gates.
-    """
-    if not (encoder.can("gates") and classifier.takes_gates):
-        raise ConfigError(
-            "this model cannot weight its tokens by gates, which the policy's gradient needs",
-            where="model.encoder",
-            remedy="Use an encoder with the capability `gates` on one or two sentences, see"
-            " `rss-rl components encoders`, or an estimator that learns from rewards",
-        )
-    return _Likelihood(classifier)
 
 
 class _Objective(nn.Module):
@@ -119,30 +99,6 @@ class _Objective(nn.Module):
         """The reward model's losses, [K * B]."""
         (model,) = self._model
         return model.gated_losses(batch, gates)
-
-
-class _Likelihood:
-    """The run's classifier as reward model: without dropout or gradients of its weights."""
-
-    def __init__(self, classifier: Classifier) -> None:
-        self._classifier = classifier
-
-    def gated_losses(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Tensor:
-        """See `GatedReward`."""
-        classifier = self._classifier
-        samples, training = len(gates[0]), classifier.training
-        fixed = {name: value.detach() for name, value in classifier.named_parameters()}
-        arguments = (
-            [tokens.repeat(samples, 1) for tokens in batch.tokens],
-            [valid.repeat(samples, 1) for valid in batch.valid],
-            [gate.flatten(0, 1) for gate in gates],
-        )
-        classifier.eval()
-        try:
-            logits: Any = functional_call(classifier, fixed, arguments)
-        finally:
-            classifier.train(training)
-        return classifier.losses(logits, batch.labels.repeat(samples))
 
 
 def _entropy(chance: Tensor, valid: Tensor) -> Tensor:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from rss_rl.components import Component, Options
 from rss_rl.reward_models.likelihood import ClassifierReward
 from rss_rl.reward_models.protocol import RewardSetup
-from rss_rl.types import Array
+from rss_rl.types import Array, Batch
 
 
 class MarginOptions(Options):
@@ -25,9 +27,10 @@ class MarginReward(ClassifierReward):
         super().__init__(classifier, device)
         self._limit = limit
 
-    def score_logits(self, logits: Tensor, labels: Array) -> dict[str, Array]:
+    def score(self, batch: Batch, selections: Sequence[Array]) -> dict[str, Array]:
         """`margin`, float32 [M]."""
-        right = torch.from_numpy(labels).to(logits.device)[:, None]
+        logits = self.logits(batch, selections)
+        right = torch.from_numpy(batch.labels).to(logits.device)[:, None]
         own = logits.gather(1, right)[:, 0]
         other = logits.scatter(1, right, -torch.inf).amax(1)
         margin = (own - other).clamp(-self._limit, self._limit)

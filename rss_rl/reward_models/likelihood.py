@@ -13,17 +13,20 @@ Legend: M scored selections, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from rss_rl.components import Component, Options
 from rss_rl.errors import ConfigError
 from rss_rl.models.dropout import evaluating
+from rss_rl.models.inputs import TensorBatch
 from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.types import Array, Batch
 
@@ -47,6 +50,8 @@ class ClassifierReward:
     """A torch classifier as reward model: no dropout, no gradient, frozen or still learning.
 
     The classifier is referenced, not copied, so one in training scores with its current weights.
+    A subclass says another score by overriding `score`, which may ask `logits`. If a policy is to
+    learn it through gates, it overrides `gated_losses`, too: the inherited one is not for it.
 
     Args:
         classifier: a module with `forward(tokens, valid, selections) -> logits [M, C]` and
@@ -56,80 +61,102 @@ class ClassifierReward:
         device: of its weights, such as "cpu" or "cuda:0".
     """
 
+    _known: tuple[Batch, Sequence[Array], Tensor] | None = None
+
     def __init__(self, classifier: nn.Module, device: str | torch.device = "cpu") -> None:
         self._classifier = classifier
         self._device = torch.device(device)
 
+    def __init_subclass__(cls) -> None:
+        if "score" in vars(cls) and "gated_losses" not in vars(cls):
+            cls.gated_losses = None  # type: ignore[assignment]  # as `__eq__` does to `__hash__`
+
     def score(self, batch: Batch, selections: Sequence[Array]) -> dict[str, Array]:
         """`log_likelihood`, float32 [M] in nats; see `RewardModel.score`."""
-        with torch.inference_mode(), evaluating(self._classifier):
-            return self.score_logits(self._logits(batch, selections), batch.labels)
+        classifier: Any = self._classifier
+        logits = self.logits(batch, selections)
+        with torch.inference_mode(), evaluating(classifier):
+            losses = classifier.losses(logits, self._tensor(batch.labels))  # [M]
+        return {"log_likelihood": cast(Array, (-losses).float().cpu().numpy())}
 
-    def score_and_predict(
-        self, batch: Batch, selections: Sequence[Array]
-    ) -> tuple[dict[str, Array], Array | None]:
-        """See `PredictingReward.score_and_predict`."""
-        predict = getattr(self._classifier, "predict", None)
-        with torch.inference_mode(), evaluating(self._classifier):
-            logits = self._logits(batch, selections)
-            predicted = None if predict is None else predict(logits).cpu().numpy()
-            return self.score_logits(logits, batch.labels), predicted
-
-    def _logits(self, batch: Batch, selections: Sequence[Array]) -> Tensor:
-        """Of the classifier, [M, C]."""
+    def logits(self, batch: Batch, selections: Sequence[Array]) -> Tensor:
+        """See `LogitsReward.logits`."""
+        if self._known is not None:
+            known, chosen, logits = self._known
+            if batch is known and all(map(np.array_equal, selections, chosen)):
+                return logits
         classifier: Any = self._classifier
         marks = {} if batch.marks is None else {"marks": self._tensor(batch.marks)}
         read = batch.ids if getattr(classifier, "reads_folds", False) else batch.tokens
         unique = len(batch)
         if getattr(classifier, "shares_sentences", False):
             unique = _period(batch)
-        logits: Tensor = classifier(
-            [self._tensor(tokens[:unique]) for tokens in read],
-            [self._tensor(valid[:unique]) for valid in batch.valid],
-            [self._tensor(selection) for selection in selections],
-            **marks,
-        )
-        return logits
+        with torch.inference_mode(), evaluating(classifier):
+            found: Tensor = classifier(
+                [self._tensor(tokens[:unique]) for tokens in read],
+                [self._tensor(valid[:unique]) for valid in batch.valid],
+                [self._tensor(selection) for selection in selections],
+                **marks,
+            )
+        return found
 
-    def score_logits(self, logits: Tensor, labels: Array) -> dict[str, Array]:
-        """See `LogitsReward.score_logits`."""
+    @contextmanager
+    def knowing(self, batch: Batch, selections: Sequence[Array], logits: Tensor) -> Iterator[None]:
+        """See `LogitsReward.knowing`."""
+        self._known = batch, selections, logits
+        try:
+            yield
+        finally:
+            self._known = None
+
+    def predict(self, logits: Tensor) -> Array | None:
+        """See `LogitsReward.predict`."""
+        predict = getattr(self._classifier, "predict", None)
+        return None if predict is None else cast(Array, predict(logits).cpu().numpy())
+
+    def gated_losses(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Tensor:
+        """The negative score of gates S x [K, B, 2, N_s], [K * B]; see `GatedReward`."""
         classifier: Any = self._classifier
-        with torch.inference_mode():
-            losses = classifier.losses(logits, self._tensor(labels))  # [M]
-        return {"log_likelihood": cast(Array, (-losses).float().cpu().numpy())}
+        samples = len(gates[0])
+        fixed = {name: value.detach() for name, value in classifier.named_parameters()}
+        arguments = (
+            [tokens.repeat(samples, 1) for tokens in batch.tokens],
+            [valid.repeat(samples, 1) for valid in batch.valid],
+            [gate.flatten(0, 1) for gate in gates],
+        )
+        with evaluating(classifier):
+            logits = functional_call(classifier, fixed, arguments)
+        losses: Tensor = classifier.losses(logits, batch.labels.repeat(samples))
+        return losses
 
     def _tensor(self, array: Array) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
 
 
-class ComplementReward:
+class ComplementReward(ClassifierReward):
     """The log-likelihood, minus w times the label's likelihood from the tokens left out.
 
     Args:
-        likelihood: of the classifier. weight: w > 0.
+        weight: w > 0. The others: see `ClassifierReward`.
     """
 
-    def __init__(self, likelihood: ClassifierReward, weight: float) -> None:
-        self._likelihood, self._weight = likelihood, np.float32(weight)
+    gated_losses = ClassifierReward.gated_losses  # the update adds the complement
+
+    def __init__(
+        self, classifier: nn.Module, weight: float, device: str | torch.device = "cpu"
+    ) -> None:
+        super().__init__(classifier, device)
+        self._weight = np.float32(weight)
 
     def score(self, batch: Batch, selections: Sequence[Array]) -> dict[str, Array]:
         """`log_likelihood` and `complement`, float32 [M]; see `RewardModel.score`."""
-        return self._likelihood.score(batch, selections) | self._complement(batch, selections)
-
-    def score_and_predict(
-        self, batch: Batch, selections: Sequence[Array]
-    ) -> tuple[dict[str, Array], Array | None]:
-        """See `PredictingReward.score_and_predict`."""
-        named, predicted = self._likelihood.score_and_predict(batch, selections)
-        return named | self._complement(batch, selections), predicted
-
-    def _complement(self, batch: Batch, selections: Sequence[Array]) -> dict[str, Array]:
         rest = [
             valid[:, None] & ~selection
             for selection, valid in zip(selections, batch.valid, strict=True)
         ]
-        (left_out,) = self._likelihood.score(batch, rest).values()
-        return {COMPLEMENT: -self._weight * np.exp(left_out)}
+        (left_out,) = super().score(batch, rest).values()
+        complement = -self._weight * np.exp(left_out)
+        return super().score(batch, selections) | {COMPLEMENT: complement}
 
 
 class LikelihoodOptions(Options):
@@ -141,15 +168,16 @@ class LikelihoodOptions(Options):
     """
 
 
-def _build(setup: RewardSetup, options: LikelihoodOptions) -> ClassifierReward | ComplementReward:
+def _build(setup: RewardSetup, options: LikelihoodOptions) -> ClassifierReward:
     if setup.classifier is None:
         raise ConfigError(
             "there is no classifier whose likelihood could be the reward",
             where="reward.model",
             remedy="Choose a reward model that needs none",
         )
-    likelihood = ClassifierReward(setup.classifier, setup.device)
-    return ComplementReward(likelihood, options.complement) if options.complement else likelihood
+    if options.complement:
+        return ComplementReward(setup.classifier, options.complement, setup.device)
+    return ClassifierReward(setup.classifier, setup.device)
 
 
 LIKELIHOOD = Component(

@@ -10,6 +10,7 @@ Legend: M scored selections, S sentences per example, N_s tokens of slot s, C cl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -63,32 +64,19 @@ class RewardModel(Protocol):
 
 
 @runtime_checkable
-class LogitsReward(Protocol):
-    """A reward model that needs only the classifier's logits for the selection.
+class LogitsReward(RewardModel, Protocol):
+    """A reward model that scores by the classifier's logits, which evaluation also needs."""
 
-    Evaluation, which has computed them already, passes them on.
-    """
+    def logits(self, batch: Batch, selections: Sequence[Array]) -> Tensor:
+        """The classifier's, in evaluation mode, [M, C]; what `score` asks for."""
 
-    def score(self, batch: Batch, selections: Sequence[Array]) -> Scores:
-        """See `RewardModel.score`."""
+    def knowing(
+        self, batch: Batch, selections: Sequence[Array], logits: Tensor
+    ) -> AbstractContextManager[None]:
+        """Within, `logits` of these arguments returns this tensor instead of computing it again."""
 
-    def score_logits(self, logits: Tensor, labels: Array) -> Scores:
-        """What `score` returns if these are the classifier's logits.
-
-        Args:
-            logits: [M, C], of the classifier in evaluation mode.
-            labels: [M], see `Batch.labels`.
-        """
-
-
-@runtime_checkable
-class PredictingReward(Protocol):
-    """A reward model that predicts the label on the way to its score, for `info` of an episode."""
-
-    def score_and_predict(
-        self, batch: Batch, selections: Sequence[Array]
-    ) -> tuple[Scores, Array | None]:
-        """What `score` returns, and the predicted labels [M], if it predicts any."""
+    def predict(self, logits: Tensor) -> Array | None:
+        """The predicted labels [M], for `info` of an episode; None if it predicts none."""
 
 
 def named_scores(scores: Any, count: int, model: Any) -> dict[str, Array]:

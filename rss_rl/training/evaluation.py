@@ -103,7 +103,7 @@ class _Evaluator:
             yield "reward", self.task.step(batch, selections).total
             return
         logits = scanned.logits(to_tensors(selections, self.device))
-        yield "reward", self.task.step_logits(logits, batch, selections).total
+        yield "reward", self.task.step(batch, selections, logits=logits).total
         yield "loss", classifier.losses(logits, scanned.tensors.labels).cpu().numpy()
         yield "predicted", classifier.predict(logits).cpu().numpy()
         yield "label", batch.labels

@@ -17,9 +17,8 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.envs.rewards import kept_shares
 from rss_rl.envs.task import SelectionTask
-from rss_rl.errors import CheckpointError
+from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.learners.group import ALONE, Group, shard
-from rss_rl.learners.pathwise import gated_likelihood
 from rss_rl.learners.phases import Turn
 from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.learners.updates import (
@@ -261,11 +260,30 @@ class LocalLearner:
         )
 
     def _gated_reward(self) -> GatedReward:
-        """The reward model, for updates through gates."""
-        if self.config.reward.model.can("classifier"):
-            return gated_likelihood(self.models.classifier, self.config.model.encoder)
-        model: GatedReward = self._task.model
-        return model
+        """The reward model, for updates through gates.
+
+        Raises:
+            ConfigError: it takes no gates, or the classifier whose likelihood it is does not.
+        """
+        encoder, model = self.config.model.encoder, self._task.model
+        if self.config.reward.model.can("classifier") and not (
+            encoder.can("gates") and self.models.classifier.takes_gates
+        ):
+            raise ConfigError(
+                "this model cannot weight its tokens by gates, which the policy's gradient needs",
+                where="model.encoder",
+                remedy="Use an encoder with the capability `gates` on one or two sentences, see"
+                " `rss-rl components encoders`, or an estimator that learns from rewards",
+            )
+        if getattr(model, "gated_losses", None) is None:
+            raise ConfigError(
+                f"{type(model).__name__} has a `score` of its own, but no `gated_losses`, which the"
+                " policy's gradient needs",
+                where="reward.model",
+                remedy="Write it, or take `gates` from the component's capabilities",
+            )
+        found: GatedReward = model
+        return found
 
     @cached_property
     def _task(self) -> SelectionTask:

@@ -8,9 +8,12 @@ import numpy as np
 import plugged_rewards
 import pytest
 import small
+import torch
 from random_batches import random_batch, random_selections
 
 from rss_rl.components import Component, find_component
+from rss_rl.config import RewardConfig
+from rss_rl.envs.task import SelectionTask
 from rss_rl.errors import ComponentError
 from rss_rl.reward_models.likelihood import ClassifierReward, ComplementReward
 from rss_rl.testing import check_reward_model
@@ -42,13 +45,38 @@ def test_the_complement_is_what_the_tokens_left_out_tell() -> None:
     selections = random_selections(batch)
     classifier = small.classifier(double=False)
     likelihood = ClassifierReward(classifier)
-    found = ComplementReward(likelihood, 0.5).score(batch, selections)
+    found = ComplementReward(classifier, 0.5).score(batch, selections)
     rest = [v[:, None] & ~s for s, v in zip(selections, batch.valid, strict=True)]
     output = np.exp(likelihood.score(batch, rest)["log_likelihood"])
     np.testing.assert_allclose(found["complement"], -0.5 * output, rtol=1e-6)
     wanted = likelihood.score(batch, selections)["log_likelihood"]
     np.testing.assert_array_equal(found["log_likelihood"], wanted)
     assert found["complement"].dtype == np.float32
+
+
+class Negated(ClassifierReward):
+    """Another score, from logits of other selections, too."""
+
+    def score(self, batch: Any, selections: Any) -> Any:
+        (most,) = super().score(batch, [np.ones_like(s) for s in selections]).values()
+        (likely,) = super().score(batch, selections).values()
+        return {"negated": -likely, "most": most}
+
+
+@pytest.mark.parametrize("asked", [{}, {"predict": True}, {"logits": True}])
+def test_what_overrides_score_is_paid_by_it_wherever_a_selection_is_scored(asked: Any) -> None:
+    classifier, batch = small.classifier(double=False), random_batch(2)
+    selections, plain = random_selections(batch), ClassifierReward(classifier)
+    if asked.get("logits"):
+        asked = {"logits": plain.logits(batch, selections)}
+    everything = plain.score(batch, [v[:, None].repeat(2, 1) for v in batch.valid])
+    examples: Any = None  # of which only rows that are asked for matter
+    paid = SelectionTask(examples, Negated(classifier), RewardConfig()).step(
+        batch, selections, **asked
+    )
+    wanted = -plain.score(batch, selections)["log_likelihood"] + everything["log_likelihood"]
+    np.testing.assert_allclose(paid.score, wanted, atol=1e-5)
+    assert (paid.predicted is not None) == bool(asked.get("predict"))
 
 
 def test_a_rule_keeps_its_promises() -> None:
@@ -121,12 +149,11 @@ def test_a_planted_fault_is_found(model: Any, fragment: str) -> None:
 
 class WithDropout(ClassifierReward):
     def score(self, batch: Any, selections: Any) -> Any:
-        import torch
-
         chosen = [torch.from_numpy(np.ascontiguousarray(s)) for s in selections]
         tokens, valid = ([torch.from_numpy(a) for a in b] for b in (batch.tokens, batch.valid))
         with torch.inference_mode():
-            return self.score_logits(self._classifier(tokens, valid, chosen), batch.labels)
+            logits = self._classifier(tokens, valid, chosen)
+        return {"first": logits[:, 0].numpy()}
 
 
 class StaysInEvaluation(ClassifierReward):
@@ -135,21 +162,11 @@ class StaysInEvaluation(ClassifierReward):
         return super().score(batch, selections)
 
 
-class SaysOtherwise(ClassifierReward):
-    def score_logits(self, logits: Any, labels: Any) -> Any:
-        return {"log_likelihood": logits.float().numpy()[:, 0]}
-
-    def score(self, batch: Any, selections: Any) -> Any:
-        likely = ClassifierReward(self._classifier)
-        return likely.score(batch, selections)
-
-
 @pytest.mark.parametrize(
     ("kind", "fragment"),
     [
         (WithDropout, "from call to call"),
         (StaysInEvaluation, "evaluation mode"),
-        (SaysOtherwise, "the classifier's logits differently"),
     ],
 )
 def test_faults_of_those_that_ask_the_classifier(kind: Any, fragment: str) -> None:

@@ -11,10 +11,11 @@ import small
 import torch
 
 from rss_rl.config import parse_config
-from rss_rl.learners.pathwise import Pathwise, gated_likelihood
+from rss_rl.learners.pathwise import Pathwise
 from rss_rl.learners.updates import UpdateSetup
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.policies.build import build_policy
+from rss_rl.reward_models.likelihood import ClassifierReward
 
 ENTROPY_COST, COMPLEMENT = 0.3, 0.7
 TREE: dict[str, Any] = {
@@ -48,7 +49,7 @@ def setting(
         config.learner,
         config.reward,
         uniforms=lambda batch, number: drawn,
-        gated=lambda: gated_likelihood(classifier, config.model.encoder),
+        gated=lambda: ClassifierReward(classifier),
     )
     return Pathwise(setup), module, classifier, batch, drawn
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,14 @@ from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.policies.distributions import Certain, Gates
 from rss_rl.reading.models import build_prepared_models
+from rss_rl.reward_models.likelihood import ClassifierReward
 from rss_rl.rollouts.rollout import Job
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Publisher
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.learner import LocalLearner
 from rss_rl.training.trainer import Trainer
+from rss_rl.types import Array, Batch
 
 WAYS: dict[str, dict[str, Any]] = {
     "reinforce shared": {"policy": {"options": {"shared": True}}},
@@ -166,6 +169,22 @@ CERTAIN = Component(
     capabilities=frozenset({"learns", "log_probs"}),
 )
 
+
+class Margin(ClassifierReward):
+    """A score of its own, of which no gradient is known."""
+
+    def score(self, batch: Batch, selections: Sequence[Array]) -> dict[str, Array]:
+        return {name: each.clip(-1) for name, each in super().score(batch, selections).items()}
+
+
+MARGIN = Component(
+    kind="reward_model",
+    name="margin",
+    help="Clipped.",
+    build=lambda setup, options: Margin(setup.classifier, setup.device),
+    capabilities=frozenset({"classifier", "gates"}),
+)
+
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no gates": ({"learner": {"estimator": "pathwise"}, "policy": {"name": "iterative"}}, "gates"),
     "no weights": ({"model": {"encoder": "bilstm"}, "policy": {"name": "gumbel"}}, "weigh"),
@@ -173,6 +192,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"learner": {"estimator": "reinforce"}}
         | {"policy": {"name": "top-k", "options": {"share": 0.4}}},
         "needs a policy with log_probs",
+    ),
+    "another score": (
+        {"learner": {"estimator": "pathwise"}, "policy": {"name": "gumbel"}}
+        | {"reward": {"model": f"{__name__}:MARGIN"}},
+        "no `gated_losses`",
     ),
     "no parameters": (
         {"policy": {"name": f"{__name__}:FIXED"}, "learner": {"estimator": "pathwise"}},

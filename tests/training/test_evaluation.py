@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from collections.abc import Sequence
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from rss_rl.data.store import Prepared
 from rss_rl.envs.task import SelectionTask
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.reading.models import Models, build_prepared_models
+from rss_rl.reward_models.likelihood import ClassifierReward
 from rss_rl.training.evaluation import Mode, evaluate
+from rss_rl.types import Array, Batch
 
 _CPU = torch.device("cpu")
 
@@ -124,14 +127,23 @@ def test_equal_calls_agree_and_leave_the_modules_as_they_were(
     assert _scores(models, reseeded, tiny)["sampled"] != first["sampled"]
 
 
+class Negated(ClassifierReward):
+    """Minus the inherited score."""
+
+    def score(self, batch: Batch, selections: Sequence[Array]) -> dict[str, Array]:
+        return {name: -each for name, each in super().score(batch, selections).items()}
+
+
+@pytest.mark.parametrize("kind", ["function", "subclass"])
 def test_another_reward_is_what_evaluation_reports(
-    models: Models, tiny_config: RunConfig, tiny: Prepared
+    models: Models, tiny_config: RunConfig, tiny: Prepared, kind: str
 ) -> None:
-    modes: list[Mode] = ["all"]
     dev = tiny.split("dev")
-    five = lambda batch, selections: np.full(len(batch), 5.0)  # noqa: E731
-    task = SelectionTask(dev, five, tiny_config.reward)
-    found = evaluate(models, dev, tiny_config, modes, device=_CPU, task=task)["all"]
+    loss = _scores(models, tiny_config, tiny, ["all"])["all"]["loss"]
+    score: Any = lambda batch, selections: np.full(len(batch), 5.0)  # noqa: E731
+    model, wanted = (score, 5.0) if kind == "function" else (Negated(models.classifier), loss)
+    task = SelectionTask(dev, model, tiny_config.reward)
+    found = evaluate(models, dev, tiny_config, ["all"], device=_CPU, task=task)["all"]
     everything = 2 * tiny_config.reward.sparsity_cost * dev.sentences
-    assert found["reward"] == pytest.approx(5.0 - everything)
-    assert found["loss"] == _scores(models, tiny_config, tiny, ["all"])["all"]["loss"]
+    assert found["reward"] == pytest.approx(wanted - everything)
+    assert found["loss"] == loss
