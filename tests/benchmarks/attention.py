@@ -49,16 +49,18 @@ def compare(
 
 def compare_memory(name: str, ours: Work, theirs: Work) -> Record:
     """Peak megabytes of one call of each."""
-    held = []
-    for work in (ours, theirs):
-        work()
-        # Memory that was freed but kept would be used again and not be counted (glibc).
-        ctypes.CDLL(None).malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew at what is resident
-        before = _held_mb("VmRSS")
-        work()
-        held.append(max(_held_mb("VmHWM") - before, 0.1))
-    return compared(name, held[:1], held[1:], "MB")
+    return compared(name, [peak_mb(ours)], [peak_mb(theirs)], "MB")
+
+
+def peak_mb(work: Work) -> float:
+    """Megabytes that a call adds to what this process holds, at most; after one unmeasured call."""
+    work()
+    # Memory that was freed but kept would be used again and not be counted (glibc).
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew at what is resident
+    before = _held_mb("VmRSS")
+    work()
+    return max(_held_mb("VmHWM") - before, 0.1)
 
 
 def _held_mb(field: str) -> float:

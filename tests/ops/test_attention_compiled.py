@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from apart import Peak
 from attending import C, inputs_of, outcome, pairs_of, reference, single
+from attention import peak_mb
 from torch import Tensor
 
 from rss_rl.models.directional import AttentionSettings, DirectionalAttention
@@ -93,11 +93,8 @@ def test_extreme_scores_are_exact_too(size: float, opposite: bool) -> None:
 def test_no_tensor_of_all_pairs_is_in_memory() -> None:
     pairs = pairs_of(17, 96, 1.0, "before")
     inputs = single(inputs_of(pairs, 300))
-    compiled(pairs, inputs)
     all_pairs = 17 * 96 * 96 * 300 * 4 / 1e6  # 188 MB
-    peak = Peak()
-    compiled(pairs, inputs)
-    assert peak.mb() < all_pairs / 4
+    assert peak_mb(lambda: compiled(pairs, inputs)) < all_pairs / 4
 
 
 @pytest.mark.usefixtures("no_eager")

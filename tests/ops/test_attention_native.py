@@ -18,7 +18,7 @@ ORDERS: tuple[Order, ...] = ("before", "after")
 @given(
     m=st.integers(1, 6),
     n=st.integers(1, 12),
-    d=st.sampled_from([1, 2, 8, 9, 31, 32, 33]),
+    d=st.sampled_from([1, 2, 8, 9, 15, 16, 17, 33, 64, 65, 300]),
     share=st.sampled_from([0.1, 0.5, 1.0]),
     order=st.sampled_from(ORDERS),
     aside=st.booleans(),
@@ -28,37 +28,14 @@ def test_values_and_gradients_are_those_of_the_formula(
     m: int, n: int, d: int, share: float, order: Order, aside: bool, seed: int
 ) -> None:
     pairs = pairs_of(m + 1, n, share, order, seed=seed, aside=aside)
-    inputs = inputs_of(pairs, d, seed=seed)
-    found = outcome(lambda *given: padded_native(*given, pairs, C), inputs)
+    inputs = [t.detach() for t in inputs_of(pairs, d, seed=seed)]
+    views = [torch.nn.functional.pad(t, (3, 2), value=7.0)[..., 3:-2] for t in inputs]
+    leaves = [view.requires_grad_() for view in views]
+    found = outcome(lambda *given: padded_native(*given, pairs, C), leaves)
     for one, other in zip(found, reference(inputs, pairs), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
     with torch.no_grad():
-        assert torch.equal(padded_native(*inputs, pairs, C), found[0])
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_gradcheck(order: Order) -> None:
-    pairs = pairs_of(3, 4, 0.7, order)
-    assert torch.autograd.gradcheck(
-        lambda *given: padded_native(*given, pairs, C),
-        inputs_of(pairs, 2, spread=3.0),
-        eps=1e-6,
-        atol=1e-7,
-    )
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("features", [15, 16, 17, 64, 65, 300])
-def test_a_number_stands_where_it_belongs(features: int, dtype: torch.dtype) -> None:
-    """Of tensors that are views and whose features fill no whole number of vectors."""
-    pairs = pairs_of(5, 6, 0.8, "before", aside=True)
-    inputs = [t.detach().to(dtype) for t in inputs_of(pairs, features)]
-    views = [torch.nn.functional.pad(t, (3, 2), value=7.0)[..., 3:-2] for t in inputs]
-    given = [t.requires_grad_() for t in views]
-    found = outcome(lambda *given: padded_native(*given, pairs, C), given)
-    tolerance = 1e-5 if dtype is torch.float32 else 1e-12
-    for one, other in zip(found, reference(inputs, pairs), strict=True):
-        torch.testing.assert_close(one.double(), other, rtol=0, atol=tolerance * other.abs().max())
+        assert torch.equal(padded_native(*views, pairs, C), found[0])
 
 
 @pytest.mark.parametrize("score", [float("nan"), float("inf"), 40.1, -40.1])

@@ -109,19 +109,6 @@ def test_outputs_and_gradients_are_those_of_the_formulas(
 
 
 @needs_compiler
-def test_gradcheck() -> None:
-    tokens = tokens_of(1, 0.5, 3)
-    values, weights = drawn(1, tokens, torch.float64)
-    drops = drops_of(tokens)
-
-    def of(*leaves: Tensor) -> Tensor:
-        both = [Weights(*leaves[1:9]), Weights(*leaves[9:])]
-        return directional_attention(leaves[0], together(both, drops), tokens, "elu", C)
-
-    assert torch.autograd.gradcheck(of, all_of(values, weights))
-
-
-@needs_compiler
 def test_under_autocast_only_what_is_multiplied_is_rounded() -> None:
     tokens = tokens_of(2, 0.9, 40)
     values, weights = drawn(2, tokens, torch.float32)

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rss_rl.ops import operators
 from rss_rl.ops.linear_maps import LEVELS, Drop, gate_mix, linear_maps
 from rss_rl.ops.native import missing_compiler
 
@@ -90,20 +89,6 @@ def test_values_and_gradients_are_those_of_the_formula(
         torch.testing.assert_close(one.double(), other, rtol=0, atol=5e-6 * max(1.0, largest))
 
 
-@pytest.mark.parametrize("name", list(ACTIVATIONS))
-def test_gradcheck(name: str) -> None:
-    leaves = drawn((2, 3, 9), (5, 9), (5, 9), (5,), (5,), dtype=torch.float64)
-    drop = drop_of((2, 3), 0)
-    assert torch.autograd.gradcheck(
-        lambda x, *w: linear_maps(x, w[:2], w[2:], activation=name, drop=drop), leaves
-    )
-
-
-def test_gradcheck_of_the_gate() -> None:
-    leaves = drawn(*[(3, 7)] * 8, dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda *all: gate_mix([all[:4], all[4:]]), leaves)
-
-
 def test_under_autocast_only_what_is_multiplied_is_rounded() -> None:
     values, *weights = drawn((70, 33), (20, 33), (20, 33))
     biases = drawn((20,), (20,), seed=1)
@@ -147,14 +132,3 @@ def test_the_gate_is_that_of_the_formula(seed: int, spread: float) -> None:
         [out, *gradients([out], leaves)], [expected, *gradients([expected], exact)], strict=True
     ):
         torch.testing.assert_close(one.double(), other, rtol=0, atol=5e-6)
-
-
-def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    values, weight, bias = drawn((300, 24), (40, 24), (40,))
-    found = []
-    for threads in (1, 3):
-        monkeypatch.setattr(operators, "threads_for", lambda _, n=threads: n)
-        (out,) = linear_maps(values, [weight], [bias], activation="elu")
-        mixed = gate_mix([(out, out.flip(0), out.flip(1), -out)])
-        found.append([out, mixed, *gradients([mixed], [values, weight, bias])])
-    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))

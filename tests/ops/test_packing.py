@@ -5,7 +5,6 @@ Legend: M sequences, N tokens, D features.
 
 from __future__ import annotations
 
-import pytest
 import torch
 from compiling import needs_compiler
 from hypothesis import given
@@ -105,15 +104,6 @@ def test_packed_attention_is_that_of_padded_sequences(
 
 
 @needs_compiler
-@pytest.mark.parametrize("order", ORDERS)
-def test_gradcheck_of_packed_attention(order: Order) -> None:
-    pairs = pairs_of(3, 0.9, order)
-    sizes = (len(pairs.heads), 3), (len(pairs.dependents), 3), (len(pairs.dependents), 3)
-    given_ = leaves(0, *sizes, dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda *some: packed_attention(*some, pairs, C), given_)
-
-
-@needs_compiler
 @given(seed=st.integers(0, 10**6), share=st.sampled_from([0.0, 0.4, 1.0]), large=st.booleans())
 def test_packed_pooling_is_that_of_padded_sequences(seed: int, share: float, large: bool) -> None:
     tokens = Packed.of(masks(seed, share, (3, 5), (3, 2)))
@@ -136,10 +126,3 @@ def test_packed_pooling_is_that_of_padded_sequences(seed: int, share: float, lar
             strict=True,
         ):
             torch.testing.assert_close(one.double(), other, rtol=0, atol=1e-5)
-
-
-@needs_compiler
-def test_gradcheck_of_packed_pooling() -> None:
-    tokens = Packed.of([torch.tensor([[True, True, False], [True, True, True]])])
-    given_ = leaves(0, (5, 3), (5, 3), dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda *some: packed_pooling(*some, tokens), given_)

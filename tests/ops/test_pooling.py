@@ -52,15 +52,6 @@ def test_values_and_gradients_are_those_of_the_softmax(
         torch.testing.assert_close(one.double(), other, rtol=0, atol=5e-6 * max(1.0, largest))
 
 
-def test_gradcheck() -> None:
-    scores, values, kept = inputs_of(3, 4, 9)
-    inputs = [tensor.double().requires_grad_() for tensor in (scores, values)]
-    tokens = Packed.of([kept])
-    assert torch.autograd.gradcheck(
-        lambda *given: packed_pooling(*(each[kept] for each in given), tokens), inputs
-    )
-
-
 def test_a_row_does_not_depend_on_the_rest_of_the_batch() -> None:
     inputs = inputs_of(8, 7, 100)
     alone = tuple(tensor[3:4] for tensor in inputs)
