@@ -10,7 +10,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from rss_rl.errors import CheckpointError, RssError
@@ -43,17 +43,57 @@ def plain_bytes(path: Path, most: int) -> bytes:
     Raises:
         ValueError: it is not a regular file, or has more than `most` bytes. OSError: see `open`.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with _opened(path, 0) as descriptor:
+        return _content(descriptor, most)
+
+
+def plain_bytes_inside(folder: Path, name: str, most: float) -> bytes:
+    """As `plain_bytes`, of a file in a folder that may be anyone's: no link in it is followed.
+
+    Args:
+        name: relative, of plain names divided by `/`.
+
+    Raises:
+        ValueError: see `plain_bytes`; or the name leads elsewhere. OSError: see `open`; a link.
+    """
+    *folders, last = name.split("/")
+    with ExitStack() as opened:
+        at = opened.enter_context(_opened(folder, os.O_DIRECTORY))
+        for part in folders:
+            flags = os.O_DIRECTORY | os.O_NOFOLLOW
+            at = opened.enter_context(_opened(plain_name(part), flags, at))
+        return _content(opened.enter_context(_opened(plain_name(last), os.O_NOFOLLOW, at)), most)
+
+
+def plain_name(name: str) -> str:
+    """The name of an entry of a folder, as it is.
+
+    Raises:
+        ValueError: it leads elsewhere, or to the folder itself.
+    """
+    if name in ("", ".", "..") or set(name) & set("/\\\0"):
+        raise ValueError(f"{name!r:.100} is no plain name")
+    return name
+
+
+@contextmanager
+def _opened(path: Path | str, flags: int, at: int | None = None) -> Iterator[int]:
+    flags |= os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, dir_fd=at)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError("not a plain file")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            content = file.read(most + 1)
+        yield descriptor
     finally:
         os.close(descriptor)
-    if len(content) > most:
-        raise ValueError(f"larger than {most} bytes")
-    return content
+
+
+def _content(descriptor: int, most: float) -> bytes:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError("not a plain file")
+    if status.st_size > most:
+        raise ValueError(f"larger than {most:.0f} bytes")
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
+        return file.read(status.st_size)
 
 
 def is_same_file(one: Path, other: Path) -> bool:

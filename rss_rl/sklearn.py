@@ -24,9 +24,9 @@ from sklearn.utils.validation import check_is_fitted
 
 import rss_rl
 from rss_rl.errors import DataError
-from rss_rl.inference.artifact import PackedModel, pack_model
+from rss_rl.inference.artifact import pack_model
 from rss_rl.inference.explanation import Explanation
-from rss_rl.inference.model import Model, load_model
+from rss_rl.inference.model import load_model
 from rss_rl.types import Array
 
 _DEV_SHARE = 0.1
@@ -127,7 +127,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
             self.report_ = run.report["splits"]["dev"]
             self._packed = pack_model(run.path)
-        self._model = _unpacked(self._packed)
+        self._model = load_model(self._packed)
         return self
 
     def predict(self, X: Any) -> Array:
@@ -168,13 +168,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "_packed" in state:
-            self._model = _unpacked(self._packed)
-
-
-def _unpacked(packed: PackedModel) -> Model:
-    with tempfile.TemporaryDirectory(prefix="rss-rl-") as folder:
-        packed.unpack(Path(folder))
-        return load_model(folder)
+            self._model = load_model(self._packed)
 
 
 def _examples(texts: Any) -> list[Any]:

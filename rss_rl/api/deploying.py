@@ -151,7 +151,7 @@ def predict(
 
             scored = score_on_ray(packed, job, trusted, partial(say, out), address=address)
         else:
-            scorer = Scorer(job, lambda: load_model(run, which, trusted, device))
+            scorer = Scorer(job, lambda: load_model(packed, trust=trusted, device=device))
             scored = (scorer.score(name, progress) for name in job.outputs)
         for counts in scored:
             done, total = done + 1, total + counts

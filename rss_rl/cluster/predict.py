@@ -10,8 +10,6 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import ray
@@ -51,9 +49,7 @@ class _Scorer:
         self._scorer, self._attempts = Scorer(job, self._load), attempts
 
     def _load(self) -> Model:
-        with TemporaryDirectory() as folder:
-            self._packed.unpack(Path(folder))
-            return load_model(folder, trust=self._trust)
+        return load_model(self._packed, trust=self._trust)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         name = str(batch["name"][0])

@@ -263,6 +263,7 @@ class Prepared:
         info = self.manifest.vectors
         return self._array(VECTORS_FILE, info, "vectors", self.manifest.vocabulary.size, info.dim)
 
+    @cached_property
     def subwords(self) -> Array | None:
         """float32 [G, C], the label weights of subwords; None: words have no label weights.
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -30,20 +31,30 @@ from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig, parse_config, with_folders, yaml_text
 from rss_rl.data.manifest import (
     HELD_OUT_FILE,
+    MANIFEST_BYTES,
     MANIFEST_FILE,
     SUBWORDS_FILE,
     VECTORS_FILE,
+    VOCABULARY_BYTES,
     VOCABULARY_FILE,
     Manifest,
 )
 from rss_rl.data.store import Prepared, open_prepared
-from rss_rl.durable import disk_errors, file_sha256, new_folder, sync_directory, sync_file
+from rss_rl.durable import (
+    disk_errors,
+    file_sha256,
+    new_folder,
+    plain_bytes_inside,
+    sync_directory,
+    sync_file,
+)
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.json_files import read_json, read_record
 from rss_rl.metrics.measures import leading_measures
 from rss_rl.models.attention_choice import loadable_attention
 from rss_rl.models.encoders.protocol import SavedEncoder
-from rss_rl.pretrained.folder import plain_files
+from rss_rl.pretrained.folder import is_plain, plain_files
+from rss_rl.reading.memory import available_bytes
 from rss_rl.reading.models import Models, build_models, load_weights, training_lengths
 from rss_rl.reading.trained_runs import open_models
 from rss_rl.results.sentences import score_sentences
@@ -61,8 +72,10 @@ _FIXED = "vectors/fixed"
 _TUNED = "classifier/embedding.trainable"
 _FOLDER_PREFIX = "pretrained-"
 _ENCODER = "encoder"
-_NOT_READ = frozenset({"README.md", _ENCODER})
-"""Files and folders of an export that `open_result` does not read."""
+_FOLDER = re.compile(rf"{_FOLDER_PREFIX}[0-9]+")
+_CARD = "README.md"
+_MOST = {MANIFEST_FILE: MANIFEST_BYTES, VOCABULARY_FILE: VOCABULARY_BYTES}
+"""Bytes of a file at most; others must fit into memory."""
 _AGAIN = "Export the run again"
 _FREE_SPACE = "Free space, or give another DIR"
 
@@ -169,7 +182,7 @@ def _fill(
     shutil.copymode(folder / MANIFEST_FILE, folder / WEIGHTS_FILE)  # was readable only by its owner
     name, scores = run.resolve().name, read_scores(run, step)
     card = "\n\n".join(_card(config, inputs.manifest, name, step, scores))
-    (folder / "README.md").write_text(f"{card}\n", encoding="utf-8")
+    (folder / _CARD).write_text(f"{card}\n", encoding="utf-8")
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     record = {
         "schema_version": SCHEMA_VERSION,
@@ -229,15 +242,13 @@ def about_model(config: RunConfig, manifest: Manifest, scores: Scores) -> list[s
     return said
 
 
-def read_scores(path: Path, step: int | None = None) -> Scores:
-    """The scores of an export or a run's best checkpoint by split and mode; empty without a report.
+def read_scores(run: Path, step: int | None = None) -> Scores:
+    """The scores of a run's best checkpoint by split and mode; empty without a report.
 
     Args:
         step: of the checkpoint that is wanted; None for the best.
     """
-    if is_export(path):
-        return read_record(path / EXPORT_FILE, SCHEMA_VERSION, _AGAIN).get("scores") or {}
-    file = path / REPORT_FILE
+    file = run / REPORT_FILE
     report = read_json(file, remedy="Finish the run") if file.is_file() else {}
     return report.get("splits", {}) if step in (None, report.get("best_step")) else {}
 
@@ -247,10 +258,60 @@ def is_export(path: Path) -> bool:
     return os.path.isfile(path / EXPORT_FILE)
 
 
+@dataclass(frozen=True)
+class PackedModel:
+    """An export in memory, as it was read once and verified; for use here or on other machines.
+
+    where   its directory, for messages
+    record  of export.json
+    files   contents of the files that opening it needs, by name
+    """
+
+    where: str
+    record: Mapping[str, Any]
+    files: Mapping[str, bytes]
+
+    def __str__(self) -> str:
+        return self.where
+
+    @property
+    def sha256(self) -> str:
+        """Of weights, vocabulary and configuration; the same for a run and its export."""
+        sums = {name: self.record["sha256"][name] for name in self.files}
+        content = json.dumps([self.record["config"], sums], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    def open(self, trust: Trust = NOTHING) -> tuple[RunConfig, Models, Prepared, Scores]:
+        """See `open_result`."""
+        tree, where = self.record.get("config"), str(Path(self.where, EXPORT_FILE))
+        config = parse_config(tree if isinstance(tree, dict) else {}, where=where, trust=trust)
+        with tempfile.TemporaryDirectory(prefix="rss-rl-") as name:
+            folder = Path(name)
+            with disk_errors(folder, "cannot be written", _FREE_SPACE):
+                self._write(folder)
+            config = with_folders(config, partial(_resolve_folder, folder))
+            inputs = open_prepared(folder)
+            tensors = read_tensors(folder / WEIGHTS_FILE, _AGAIN)
+            models = _rebuild(self.where, config, inputs, tensors)
+            _ = inputs.subwords  # is kept, and the folder is not
+        load_weights(models, tensors, torch.device("cpu"))
+        models.classifier.eval()
+        models.policy.eval()
+        return config, models, inputs, self.record.get("scores") or {}
+
+    def _write(self, folder: Path) -> None:
+        for name, content in self.files.items():
+            if not _is_needed(name):  # what was packed elsewhere is not believed either
+                raise _wrong(self.where, name, "is no file of an export")
+            (folder / name).parent.mkdir(exist_ok=True)
+            with (folder / name).open("xb") as file:
+                file.write(content)
+
+
 def open_result(
-    path: Path | str, which: str | int = "best", trust: Trust = NOTHING
-) -> tuple[RunConfig, Models, Prepared]:
-    """Configuration, models in evaluation mode, and vocabulary of an export or a run.
+    path: Path | str | PackedModel, which: str | int = "best", trust: Trust = NOTHING
+) -> tuple[RunConfig, Models, Prepared, Scores]:
+    """Configuration, models in evaluation mode, vocabulary and scores of an export or a run.
 
     Args:
         which: checkpoint of a run; ignored for an export.
@@ -259,101 +320,73 @@ def open_result(
     Raises:
         RssError: there is neither, or its files are damaged.
     """
-    path = Path(path)
-    return _open_export(path, trust) if is_export(path) else open_models(path, which, trust)
-
-
-@dataclass(frozen=True)
-class PackedModel:
-    """An export in memory, to send to other machines.
-
-    sha256  of weights, vocabulary and configuration; the same for a run and its export
-    files   contents of the files that `open_result` needs, by name
-    """
-
-    sha256: str
-    files: Mapping[str, bytes]
-
-    def unpack(self, folder: Path) -> None:
-        """Write the files to a folder, for `open_result`."""
-        for name, content in self.files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(content)
+    if not isinstance(path, PackedModel):
+        path = Path(path)
+        if not is_export(path):
+            return *open_models(path, which, trust), read_scores(path) if which == "best" else {}
+        path = _read_export(path)
+    return path.open(trust)
 
 
 def pack_model(path: Path, which: str | int = "best", trust: Trust = NOTHING) -> PackedModel:
     """Pack an export, or a run as it would be exported; arguments and errors as `open_result`."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "export"
-        export = path if is_export(path) else export_run(path, out, which=which, trust=trust)
-        record = read_record(export / EXPORT_FILE, SCHEMA_VERSION, _AGAIN)
-        sums = {
-            name: sum_
-            for name, sum_ in _checksums(record).items()
-            if name.partition("/")[0] not in _NOT_READ
-        }
-        with disk_errors(export, "cannot be read", _AGAIN):
-            files = {name: (export / name).read_bytes() for name in (EXPORT_FILE, *sums)}
-    content = json.dumps([record["config"], sums], sort_keys=True)
-    return PackedModel(hashlib.sha256(content.encode()).hexdigest(), files)
+    if is_export(path):
+        return _read_export(path)
+    with tempfile.TemporaryDirectory(prefix="rss-rl-") as folder:
+        return _read_export(export_run(path, Path(folder) / "export", which=which, trust=trust))
 
 
-def _checksums(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The SHA-256 of each file, as recorded; empty if they are not."""
+def _read_export(path: Path) -> PackedModel:
+    """Read the files of an export that are needed, once each, and verify them before they are kept.
+
+    Nothing else is opened, whatever export.json names; no link is followed.
+    """
+    record = read_record(path / EXPORT_FILE, SCHEMA_VERSION, _AGAIN)
     sums = record.get("sha256")
-    return sums if isinstance(sums, dict) else {}
+    sums = sums if isinstance(sums, dict) else {}
+    files = {}
+    for name in dict.fromkeys((WEIGHTS_FILE, MANIFEST_FILE, VOCABULARY_FILE, *sums)):
+        if name == _CARD or name.startswith(f"{_ENCODER}/"):
+            continue
+        if not _is_needed(name):
+            raise _wrong(path, EXPORT_FILE, f"lists {name!r:.100}, which no export has")
+        try:
+            files[name] = plain_bytes_inside(path, name, _MOST.get(name, available_bytes()))
+        except FileNotFoundError as error:
+            raise _wrong(path, name, "missing") from error
+        except (OSError, ValueError) as error:
+            raise _wrong(path, name, f"cannot be read: {error}") from error
+        if hashlib.sha256(files[name]).hexdigest() != sums.get(name):
+            raise _wrong(path, name, "is not the file that was exported (its SHA-256 differs)")
+    return PackedModel(str(path), record, files)
 
 
-def _open_export(path: Path, trust: Trust) -> tuple[RunConfig, Models, Prepared]:
-    record, where = read_record(path / EXPORT_FILE, SCHEMA_VERSION, _AGAIN), str(path / EXPORT_FILE)
-    sums = _checksums(record)
-    for name in (WEIGHTS_FILE, MANIFEST_FILE, VOCABULARY_FILE, *({SUBWORDS_FILE} & sums.keys())):
-        _check_sum(path / name, sums.get(name))
-    tree = record.get("config")
-    config = parse_config(tree if isinstance(tree, dict) else {}, where=where, trust=trust)
-    config = with_folders(config, partial(_resolve_folder, path, sums))
-    inputs = open_prepared(path)
-    tensors = read_tensors(path / WEIGHTS_FILE, _AGAIN)
-    models = _rebuild(path, config, inputs, tensors)
-    load_weights(models, tensors, torch.device("cpu"))
-    models.classifier.eval()
-    models.policy.eval()
-    return config, models, inputs
+def _is_needed(name: str) -> bool:
+    """Whether opening an export needs the file of this name."""
+    folder, _, inside = name.rpartition("/")
+    if not folder:
+        return name in (WEIGHTS_FILE, MANIFEST_FILE, VOCABULARY_FILE, SUBWORDS_FILE)
+    return _FOLDER.fullmatch(folder) is not None and is_plain(inside)
 
 
-def _resolve_folder(export: Path, sums: dict[str, Any], name: str) -> str:
-    """Path of a folder copied into the export, its checksums verified; other names unchanged."""
+def _wrong(path: Path | str, name: str, what: str) -> CheckpointError:
+    return CheckpointError(what, where=str(Path(path, name)), remedy=_AGAIN)
+
+
+def _resolve_folder(unpacked: Path, name: str) -> str:
+    """Path of a folder copied into the export; other names unchanged."""
     inside = name.removeprefix("./")
-    if not name.startswith(f"./{_FOLDER_PREFIX}") or not (export / inside).is_dir():
-        return name
-    for path in sorted((export / inside).iterdir()):
-        _check_sum(path, sums.get(f"{inside}/{path.name}"))
-    return str((export / inside).resolve())
+    known = _FOLDER.fullmatch(inside) is not None and (unpacked / inside).is_dir()
+    return str(unpacked / inside) if known else name
 
 
-def _check_sum(path: Path, expected: object) -> None:
-    try:
-        found = file_sha256(path)
-    except OSError as error:
-        raise CheckpointError("missing", where=str(path), remedy=_AGAIN) from error
-    if found != expected:
-        raise CheckpointError(
-            "is not the file that was exported (its SHA-256 differs)",
-            where=str(path),
-            remedy=_AGAIN,
-        )
-
-
-def _rebuild(path: Path, config: RunConfig, inputs: Prepared, tensors: dict[str, Any]) -> Models:
+def _rebuild(path: str, config: RunConfig, inputs: Prepared, tensors: dict[str, Any]) -> Models:
     manifest = inputs.manifest
     tuned, fixed = tensors.get(_TUNED), tensors.pop(_FIXED, None)
     shape = (manifest.vocabulary.size, manifest.vectors.dim)
     if tuned is None or fixed is None or np.concatenate([tuned, fixed]).shape != shape:
-        raise CheckpointError(
-            f"does not hold the {shape[0]} word vectors of {MANIFEST_FILE}",
-            where=str(path / WEIGHTS_FILE),
-            remedy=_AGAIN,
-        )
+        what = f"does not hold the {shape[0]} word vectors of {MANIFEST_FILE}"
+        raise _wrong(path, WEIGHTS_FILE, what)
     return build_models(
         config.model_copy(update={"model": loadable_attention(config.model)}),
         manifest.labels,

@@ -23,7 +23,7 @@ from rss_rl.data.store import Prepared
 from rss_rl.data.tokens import Tokens
 from rss_rl.data.vocabulary import PAD, UNKNOWN
 from rss_rl.errors import ConfigError, DataError
-from rss_rl.inference.artifact import Scores, about_model, open_result, read_scores
+from rss_rl.inference.artifact import PackedModel, Scores, about_model, open_result
 from rss_rl.inference.explanation import Explanation, MarkedSentence
 from rss_rl.models.encoders.protocol import WordEncoder
 from rss_rl.ops.rationale_overlap import top_share
@@ -125,7 +125,7 @@ class Model:
 
     config, models, inputs  as `rss_rl.reading.trained_runs.open_models` returns them
     device                  that computes; what `choose` and `logits` return is on the CPU
-    scores                  of the run, see `rss_rl.inference.artifact.read_scores`
+    scores                  of the run, see `rss_rl.inference.artifact.open_result`
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Model:
         for module in models.modules.values():
             module.to(device)
         self._new_words: dict[str, int] = {}
-        self._subwords = inputs.subwords()  # now: the folder may be a temporary one
+        self._subwords = inputs.subwords
         encoder = getattr(models.classifier, "encoder", None)
         # Word vectors cover only the vocabulary; these can encode any word.
         self._readers: list[WordEncoder | ContextReader] = []
@@ -337,12 +337,15 @@ class Model:
 
 
 def load_model(
-    path: Path | str, which: str | int = "best", trust: Trust = NOTHING, device: str = "cpu"
+    path: Path | str | PackedModel,
+    which: str | int = "best",
+    trust: Trust = NOTHING,
+    device: str = "cpu",
 ) -> Model:
     """See `rss_rl.load`."""
     found = find_device(device, "device")
     with memory_errors("for the model", "Use a machine with more, or end other programs"):
-        config, models, inputs = open_result(path, which, trust)
+        config, models, inputs, scores = open_result(path, which, trust)
         if inputs.labels.chooses:
             raise ConfigError(
                 f"it chooses a {inputs.labels.kind} of a passage, and a new passage does not say"
@@ -350,7 +353,6 @@ def load_model(
                 where=str(path),
                 remedy="Read its own data with it: rss-rl evaluate and rss-rl report",
             )
-        scores = read_scores(Path(path)) if which == "best" else {}
         return Model(config, models, inputs, found, scores)
 
 

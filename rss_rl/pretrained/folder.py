@@ -242,7 +242,12 @@ def open_pretrained(name: str) -> Pretrained:
 
 def plain_files(folder: Path) -> list[Path]:
     """The files of a folder that a copy of it needs: no code, no pickled weights."""
-    return sorted(path for path in folder.iterdir() if path.is_file() and path.suffix in _PLAIN)
+    return sorted(path for path in folder.iterdir() if path.is_file() and is_plain(path.name))
+
+
+def is_plain(name: str) -> bool:
+    """Whether a file of this name is one that a copy of a folder has."""
+    return Path(name).suffix in _PLAIN and not set(name) & set("/\\\0")
 
 
 def _checked(name: str, folder: Path) -> Pretrained:

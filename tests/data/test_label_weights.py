@@ -206,10 +206,10 @@ def test_they_stand_beside_the_vectors(tmp_path: Path, list_source: Callable[...
         spread = 1.2 if name == "random" else 3 * plain[plain[:, 0] >= 1].std()
         own = weighed[weighed[:, -2:].any(1), -2:]
         assert own.std() == pytest.approx(spread, rel=1e-3)
-        subwords = open_prepared(tmp_path / f"{name}-True").subwords()
+        subwords = open_prepared(tmp_path / f"{name}-True").subwords
         assert subwords is not None
         np.testing.assert_allclose(sum_subwords(words[2:], subwords), weighed[2:, -1:], atol=1e-4)
-        assert open_prepared(tmp_path / f"{name}-False").subwords() is None
+        assert open_prepared(tmp_path / f"{name}-False").subwords is None
         assert open_prepared(tmp_path / f"{name}-False").held_out() is None
 
 

@@ -43,9 +43,8 @@ class Inputs:
     tokenizer: Tokenizer
     vocabulary: Vocabulary
     manifest: SimpleNamespace
-
-    def subwords(self) -> None:
-        """Words have no label weights."""
+    subwords: None = None
+    """Words have no label weights."""
 
 
 def reader(

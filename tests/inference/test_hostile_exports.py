@@ -1,0 +1,115 @@
+"""Whatever a stranger's export lists or is, opening it touches nothing outside its folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rss_rl
+from rss_rl.durable import file_sha256
+from rss_rl.errors import CheckpointError, RssError
+from rss_rl.inference.artifact import EXPORT_FILE, WEIGHTS_FILE, export_run, pack_model
+from rss_rl.inference.model import load_model
+
+SECRET = "secret.json"
+"""A file beside the export, of which a stranger knows the checksum."""
+
+
+@pytest.fixture(scope="module")
+def whole(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export_run(run, tmp_path_factory.mktemp("whole") / "model")
+
+
+@pytest.fixture
+def export(whole: Path, tmp_path: Path) -> Path:
+    """A copy of an export to tamper with, beside a secret."""
+    (tmp_path / SECRET).write_text('{"secret": 1}')
+    return shutil.copytree(whole, tmp_path / "stranger" / "model")
+
+
+def change(export: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Edit export.json."""
+    record = json.loads((export / EXPORT_FILE).read_text())
+    edit(record)
+    (export / EXPORT_FILE).write_text(json.dumps(record))
+
+
+def linked_file(export: Path, secret: Path) -> str:
+    (export / "pretrained-0").mkdir()
+    (export / "pretrained-0" / "config.json").symlink_to(secret)
+    return "pretrained-0/config.json"
+
+
+def linked_folder(export: Path, secret: Path) -> str:
+    (export / "pretrained-0").symlink_to(secret.parent)
+    return f"pretrained-0/{secret.name}"
+
+
+def linked_weights(export: Path, secret: Path) -> str:
+    (export / WEIGHTS_FILE).rename(secret.parent / "weights")
+    (export / WEIGHTS_FILE).symlink_to(secret.parent / "weights")
+    return WEIGHTS_FILE
+
+
+def pipe(export: Path, _: Path) -> str:
+    (export / "pretrained-0").mkdir()
+    os.mkfifo(export / "pretrained-0" / "config.json")
+    return "pretrained-0/config.json"
+
+
+def huge(export: Path, _: Path) -> str:
+    with (export / WEIGHTS_FILE).open("r+b") as file:
+        file.truncate(1 << 43)
+    return WEIGHTS_FILE
+
+
+PLANTED = [linked_file, linked_folder, linked_weights, pipe, huge]
+LISTED = [
+    f"../../{SECRET}", f"pretrained-0/../../../{SECRET}", f"./{WEIGHTS_FILE}", "/dev/zero",
+    "pretrained-0/deep/config.json", "pretrained-0/..", "pretrained-0/model.bin", "pretrained-x/a",
+    "..\\secret.json", "config.yaml", "", ".", "pretrained-0", "/", "pretrained-0/a\0.json",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("hostile", [None, *LISTED, *PLANTED])
+def test_nothing_else_is_read(
+    hostile: str | Callable[[Path, Path], str] | None, export: Path, tmp_path: Path
+) -> None:
+    secret = tmp_path / SECRET
+    if hostile is None:
+        name = str(secret)
+    elif isinstance(hostile, str):
+        name = hostile
+        (export / "pretrained-0").mkdir()  # so that `pretrained-0/..` exists
+    else:
+        name = hostile(export, secret)
+    known = hostile not in (pipe, huge) and os.path.isfile(f"{export / name}".replace("\0", ""))
+    sum_ = file_sha256(export / name) if known else "0" * 64
+    change(export, lambda record: record["sha256"].update({name: sum_}))
+    for use in (pack_model, rss_rl.load):
+        with pytest.raises(CheckpointError) as error:
+            use(export)
+        assert str(export) in error.value.where
+        assert error.value.remedy
+
+
+@pytest.mark.parametrize("name", ["../../planted.json", "/{root}/planted.json", "planted.json"])
+def test_nothing_else_is_written(
+    name: str, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "a" / "b"
+    root.mkdir(parents=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(root))
+    packed = pack_model(whole)
+    name = name.replace("/{root}", str(tmp_path))
+    with pytest.raises(RssError, match="no file of an export"):
+        load_model(replace(packed, files={**packed.files, name: b"{}"}))
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
