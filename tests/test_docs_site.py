@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import re
 import resource
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -75,37 +74,3 @@ def test_the_reference_names_every_key_component_and_function(site: Path) -> Non
     offered = [name for name in rss_rl.__all__ if not name.startswith("_")]
     assert not [name for name in offered if f'id="rss_rl.{name}"' not in page]
     assert 'id="rss_rl.testing.check_policy"' in page
-
-
-@pytest.fixture
-def spoilt(repository: Path, tmp_path: Path) -> Path:
-    """A copy of the pages and of what builds them."""
-    target = tmp_path / "copy"
-    shutil.copytree(repository / "docs", target / "docs")
-    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "zensical.toml"):
-        shutil.copyfile(repository / name, target / name)
-    (target / "tests" / "benchmarks").mkdir(parents=True)
-    for link in ("rss_rl", "tests/benchmarks/figures"):
-        (target / link).symlink_to(repository / link)
-    return target
-
-
-def add(page: Path, line: str) -> None:
-    with page.open("a", encoding="utf-8") as file:
-        file.write(f"\n{line}\n")
-
-
-def test_broken_links_and_missing_pages_fail_the_build(spoilt: Path, tmp_path: Path) -> None:
-    add(spoilt / "docs" / "data.md", "[a](nowhere.md) and [b](models.md#no-such-part)")
-    add(spoilt / "docs" / "alone.md", "# Alone")
-    (spoilt / "docs" / "sweeps.md").rename(spoilt / "docs" / "boards.md")
-    done = build(spoilt, tmp_path / "site")
-    assert done.returncode == 1
-    output = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)
-    for said in (
-        "nowhere.md",
-        "no-such-part",
-        "docs/alone.md is not in the navigation",
-        "docs/sweeps.md is in the navigation and missing",
-    ):
-        assert said in output

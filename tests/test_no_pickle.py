@@ -10,8 +10,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 MODULES = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
 CALLS = {"torch.load", "torch.save", "torch.jit.load", "torch.hub.load", "eval", "exec"}
 CALLS |= {"yaml.unsafe_load", "yaml.full_load", "np.lib.format.read_array", "pandas.read_pickle"}
@@ -58,22 +56,4 @@ def test_no_module_can_unpickle_a_file(repository: Path) -> None:
         for path in sorted((repository / package).rglob("*.py"))
         for offence in offences(ast.parse(path.read_text(encoding="utf-8")))
     ]
-    assert set(found) <= ALLOWED, "\n".join(found)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import pickle",
-        "import os, cloudpickle as c",
-        "from pickle import loads",
-        "from torch import load",
-        "def f():\n    return torch.load('x', weights_only=True)",
-        "np.load('x', allow_pickle=True)",
-        "np.load('x')",
-        "yaml.load(text, yaml.Loader)",
-        "eval('1')",
-    ],
-)
-def test_the_search_finds(code: str) -> None:
-    assert list(offences(ast.parse(code)))
+    assert set(found) == ALLOWED, "\n".join(found)

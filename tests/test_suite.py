@@ -1,4 +1,4 @@
-"""The harness of `make bench`: its ratios, and the plain reference."""
+"""The plain reference of `make bench` is the same model."""
 
 from __future__ import annotations
 
@@ -8,21 +8,7 @@ import pytest
 import small
 import torch
 import torch.nn.functional as F
-from suite.records import compared, limited
 from suite.reference import PlainReSAN
-
-
-def test_a_ratio_says_how_many_times_better_ours_is() -> None:
-    times = compared("a", [1.0, 2.0, 4.0], [4.0, 4.0, 4.0], "s")
-    assert (times.ours, times.theirs, times.ratio, times.n) == (2.0, 4.0, 2.0, 3)
-    assert times.spread == (1.5, 3.0)
-    rates = compared("a", [1.0, 2.0, 4.0], [4.0, 4.0, 4.0], "pairs/s")
-    assert (rates.ratio, rates.spread) == (0.5, (0.375, 0.75))
-    assert limited("a", [0.3], 0.6, "s").ratio == 2.0
-    with pytest.raises(ValueError, match="2 of ours beside 1"):
-        compared("a", [1.0, 2.0], [1.0], "s")
-    with pytest.raises(ValueError, match="no meaning"):
-        compared("a", [1.0], [float("inf")], "s")
 
 
 @pytest.mark.parametrize("share", [None, 0.5, 0.0])

@@ -38,20 +38,15 @@ def test_an_encoder_of_ones_own_passes() -> None:
     ("module", "changed", "message"),
     [
         ("CountsPadding", {}, "depends on the padding around it"),
-        ("ReadsPadding", {"capabilities": frozenset()}, "depends on the padding around it"),
         ("BiasOfNothing", {"capabilities": frozenset()}, "without a token does not give zeros"),
         ("Unused", {}, "no finite gradient to 'unused'"),
-        ("Detached", {"capabilities": frozenset()}, "no finite gradient to 'embeddings'"),
         ("OtherGates", {}, "gates of 0 and 1 do not give what that selection gives"),
         ("HardGates", {}, "no finite gradient to 'gates'"),
         ("ReadsUnselected", {}, "reads_unselected is true"),
         ("HiddenState", {"capabilities": frozenset()}, "newly built copy with its state"),
-        ("LostBuffer", {"capabilities": frozenset()}, "newly built copy with its state"),
         ("Counts", {}, "a buffer changes in training mode"),
         ("OtherWeights", {}, "equal seeds give other weights in 'map.weight'"),
         ("Random", {"capabilities": frozenset()}, "differs between two calls"),
-        ("Changes", {"capabilities": frozenset()}, "differs between two calls"),
-        ("WrongSize", {}, r"vectors has the shape \(5, 4\), not \(5, 5\)"),
     ],
 )
 def test_a_broken_promise_is_named(module: str, changed: dict[str, Any], message: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -36,13 +35,6 @@ class CountsPadding(Good):
         return vectors * valid.sum(1, keepdim=True) / max(1, valid.shape[1])
 
 
-class ReadsPadding(Good):
-    def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
-        return self.map(embedded).sum(1) * valid.any(1, keepdim=True)
-
-    reads_unselected = True
-
-
 class BiasOfNothing(Good):
     def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         return super().forward(embedded, valid, selection) + 1
@@ -52,11 +44,6 @@ class Unused(Good):
     def __init__(self, setup: EncoderSetup) -> None:
         super().__init__(setup)
         self.unused = nn.Parameter(torch.ones(3))
-
-
-class Detached(Good):
-    def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
-        return super().forward(embedded.detach(), valid, selection)
 
 
 class OtherGates(Good):
@@ -90,18 +77,6 @@ class HiddenState(Good):
         return self.scale * super().forward(embedded, valid, selection)
 
 
-class LostBuffer(Good):
-    """A buffer that no state_dict has, though it is drawn."""
-
-    def __init__(self, setup: EncoderSetup) -> None:
-        super().__init__(setup)
-        scale = torch.from_numpy(np.random.default_rng().normal(size=1))
-        self.register_buffer("scale", scale, persistent=False)
-
-    def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
-        return self.scale * super().forward(embedded, valid, selection)
-
-
 class Counts(Good):
     """Keeps a statistic of what it is trained on."""
 
@@ -126,22 +101,6 @@ class OtherWeights(Good):
 class Random(Good):
     def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         return torch.dropout(super().forward(embedded, valid, selection), 0.5, True)
-
-
-class Changes(Good):
-    def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
-        vectors = super().forward(embedded, valid, selection)
-        with torch.no_grad():
-            embedded.add_(1)
-        return vectors
-
-    reads_unselected = True
-
-
-class WrongSize(Good):
-    def __init__(self, setup: EncoderSetup) -> None:
-        super().__init__(setup)
-        self.output_size = setup.hidden + 1
 
 
 def component(module: type[nn.Module] = Good, **changed: Any) -> EncoderComponent:
