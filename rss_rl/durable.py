@@ -7,6 +7,7 @@ import fcntl
 import glob
 import hashlib
 import os
+import secrets
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
@@ -181,14 +182,18 @@ def file_lock(
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary file beside `path`, which it replaces atomically unless the block raises.
 
+    It is locked meanwhile, so that `remove_unfinished` knows that its writer lives.
+
     Raises:
         OSError: the disk refuses; `path` is unchanged.
     """
-    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
+    temporary = path.with_name(f".tmp-{path.name}-{secrets.randbits(32)}")
     try:
-        yield temporary
-        sync_file(temporary)
-        os.replace(temporary, path)
+        temporary.touch()
+        with file_lock(temporary, lambda: None):
+            yield temporary
+            sync_file(temporary)
+            os.replace(temporary, path)
     finally:
         with suppress(OSError):  # which would hide the first error
             temporary.unlink(missing_ok=True)
@@ -196,13 +201,15 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove what killed processes left of `replacing` this file; no other may be writing it.
-
-    Raises:
-        OSError: the disk refuses.
-    """
+    """Remove what killed processes left of `replacing` this file."""
     for left in path.parent.glob(f".tmp-{glob.escape(path.name)}-*"):
-        left.unlink(missing_ok=True)
+        with suppress(OSError):  # its writer lives, or the filesystem cannot tell
+            descriptor = os.open(left, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                left.unlink(missing_ok=True)
+            finally:
+                os.close(descriptor)
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rss_rl.durable import new_folder, remove_unfinished, replace_file
+from rss_rl.durable import new_folder, remove_unfinished, replace_file, replacing
 
 PIECES = ("a", "b", "c")
 
@@ -75,5 +75,8 @@ def test_what_killed_writers_left_of_one_file_goes(tmp_path: Path) -> None:
     names = (".tmp-a[1].csv-12", ".tmp-a[1].csv-345", ".tmp-a1.csv-12", "a[1].csv")
     for name in names:
         (tmp_path / name).touch()
-    remove_unfinished(tmp_path / "a[1].csv")
-    assert {path.name for path in tmp_path.iterdir()} == {*names[2:]}
+    with replacing(tmp_path / "a[1].csv") as living:
+        living.write_text("both")
+        remove_unfinished(tmp_path / "a[1].csv")
+        assert {path.name for path in tmp_path.iterdir()} == {*names[2:], living.name}
+    assert (tmp_path / "a[1].csv").read_text() == "both"
