@@ -11,8 +11,8 @@ over cost terms t; for a sentence of n real tokens with h heads and d dependents
     coherence_cost = c * changes / n                 only if c is not 0
 
 The score is that of the component in `reward.model`: by default log p(y* | x*, selection), as in
-the paper. Under a share asked for, lambda follows what is kept: see
-`rss_rl.learners.share_control`.
+the paper. Under a share asked for, lambda follows what is kept (`rss_rl.learners.share_control`)
+and is the learner's alone: rollouts then have no sparsity cost, and the update charges it.
 
 Legend: M scored selections (K * B, sample-major), S sentences an example, N_s tokens of slot s.
 """
@@ -123,35 +123,40 @@ def cost_terms(
     selections: Sequence[Array],
     valid: Sequence[Array],
     config: RewardConfig,
-    charged: tuple[float, float] | None = None,
+    price: tuple[float, float] | None = None,
 ) -> dict[str, Array]:
     """The costs of M selections by name, float32 [M, S] each.
 
     Args:
         selections: S x bool [M, 2, N_s]. valid: S x bool [M, N_s].
-        charged: lambda of heads and of dependents as it stands, where a share is asked for; None:
-            that of the configuration.
+        price: lambda of heads and of dependents, see `role_costs`; None: that of the configuration,
+            which is 0 where a share is asked for.
     """
     pairs = list(zip(selections, valid, strict=True))
-    if charged is None:
+    if price is None:
         kept = [penalties(s, v, config.penalty) for s, v in pairs]
         sparsity = np.float32(config.fixed_cost) * np.stack(kept, axis=1)
     else:
-        sparsity = np.stack([role_shares(s, v) @ np.array(charged) for s, v in pairs], axis=1)
-    costs: dict[str, Array] = {SPARSITY: sparsity.astype(np.float32)}
+        sparsity = role_costs(selections, valid, price)
+    costs: dict[str, Array] = {SPARSITY: sparsity}
     if config.coherence_cost:
         turns = np.stack([change_shares(s, v) for s, v in pairs], axis=1)
         costs[COHERENCE] = np.float32(config.coherence_cost) * turns
     return costs
 
 
-def uncharged(costs: Mapping[str, Array]) -> dict[str, Array]:
-    """The costs that a policy learns from under a share asked for: without that of sparsity.
+def role_costs(
+    selections: Sequence[Array], valid: Sequence[Array], price: tuple[float, float]
+) -> Array:
+    """What kept tokens cost under a share asked for, float32 [M, S].
 
-    There the learner charges its newest lambda on the policy's probabilities, which has no sampling
-    variance.
+    Args:
+        selections, valid: see `cost_terms`.
+        price: lambda of heads and of dependents as it stands.
     """
-    return {**costs, SPARSITY: 0 * costs[SPARSITY]}
+    pairs = zip(selections, valid, strict=True)
+    costs = np.stack([role_shares(s, v) @ np.array(price) for s, v in pairs], axis=1)
+    return costs.astype(np.float32)
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,8 @@ class SelectionTask:
     examples         of a split
     model            a reward model, or a function `score(batch, selections)`
     config           costs of kept tokens
-    charged          lambda of heads and of dependents as it stands, where a share is asked for;
-                     None: that of the configuration
+    price            lambda of heads and of dependents, where a run was asked for a share and has
+                     found it; None: that of the configuration
     bits             that the policy draws for a token: 2, or 1 for both roles
     max_len          tokens of the longest sentence of the data, in any split; 0: of the examples
     vocabulary_size  bound of the token ids; None: unknown
@@ -62,7 +62,7 @@ class SelectionTask:
     examples: ExampleSource
     model: Any
     config: RewardConfig
-    charged: tuple[float, float] | None = None
+    price: tuple[float, float] | None = None
     bits: int = ROLES
     max_len: int = 0
     vocabulary_size: int | None = None
@@ -135,7 +135,7 @@ class SelectionTask:
         scores = self._named(scored, len(repeated))
         for name, values in scores.items():
             check_finite(f"the reward model's {name}", values, repeated.rows)
-        costs = cost_terms(real, repeated.valid, self.config, self.charged)
+        costs = cost_terms(real, repeated.valid, self.config, self.price)
         return Rewards(scores, costs, predicted)
 
     def _named(self, scores: Scores, count: int) -> dict[str, Array]:

@@ -41,7 +41,7 @@ class _Objective(nn.Module):
         inputs: Sequence[Tensor],
         batch: TensorBatch,
         uniforms: Sequence[Tensor],
-        charged: tuple[float, float] | None,
+        price: tuple[float, float] | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Loss [] and entropy [], differentiable; sums [8] of the statistics."""
         gates, costs, turns, entropies, charges = [], [], [], [], []
@@ -51,8 +51,8 @@ class _Objective(nn.Module):
             chance = found.probs  # [B, 2, N_s]
             costs.append(self._cost(chance, valid))
             turns.append(self._coherence(chance, valid))
-            if charged is not None:
-                charges.append(role_charge(chance, valid, charged))
+            if price is not None:
+                charges.append(role_charge(chance, valid, price))
             entropies.append(_entropy(chance, valid))
         samples = len(gates[0])
         losses = self._losses(batch, gates)  # [K * B]
@@ -145,7 +145,7 @@ class Pathwise:
         paid: RewardBatch | None,
         *,
         number: int,
-        charged: tuple[float, float] | None = None,
+        price: tuple[float, float] | None = None,
     ) -> Measured:
         """See `PolicyUpdate`."""
         uniforms = self._uniforms(batch, number)
@@ -153,7 +153,7 @@ class Pathwise:
             with products_in(self._autocast, batch.labels.device):
                 with torch.no_grad():
                     inputs = self._inputs(batch)
-                loss, entropy, sums = self._objective(inputs, batch, uniforms, charged)
+                loss, entropy, sums = self._objective(inputs, batch, uniforms, price)
             totals, examples = self._group.sum(sums), batch.global_size
             weight = self._entropy_cost / (examples * len(batch.tokens))
             norm = self._step.prepare(number, (loss, 1 / examples), (entropy, -weight))

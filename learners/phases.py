@@ -16,7 +16,7 @@ class Turn(NamedTuple):
     thresholded   the classifier reads what the policy selects at test time
     random_share  share of the examples that the classifier reads with a random selection
     target        share of the tokens to keep, where one is asked for
-    charged       lambda of heads and of dependents, as it stands, that leads there
+    price         lambda of heads and of dependents, as it stands, that leads there
     """
 
     supervised: bool
@@ -25,7 +25,7 @@ class Turn(NamedTuple):
     random_share: float = 0.0
     thresholded: bool = False
     target: float | None = None
-    charged: tuple[float, float] | None = None
+    price: tuple[float, float] | None = None
 
 
 class PhaseSchedule:

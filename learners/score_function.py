@@ -112,7 +112,7 @@ class _Objective(nn.Module):
         batch: TensorBatch,
         paid: RewardBatch,
         advantage: Tensor,
-        charged: tuple[float, float] | None,
+        price: tuple[float, float] | None,
     ) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Sums of the loss [], the entropy [] and, if there are any, the ratios [6]."""
         sums: list[list[Tensor]] = [[] for _ in inputs]
@@ -120,9 +120,9 @@ class _Objective(nn.Module):
         for slot, (vectors, valid) in enumerate(zip(inputs, batch.valid, strict=True)):
             with products_in(self._autocast, advantage.device):
                 found = self.policy(vectors, valid)
-                if charged is not None:
+                if price is not None:
                     chances = found.probs.to(paid.rewards.dtype)
-                    sums[slot].append(_charge(chances, valid, charged, len(paid.rewards)))
+                    sums[slot].append(_charge(chances, valid, price, len(paid.rewards)))
                 evaluated = found.evaluate(paid.selections[slot])
             distributions.append(found)
             log_probs.append(evaluated.log_prob)
@@ -135,13 +135,13 @@ class _Objective(nn.Module):
         return total, reduce(operator.add, entropies), ratios
 
 
-def _charge(chances: Tensor, valid: Tensor, charged: tuple[float, float], samples: int) -> Tensor:
+def _charge(chances: Tensor, valid: Tensor, price: tuple[float, float], samples: int) -> Tensor:
     """K times the expected cost under the policy's probabilities [B, 2, N]: no sampling variance.
 
     Exact for independent bits; for a sequential policy, along the bits of its mode. K times,
     because the loss is divided by K as well as by B.
     """
-    return role_charge(chances, valid, [samples * cost for cost in charged])
+    return role_charge(chances, valid, [samples * cost for cost in price])
 
 
 class ScoreFunction:
@@ -173,7 +173,7 @@ class ScoreFunction:
         paid: RewardBatch | None,
         *,
         number: int,
-        charged: tuple[float, float] | None = None,
+        price: tuple[float, float] | None = None,
     ) -> Measured:
         """See `PolicyUpdate`."""
         assert paid is not None
@@ -181,7 +181,7 @@ class ScoreFunction:
             advantage = self._advantages(paid)  # [K, B, S]
             with torch.no_grad(), products_in(self._autocast, batch.labels.device):
                 inputs = self._inputs(batch)
-            loss, entropy, ratios = self._objective(inputs, batch, paid, advantage, charged)
+            loss, entropy, ratios = self._objective(inputs, batch, paid, advantage, price)
             samples, _, sentences = paid.rewards.shape
             spread = advantage.double()
             sums = torch.stack([

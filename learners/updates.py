@@ -128,7 +128,7 @@ class PolicyUpdate(Protocol):
         paid: RewardBatch | None,
         *,
         number: int,
-        charged: tuple[float, float] | None,
+        price: tuple[float, float] | None,
     ) -> Measured:
         """Compute the gradients of an update; no parameter changes.
 
@@ -138,8 +138,8 @@ class PolicyUpdate(Protocol):
             batch: this learner's shard.
             paid: its rollout; None for an update without `Needs.log_probs`.
             number: of the update in the run, from 0.
-            charged: lambda of heads and of dependents as it stands where a share is asked for: to
-                be charged here, on probabilities, as it is not part of the rewards.
+            price: lambda of heads and of dependents as it stands, where a share is asked for. The
+                update charges it on the policy's probabilities; rewards lack it.
 
         Raises:
             LearnerError: another learner of the group died or hung.

@@ -51,12 +51,12 @@ class Mailbox:
             if not self._arrived.wait_for(lambda: self._number >= number, self._timeout_s):
                 raise GetTimeoutError(f"publication {number} did not arrive")
             found = self._snapshot
-            self._snapshot = StoredSnapshot(found.version, (), found.charged)
+            self._snapshot = StoredSnapshot(found.version, ())
         references = list(dict.fromkeys(delta.reference for delta in found.deltas))
         fetched = ray.get(references, timeout=self._timeout_s)
         bundles = dict(zip(references, fetched, strict=True))
         deltas = tuple(bundles[delta.reference][delta.place] for delta in found.deltas)
-        return Snapshot(found.version, deltas, found.charged)
+        return Snapshot(found.version, deltas)
 
 
 class SamplerActor:

@@ -176,8 +176,7 @@ class RayBackend:
         # Replaced references stay alive until the samplers that need them have fetched them.
         self._stored = isinstance(snapshot, StoredSnapshot)
         if not isinstance(snapshot, StoredSnapshot):
-            deltas = tuple(store(snapshot.deltas))
-            snapshot = StoredSnapshot(snapshot.version, deltas, snapshot.charged)
+            snapshot = StoredSnapshot(snapshot.version, tuple(store(snapshot.deltas)))
         self._newest = self._newest.then(snapshot)
         self._publications += 1
         for slot in self._live():

@@ -11,14 +11,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import reduce
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from rss_rl.envs.rewards import uncharged
 from rss_rl.types import Array
 
 
@@ -72,8 +71,7 @@ class Rollout:
     log_prob        float32 [K, B, S], of the behaviour policy
     scores          float32 [K, B] each, terms of the reward model by name; empty if not scored
     costs           float32 [K, B, S] each, of kept tokens, by name; empty if not scored
-    thresholded     float32 [B, S], reward of the thresholded selection, `uncharged` under a share
-                    asked for; NaN if not requested
+    thresholded     float32 [B, S], reward of the thresholded selection; NaN if not requested
     version         of the behaviour policy
     bit_log_prob    S x float32 [K, B, 2, N_s], 0 on padding; empty if not requested
     """
@@ -108,10 +106,6 @@ class Rollout:
     def rewards(self) -> Array:
         """R_s = score - costs of each sentence, float32 [K, B, S]."""
         return self.score[..., None] - self.cost
-
-    def uncharged(self) -> Rollout:
-        """Without the sparsity cost, which the learner charges itself under a share asked for."""
-        return replace(self, costs=uncharged(self.costs))
 
     def arrays(self) -> dict[str, Array]:
         """All arrays; those of which there are several under `FIELD/NAME`, by name or by slot."""

@@ -6,13 +6,11 @@ Legend: K selections an example, B examples of a shard, S sentences, N_s tokens 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
 
 from rss_rl.config import RunConfig
-from rss_rl.envs.rewards import uncharged
 from rss_rl.envs.task import check_finite
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.policies.distributions import SelectionDistribution
@@ -60,7 +58,6 @@ class Sampler:
         """Load a snapshot."""
         self._parts.load(snapshot)
         self.version = snapshot.version
-        self._task = replace(self._task, charged=snapshot.charged)
 
     def sample(self, job: Job) -> Rollout:
         """The rollout of a job under the loaded snapshot.
@@ -95,9 +92,7 @@ class Sampler:
             scores = _drawn(paid.scores, job.selections, len(batch))
             costs = _drawn(paid.costs, job.selections, len(batch))
             if job.thresholded:
-                charges = self._task.charged is not None
-                learnt = replace(paid, costs=uncharged(paid.costs)) if charges else paid
-                thresholded = learnt.by_sentence[job.selections * len(batch) :]
+                thresholded = paid.by_sentence[job.selections * len(batch) :]
         return Rollout(
             job.rows,
             tuple(selections),

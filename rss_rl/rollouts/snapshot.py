@@ -89,7 +89,6 @@ _D = TypeVar("_D", Delta, StoredDelta)
 class _Versioned(Generic[_D]):
     version: int
     deltas: tuple[_D, ...]
-    charged: tuple[float, float] | None = None
 
     @property
     def bytes(self) -> int:
@@ -100,16 +99,13 @@ class _Versioned(Generic[_D]):
 class Snapshot(_Versioned[Delta]):
     """The changes since the previous snapshot, or the whole model, under one version.
 
-    `charged` is lambda of heads and of dependents as it stands, where a share is asked for.
-
     Its weights may lie where the learner's parameters do, and change with them: a snapshot is sent
     or loaded before the next update, or `copied`.
     """
 
     def copied(self) -> Snapshot:
         """The same snapshot, with weights that no longer change with the learner's."""
-        deltas = tuple(delta.copied() for delta in self.deltas)
-        return Snapshot(self.version, deltas, self.charged)
+        return Snapshot(self.version, tuple(delta.copied() for delta in self.deltas))
 
 
 class StoredSnapshot(_Versioned[StoredDelta]):
@@ -122,7 +118,7 @@ class StoredSnapshot(_Versioned[StoredDelta]):
         """
         replaced = {delta.part for delta in later.deltas if delta.whole}
         kept = tuple(delta for delta in self.deltas if delta.part not in replaced)
-        return StoredSnapshot(later.version, kept + later.deltas, later.charged)
+        return StoredSnapshot(later.version, kept + later.deltas)
 
 
 def bundles(deltas: Sequence[Delta]) -> tuple[tuple[Delta, ...], tuple[Delta, ...]]:

@@ -70,7 +70,7 @@ def find_task(
     found = run_task(config, models, prepared.split(split), prepared.vocabulary.words)
     return replace(
         found,
-        charged=share.costs,
+        price=share.costs,
         max_len=longest_sentence(prepared),
         vocabulary_size=len(prepared.vocabulary),
     )

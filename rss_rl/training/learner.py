@@ -5,9 +5,10 @@ Legend: K selections an example, B examples of an update, S sentences, N_s token
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.envs.rewards import kept_shares
+from rss_rl.envs.rewards import kept_shares, role_costs
 from rss_rl.envs.task import SelectionTask
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.learners.group import ALONE, Group, shard
@@ -46,6 +47,7 @@ from rss_rl.reading.models import (
     load_weights,
     select_prefix,
 )
+from rss_rl.reward_models.protocol import SPARSITY
 from rss_rl.rollouts.rollout import Rollout
 from rss_rl.rollouts.snapshot import CLASSIFIER, POLICY, WORDS, Publisher, Snapshot, StoredSnapshot
 from rss_rl.rollouts.task import run_task
@@ -178,16 +180,12 @@ class LocalLearner:
             paid = None
             if rollout is not None:
                 part = rollout.of(mine, [tokens.shape[1] for tokens in batch.tokens])
-                # Under a share asked for, lambda is charged here, on the policy's probabilities.
-                charges = learns is not None and turn.charged is not None
-                paid = self._paid(part.uncharged() if charges else part, number)
+                paid = self._paid(part, number)
                 scalars |= _shares(rollout, whole)
             if learns is not None:
                 with torch.no_grad(), autocast(self.device, self.config.learner.precision):
                     tensors = tensors._replace(inputs=self.models.policy_inputs(tensors))
-                measured.append(
-                    learns.gradients(tensors, paid, number=number, charged=turn.charged)
-                )
+                measured.append(learns.gradients(tensors, paid, number=number, price=turn.price))
             if learns is not None and turn.target is not None:
                 seen = tensors if alone else tensor_batch(whole, self.device)
                 scalars |= reached_share(self.models, self.config, seen, turn.target)
@@ -200,7 +198,7 @@ class LocalLearner:
                 )
             scalars |= read(measured)
             if learns is not None and rollout is not None:
-                scalars |= _rewards(rollout)
+                scalars |= _rewards(rollout, whole, turn.price)
             self.before_steps()
             if learns is not None:
                 learns.apply()
@@ -321,18 +319,31 @@ class LocalLearner:
             self._update.load_state_dict(select_prefix(tensors, POLICY_UPDATE, self.device))
 
 
-def _rewards(rollout: Rollout) -> dict[str, float]:
-    """Means of the reward and of its terms, those of costs summed over the sentences."""
-    total = rollout.score - rollout.cost.sum(-1)
+def _rewards(rollout: Rollout, batch: Batch, price: tuple[float, float] | None) -> dict[str, float]:
+    """Means of the reward and of its terms, those of costs summed over the sentences.
+
+    Args:
+        price: of the update, see `role_costs`; None where the rollout has its sparsity cost.
+    """
+    costs = dict(rollout.costs)
+    if price is not None:
+        kept = role_costs(*_flat(rollout, batch), price)  # [K * B, S]
+        costs[SPARSITY] = kept.reshape(rollout.log_prob.shape)
+    total = rollout.score - reduce(operator.add, costs.values()).sum(-1)
     scores = {f"reward/{name}": float(each.mean()) for name, each in rollout.scores.items()}
-    costs = {f"reward/{name}": float(each.sum(-1).mean()) for name, each in rollout.costs.items()}
-    return {"reward/total": float(total.mean()), **scores, **costs}
+    paid = {f"reward/{name}": float(each.sum(-1).mean()) for name, each in costs.items()}
+    return {"reward/total": float(total.mean()), **scores, **paid}
+
+
+def _flat(rollout: Rollout, batch: Batch) -> tuple[list[Array], tuple[Array, ...]]:
+    """Its selections, S x bool [K * B, 2, N_s], and which of their tokens are real."""
+    flat = [s.reshape(-1, *s.shape[2:]) for s in rollout.selections]
+    return flat, batch.repeat(rollout.samples).valid
 
 
 def _shares(rollout: Rollout, batch: Batch) -> dict[str, float]:
     """Shares of tokens kept by the sampled selections, averaged over selections and examples."""
-    flat = [s.reshape(-1, *s.shape[2:]) for s in rollout.selections]  # S x [K * B, 2, N_s]
-    shares = kept_shares(flat, batch.repeat(rollout.samples).valid)
+    shares = kept_shares(*_flat(rollout, batch))
     return {
         "selection/kept": float(shares.kept.mean()),
         "selection/heads_kept": float(shares.heads.mean()),

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -210,7 +210,7 @@ class Trainer:
                     rollout, sampled = self._pipeline.take(self.updates)
                     scalars |= sampled | self._publishing
                     self._publishing = {}
-                turn = turn._replace(target=self.share.target, charged=self.share.costs)
+                turn = turn._replace(target=self.share.target, price=self.share.costs)
                 scalars |= self.learner.update(self.updates, rows, turn, rollout)
         except NonFiniteError as error:
             raise self._located(error, phase, rows) from error
@@ -259,7 +259,7 @@ class Trainer:
             self._pipeline.start()
             started = time.perf_counter()
             snapshot = self.learner.publish(self.updates, whole=published is None)
-            self._pipeline.publish(replace(snapshot, charged=self.share.costs))
+            self._pipeline.publish(snapshot)
             self._publishing = {
                 "publish/duration_ms": 1000 * (time.perf_counter() - started),
                 "publish/bytes": snapshot.bytes,

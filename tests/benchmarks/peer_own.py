@@ -90,7 +90,7 @@ class Pipeline:
         batch = tensor_batch(self._examples.batch(rollout.rows), _CPU)
         selections = [torch.from_numpy(bits) for bits in rollout.selections]
         paid = RewardBatch(selections, torch.from_numpy(rollout.rewards), None)
-        read([self._learner.gradients(batch, paid, number=self._update, charged=None)])
+        read([self._learner.gradients(batch, paid, number=self._update, price=None)])
         self._learner.apply()
         self._publish()
         return BATCH

@@ -29,7 +29,7 @@ def rows(tag: int) -> StoredDelta:
 
 
 def put(box: Mailbox, number: int, *deltas: StoredDelta) -> None:
-    box.put(number, StoredSnapshot(10 + number, deltas, (0.5, number)))
+    box.put(number, StoredSnapshot(10 + number, deltas))
 
 
 def test_a_sampler_takes_what_it_lacks_in_order() -> None:
@@ -39,7 +39,7 @@ def test_a_sampler_takes_what_it_lacks_in_order() -> None:
     put(box, 3, rows(3))
     taken: Any = box.take(1)
     assert taken.deltas == ("classifier 1", "words 1", "words 2", "policy 2", "words 3")
-    assert (taken.version, taken.charged) == (13, (0.5, 3))
+    assert taken.version == 13
     assert box.take(3).deltas == ()
     assert box.take(3).version == 13
     put(box, 4, rows(4))

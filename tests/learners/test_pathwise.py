@@ -99,7 +99,7 @@ def test_a_step_follows_the_slope_of_the_objective(
     learner, module, classifier, batch, drawn = setting(complement)
     before = {k: v.clone() for k, v in module.state_dict().items()}
     value, entropy = objective(module, classifier, batch, drawn, complement)
-    scalars = small.step(learner, batch, None, charged=charged)
+    scalars = small.step(learner, batch, None, price=charged)
     assert scalars["policy/loss"] == pytest.approx(value, abs=1e-9)  # a constraint is no cost
     assert ("reward/complement" in scalars) == bool(complement)
     assert scalars["policy/entropy"] == pytest.approx(entropy, abs=1e-9)

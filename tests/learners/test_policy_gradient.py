@@ -123,7 +123,7 @@ def test_what_is_charged_is_what_the_reward_would_have_cost() -> None:
     shares = every_selection(TOKENS).double().mean(-1)  # [4^n, 2]
     drawn = every_selection(TOKENS)[:3, None].expand(-1, 2, -1, -1)  # K = 3, B = 2
     paid = RewardBatch([drawn], torch.zeros(3, 2, 1).double())
-    result, _ = estimate(policy, "none", [sentence(TOKENS, 2)], paid, charged=(0.7, -0.4))
+    result, _ = estimate(policy, "none", [sentence(TOKENS, 2)], paid, price=(0.7, -0.4))
     wanted = exact_gradient(policy, -0.7 * shares[:, 0] + 0.4 * shares[:, 1])
     torch.testing.assert_close(result, wanted, rtol=1e-8, atol=1e-10)
     assert wanted.abs().max() > 1e-3

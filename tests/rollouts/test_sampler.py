@@ -12,7 +12,6 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.reading.models import Models, build_prepared_models
-from rss_rl.reward_models.protocol import SPARSITY
 from rss_rl.rollouts.backend import LocalBackend
 from rss_rl.rollouts.rollout import Job, join_rollouts
 from rss_rl.rollouts.sampler import Sampler
@@ -100,25 +99,6 @@ def test_log_probs_and_rewards_are_those_of_the_modules(
                 np.testing.assert_allclose(
                     rollout.costs["sparsity_cost"][k, :, slot], cost, atol=1e-6
                 )
-
-
-def test_under_a_share_rollouts_pay_lambda_and_the_learner_charges_its_own(
-    tiny_config: RunConfig, tiny: Prepared
-) -> None:
-    """Lambda travels with the snapshot."""
-    reward = tiny_config.reward.model_copy(update={"target_share": 0.5})
-    config = tiny_config.model_copy(update={"reward": reward})
-    sampler, models = _sampler(config, tiny)
-    free = sampler.sample(_JOB)
-    assert not free.costs[SPARSITY].any()
-    sampler.load(replace(Publisher(models).publish(12), charged=(0.4, 0.9)))
-    paid = sampler.sample(_JOB)
-    for slot, valid in enumerate(tiny.split("train").batch(_ROWS).valid):
-        heads, dependents = np.moveaxis(paid.selections[slot].sum(-1) / valid.sum(1)[:, None], 2, 0)
-        expected = 0.4 * heads + 0.9 * dependents
-        np.testing.assert_allclose(paid.costs[SPARSITY][..., slot], expected, atol=1e-6)
-    np.testing.assert_array_equal(paid.uncharged().rewards, free.rewards)
-    np.testing.assert_array_equal(paid.thresholded, free.thresholded)
 
 
 def test_unscored_jobs_carry_no_rewards(tiny_config: RunConfig, tiny: Prepared) -> None:

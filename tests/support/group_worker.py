@@ -115,7 +115,7 @@ def train(
         if not double:
             reward = single(reward)
         charged = (0.3, -0.2) if update % 2 else None
-        policy_scalars = small.step(gradient, batch, reward, update, charged=charged)
+        policy_scalars = small.step(gradient, batch, reward, update, price=charged)
         keys = torch.from_numpy(example_keys(0, "dropout", update, rows))
         if global_masks:
             torch.manual_seed(update)

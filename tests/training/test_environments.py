@@ -21,6 +21,7 @@ from rss_rl.data.label_weights import FOLDS
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.inputs import tensor_batch
+from rss_rl.ops.losses import role_charge
 from rss_rl.packaged import find_config, packaged_configs
 from rss_rl.reading.models import Models, build_models
 from rss_rl.rollouts.rollout import Job, Rollout
@@ -118,13 +119,22 @@ def paid_for(env: Any, selections: Sequence[Array]) -> Array:
     return np.array(paid)
 
 
-def rollout_of(
-    config: RunConfig, models: Models, examples: Any, words: Sequence[str], charged: Any
-) -> Rollout:
+def rollout_of(config: RunConfig, models: Models, examples: Any, words: Sequence[str]) -> Rollout:
     sampler = Sampler(config, models, examples, words)
-    sampler.load(replace(Publisher(models).publish(0), charged=charged))
+    sampler.load(Publisher(models).publish(0))
     job = Job(0, 0, np.arange(SIZE), selections=2, scored=True, thresholded=False)
     return sampler.sample(job)
+
+
+def charged(rollout: Rollout, examples: Any, price: tuple[float, float]) -> Array:
+    """What an update charges a policy that is sure of each of these selections, [K, B]."""
+    paid = np.zeros(rollout.log_prob.shape[:2])
+    for slot, valid in enumerate(examples.batch(rollout.rows).valid):
+        mask = torch.from_numpy(valid)
+        for k, b in np.ndindex(paid.shape):
+            sure = torch.from_numpy(rollout.selections[slot][k, b]).double()[None]
+            paid[k, b] += float(role_charge(sure, mask[b : b + 1], price))
+    return paid
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +155,7 @@ def small_config(file: Path) -> RunConfig:
 
 @pytest.mark.parametrize("name", packaged_configs())
 def test_the_environment_pays_what_a_run_trains_on(name: str, transformer: Path) -> None:
-    """Term by term, lambda under a share included.
+    """Term by term; under a share, lambda is what the update charges.
 
     A run that learns through gates has no sampler: its environment pays the hard reward of the dev
     evaluation.
@@ -158,18 +168,22 @@ def test_the_environment_pays_what_a_run_trains_on(name: str, transformer: Path)
     models = build_models(config, labels, sentences, vectors, WORDS, words)
     models.classifier.embedding.hold_out(vectors[None, :, :2].repeat(FOLDS, 0))
     examples = Drawn(labels, sentences)
-    charged = None if config.reward.target_share is None else (0.3, -0.1)
+    price = None if config.reward.target_share is None else (0.3, -0.1)
     task = run_task(config, models, examples, words)
-    rollout = rollout_of(config, models, examples, words, charged)
-    env = gym.make_vec(envs.ENV_ID, num_envs=SIZE, task=replace(task, charged=charged))
-    total = rollout.score - rollout.cost.sum(-1)  # [K, B]
+    rollout = rollout_of(config, models, examples, words)
+    env = gym.make_vec(envs.ENV_ID, num_envs=SIZE, task=replace(task, price=price))
+    costs = {name: each.sum(-1) for name, each in rollout.costs.items()}  # [K, B]
+    if price is not None:
+        assert not costs["sparsity_cost"].any()
+        costs["sparsity_cost"] = charged(rollout, examples, price)
+    total = rollout.score - sum(costs.values())  # [K, B]
     for k in range(2):
         _, paid, info = stepped(env, [s[k] for s in rollout.selections])
         np.testing.assert_allclose(paid, total[k], atol=1e-5)
         for term, scores in rollout.scores.items():
             np.testing.assert_allclose(info[term], scores[k], atol=1e-5)
-        for term, costs in rollout.costs.items():
-            np.testing.assert_allclose(info[term], costs[k].sum(-1), atol=1e-5)
+        for term, of_term in costs.items():
+            np.testing.assert_allclose(info[term], of_term[k], atol=1e-5)
     assert np.ptp(total) > 0
     if config.reward.model.can("classifier"):
         read = tensor_batch(examples.batch(range(SIZE)), torch.device("cpu"))
@@ -178,8 +192,8 @@ def test_the_environment_pays_what_a_run_trains_on(name: str, transformer: Path)
             logits = models.classifier(read.tokens, read.valid, chosen, read.marks)
         losses = models.classifier.losses(logits, read.labels)
         np.testing.assert_allclose(rollout.scores["log_likelihood"][0], -losses, atol=1e-5)
-    if charged is not None:
-        assert np.abs(rollout.costs["sparsity_cost"]).max() > 0
+    if price is not None:
+        assert np.abs(costs["sparsity_cost"]).max() > 0
     if config.estimator.can("gates"):
         hard = gym.make_vec(envs.ENV_ID, num_envs=SIZE, task=task)
         everything = [np.repeat(v[:, None], 2, axis=1) for v in examples.batch(range(SIZE)).valid]
