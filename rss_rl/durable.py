@@ -10,7 +10,7 @@ import os
 import secrets
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 
@@ -95,6 +95,29 @@ def _content(descriptor: int, most: float) -> bytes:
         raise ValueError(f"larger than {most:.0f} bytes")
     with os.fdopen(descriptor, "rb", closefd=False) as file:
         return file.read(status.st_size)
+
+
+def refuse_links(folder: Path, within: Collection[str] = ()) -> None:
+    """Refuse a folder to write to where something in it is a link, a pipe or a device.
+
+    Args:
+        within: names of its folders that are looked at, too, with all that they hold.
+
+    Raises:
+        CheckpointError: names it.
+    """
+    for parent, folders, files in os.walk(folder):
+        for path in (Path(parent, name) for name in (*folders, *files)):
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                mode = path.lstat().st_mode
+                if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+                    raise CheckpointError(
+                        "a link, a pipe or a device, by which writing would leave the directory",
+                        where=str(path),
+                        remedy="Remove it, or put a copy of its target in its place",
+                    )
+        if parent == str(folder):
+            folders[:] = [name for name in folders if name in within]
 
 
 def is_same_file(one: Path, other: Path) -> bool:

@@ -84,10 +84,12 @@ class Storage:
             found = self.filesystem.get_file_info(path)
             if found.type == fs.FileType.NotFound:
                 return None
+            if found.type != fs.FileType.File:  # a device has no end
+                raise ValueError("not a file")
             if limit is None and (found.size or 0) > _MOST_READ:
                 raise ValueError(f"larger than {_MOST_READ} bytes")
             with self.filesystem.open_input_stream(path) as stream:
-                return bytes(stream.read() if limit is None else stream.read(limit))
+                return bytes(stream.read(_MOST_READ if limit is None else limit))
 
     def open(self, name: str) -> pa.NativeFile:
         """A file, open for reading in any order."""
@@ -133,7 +135,7 @@ class Storage:
     def delete(self, name: str) -> None:
         """Remove a file if it exists, and its directory if that is empty then."""
         with self._refusals(name):
-            path = self._path(name)
+            path = self._inside(name)
             if self.filesystem.get_file_info(path).type == fs.FileType.File:
                 self.filesystem.delete_file(path)
             folder = str(PurePosixPath(path).parent)
@@ -151,7 +153,7 @@ class Storage:
 
     @contextmanager
     def _output(self, name: str) -> Iterator[pa.NativeFile]:
-        path = PurePosixPath(self._path(name))
+        path = PurePosixPath(self._inside(name))
         self.filesystem.create_dir(str(path.parent), recursive=True)
         if self._is_object_store():
             with self.filesystem.open_output_stream(str(path)) as stream:
@@ -169,6 +171,15 @@ class Storage:
             raise ValueError(f"{name!r} is no name below the root")
         # Joined as text: the root may be a URL, in which a Path would merge two slashes.
         return "/".join([self.root.rstrip("/"), *parts])
+
+    def _inside(self, name: str) -> str:
+        """The path of a file to write or delete, to which no link in a local root leads."""
+        path = self._path(name)
+        if isinstance(self.filesystem, fs.LocalFileSystem):
+            folders = (Path(self.root, parent) for parent in PurePosixPath(name).parents)
+            if any(folder.is_symlink() for folder in folders if folder != Path(self.root)):
+                raise ValueError("a link leads to it")
+        return path
 
     @contextmanager
     def _refusals(self, name: str) -> Iterator[None]:

@@ -68,6 +68,26 @@ def test_a_file_is_whole_or_absent(tmp_path: Path) -> None:
     assert final_name("a/.tmp-draft") == "a/.tmp-draft"
 
 
+def test_no_link_is_written_through_and_no_device_read(tmp_path: Path) -> None:
+    mine, storage = tmp_path / "mine", open_storage(str(tmp_path / "there"))
+    (mine / "deep").mkdir(parents=True)
+    (mine / "deep" / "a").write_text("mine")
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "inputs").symlink_to(mine)
+    (tmp_path / "there" / "zero").symlink_to("/dev/zero")
+    for name in ("inputs/a", "inputs/deep/a"):
+        for call in (
+            storage.delete,
+            lambda n: storage.write(n, b""),
+            lambda n: storage.upload(io.BytesIO(), n),
+        ):
+            with pytest.raises(StorageError, match="a link leads to it"):
+                call(name)
+    with pytest.raises(StorageError, match="not a file"):
+        storage.read("zero")
+    assert [path.read_text() for path in mine.rglob("*") if path.is_file()] == ["mine"]
+
+
 def test_a_whole_file_is_not_read_where_it_is_huge(tmp_path: Path) -> None:
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(2**33)

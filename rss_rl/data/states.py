@@ -26,7 +26,7 @@ from rss_rl.components import Options
 from rss_rl.data.locations import Files
 from rss_rl.data.manifest import MANIFEST_FILE, FileInfo, file_info
 from rss_rl.data.shard import read_batch
-from rss_rl.durable import check_file, file_sha256, replace_file, sync_file
+from rss_rl.durable import check_file, file_sha256, refuse_links, replace_file, sync_file
 from rss_rl.errors import DataError
 from rss_rl.types import Array, Window
 
@@ -208,7 +208,7 @@ class StatesWriter:
         folder: of this encoder's incomplete states; it is made. info: without files. sentences: S.
 
     Raises:
-        OSError: the disk refuses.
+        CheckpointError: something in it is a link. OSError: the disk refuses.
     """
 
     def __init__(self, folder: Path, info: StatesInfo, sentences: int) -> None:
@@ -217,6 +217,7 @@ class StatesWriter:
         if found is None:
             shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
+        refuse_links(folder)
         self.info = found or info
         self._rows: list[tuple[Array, ...]] = []
         self._bytes = 0

@@ -91,9 +91,9 @@ def continue_from(
         check_free(run_dir)
         run_dir.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{run_dir.name}-", dir=run_dir.parent) as new:
-            for name in sorted(files):
+            for name, size in sorted(files.items()):
                 check()
-                storage.download(name, Path(new, name))
+                storage.download(name, Path(new, name), size)
             load_checkpoint(Path(new))  # verifies checksums before anything local is changed
             _move_in(Path(new), run_dir)
     except OSError as error:

@@ -28,7 +28,7 @@ from typing import Any, Self
 
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig, parse_config, yaml_text
-from rss_rl.durable import disk_errors, replace_file, replacing
+from rss_rl.durable import disk_errors, refuse_links, replace_file, replacing
 from rss_rl.errors import CheckpointError
 from rss_rl.json_files import canonical_json, read_json, read_record, without_non_finite
 
@@ -310,9 +310,10 @@ def _take_lock(run_dir: Path) -> int:
     process id has to be trusted.
 
     Raises:
-        CheckpointError: another process trains there.
+        CheckpointError: another process trains there, or something is a link.
         OSError: the file cannot be used.
     """
+    refuse_links(run_dir, _OWN_DIRECTORIES)
     descriptor = _open_lock(run_dir, os.O_RDWR | os.O_CREAT)
     try:
         for attempt in range(_LOCK_ATTEMPTS):

@@ -55,6 +55,34 @@ def test_a_run_is_not_overwritten_unasked(tmp_path: Path) -> None:
     assert RunDirectory.open(tmp_path).config == {"seed": 4}
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("checkpoints", "checkpoints/.tmp-x", "metrics", "tensorboard/run", "inputs", "wandb"),
+        *("all-tokens", "all-tokens/metrics", "events.jsonl", "wandb-id", ".tmp-status.json-7"),
+    ],
+)
+def test_a_run_that_leads_elsewhere_is_not_written_to(place: str, tmp_path: Path) -> None:
+    mine, run = tmp_path / "mine", tmp_path / "run"
+    mine.mkdir()
+    (mine / "part-000000.parquet").write_text("mine")
+    with RunDirectory.create(run, CONFIG):
+        (run / place).parent.mkdir(exist_ok=True)
+        (run / "notes").mkdir()
+        (run / "notes" / "link").symlink_to(mine)  # no part of a run
+    RunDirectory.open(run, lock=True).close()
+    for plant in (lambda path: path.symlink_to(mine), os.mkfifo):
+        plant(run / place)
+        for use in (
+            lambda: RunDirectory.open(run, lock=True),
+            lambda: RunDirectory.create(run, CONFIG, overwrite=True),
+        ):
+            with pytest.raises(CheckpointError, match=f"{place}: a link, a pipe or a device"):
+                use()
+        (run / place).unlink()
+    assert (mine / "part-000000.parquet").read_text() == "mine"
+
+
 def test_what_is_no_run_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
     for overwrite in (False, True):
