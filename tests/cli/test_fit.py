@@ -306,17 +306,6 @@ def test_a_transformer_is_context_where_there_is_no_time(
     assert "--pretrained" in refused.output
 
 
-def test_a_transformer_that_is_cached_is_offered(
-    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hub = pytest.importorskip("huggingface_hub")
-    monkeypatch.setattr(hub, "try_to_load_from_cache", lambda name, file: None)
-    assert "At hand" not in fitted(table, tmp_path / "none")
-    monkeypatch.setattr(hub, "try_to_load_from_cache", lambda name, file: f"cache/{file}")
-    said = fitted(table, tmp_path / "cached")
-    assert "At hand: --pretrained sentence-transformers/all-MiniLM-L6-v2" in said
-
-
 def test_a_transformer_learns_from_all_words_once_and_then_from_kept_ones(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,14 +348,6 @@ def test_a_transformer_learns_from_all_words_once_and_then_from_kept_ones(
     resumed = invoke([*how, *small, "--overwrite", "--out", str(run)])
     assert resumed.exit_code == 0, resumed.output
     assert (words / "report.json").is_file()
-
-
-def test_rows_left_out_are_said(table: Path, tmp_path: Path) -> None:
-    worse = tmp_path / "worse.csv"
-    worse.write_text(table.read_text() + ",up\n")
-    for _ in range(2):  # also where the data are there already
-        said = fitted(worse, tmp_path / "run", "--skip-bad-rows", "--overwrite")
-        assert "bad rows left out: 1, see rejects.jsonl" in " ".join(said.split())
 
 
 def test_long_texts_keep_a_fifth_unless_asked() -> None:

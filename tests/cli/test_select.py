@@ -50,20 +50,6 @@ def test_a_score_has_no_classes(sentence: MarkedSentence) -> None:
     assert "%" not in text.partition("prediction")[2]
 
 
-def test_a_run_without_policy_has_no_probabilities() -> None:
-    everything = MarkedSentence(("a", "b"), np.ones(2, bool), np.ones((2, 2), bool), None)
-    text = shown(Explanation((everything,), "yes", {"yes": 1.0}))
-    assert "kept 100%" in text
-    assert "vocabulary" not in text
-
-
-def test_where_nothing_is_kept_it_says_so() -> None:
-    nothing = MarkedSentence(("a", "b"), np.ones(2, bool), np.zeros((2, 2), bool), None)
-    text = shown(Explanation((nothing,), "yes", {"yes": 1.0}))
-    assert "no token was kept" in text
-    assert "bold" not in text
-
-
 def test_of_many_candidates_the_likeliest_are_shown(sentence: MarkedSentence) -> None:
     shares = {f"word{n}": n / 66 for n in range(12)}
     text = shown(Explanation((sentence,), "word11", shares)).partition("prediction")[2]

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from rss_rl.config import LearnerConfig, OptimizerConfig
-from rss_rl.errors import NonFiniteError
 from rss_rl.learners.supervised import SupervisedLearner
-from rss_rl.learners.updates import RewardBatch, read
+from rss_rl.learners.updates import RewardBatch
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.sentences import SentencesClassifier
 from rss_rl.policies.protocol import Policy
@@ -86,19 +85,6 @@ def test_policy_updates_touch_the_policy_alone(baseline: str, name: str) -> None
     assert all(p.grad is None for p in classifier.parameters())
 
 
-def test_the_groups_are_disjoint_and_complete() -> None:
-    classifier, policy = models()
-    supervised = SupervisedLearner(classifier, OptimizerConfig(), None).step
-    gradient = small.policy_update(policy, classifier.embedding)._step
-    groups = [
-        {id(p) for group in step.optimizer.param_groups for p in group["params"]}
-        for step in (supervised, gradient)
-    ]
-    assert groups[0] == {id(p) for p in classifier.parameters()}
-    assert groups[1] == {id(p) for p in policy.parameters()}
-    assert not groups[0] & groups[1]
-
-
 def test_the_supervised_loss_uses_the_given_selection() -> None:
     tensors, drawn = batch()
     classifier, _ = models()
@@ -130,44 +116,6 @@ def test_word_vectors_and_biases_have_no_l2() -> None:
     for name, value in results[0].items():
         weight = value.ndim == 2 and not name.startswith("embedding.")
         assert torch.equal(results[1][name], value) is not weight, name
-
-
-def test_dropout_follows_its_keys() -> None:
-    def train(seed: int) -> dict[str, Tensor]:
-        classifier, _ = models(dropout=0.5)
-        tensors, _ = batch()
-        learner = SupervisedLearner(classifier, OptimizerConfig(), None)
-        for number in range(2):
-            torch.rand(7)  # what else draws from torch's generator makes no difference
-            small.learn(learner, tensors, None, number, small.keys(seed + number, B))
-        return copy_of(classifier)
-
-    one = train(3)
-    assert all(torch.equal(one[name], value) for name, value in train(3).items())
-    assert not all(torch.equal(one[name], value) for name, value in train(4).items())
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_bad_update_leaves_both_groups_untouched(bad: float) -> None:
-    classifier, policy = models()
-    tensors, drawn = batch()
-    gradient = small.policy_update(policy, classifier.embedding)
-    reward = paid(drawn)
-    reward.rewards[0, 0, 0] = bad
-    before = copy_of(policy)
-    with pytest.raises(NonFiniteError, match="policy loss"):
-        read([gradient.gradients(tensors, reward, number=0)])
-    assert unchanged(policy, before) == list(before)
-    supervised = SupervisedLearner(classifier, OptimizerConfig(), None)
-    with torch.no_grad():
-        classifier.head.output.bias[0] = bad  # type: ignore[union-attr, operator, index]
-    broken = copy_of(classifier)
-    with pytest.raises(NonFiniteError, match="supervised loss"):
-        small.learn(supervised, tensors, None, 0, small.keys(0, B))
-    assert all(
-        value.equal(broken[n]) or n == "head.output.bias"
-        for n, value in copy_of(classifier).items()
-    )
 
 
 def test_lower_precision_keeps_parameters_in_single_precision() -> None:

@@ -98,18 +98,6 @@ def test_dense_and_sparse_gradients_are_one_to_the_bit() -> None:
     np.testing.assert_array_equal(dense, sparse)
 
 
-def test_rows_that_all_move_in_every_update_are_torchs_adam() -> None:
-    table, adam = table_and_adam(START)
-    other = nn.Parameter(torch.from_numpy(START.copy()))
-    torchs = torch.optim.Adam([other], lr=RATE, betas=BETAS, eps=EPS)
-    for number in range(10):
-        table.grad = torch.randn(V, E, dtype=torch.float64, generator=torch.manual_seed(number))
-        other.grad = table.grad.clone()
-        adam.step()
-        torchs.step()
-    torch.testing.assert_close(table, other, rtol=1e-12, atol=1e-12)
-
-
 def test_other_parameters_are_torchs_to_the_bit_and_gradients_stay() -> None:
     table, weight = (nn.Parameter(torch.from_numpy(START.copy())) for _ in range(2))
     other = nn.Parameter(torch.from_numpy(START.copy()))

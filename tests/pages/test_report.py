@@ -74,12 +74,6 @@ def test_it_shows_the_scores_of_the_report(text: str, runs: list[Path]) -> None:
     np.testing.assert_allclose(shown, wanted, atol=6e-4)
 
 
-def test_another_share_than_was_asked_for_is_said(one: Part) -> None:
-    assert "were asked for" not in report_page([one])
-    asked = replace(one, frame=one.frame.assign(**{"reward.target_share": 0.03}))
-    assert "3% were asked for" in report_page([asked])
-
-
 def test_runs_that_differ_are_groups(text: str, runs: list[Path]) -> None:
     page = report_page(gather_parts(runs))
     assert "<th>learner.policy.learning_rate</th>" in page
@@ -88,17 +82,6 @@ def test_runs_that_differ_are_groups(text: str, runs: list[Path]) -> None:
         assert ("fill-opacity: 0.18" in shown) is several
         assert ("One seed, so no bands" in shown) is not several
         assert ("Means over 2 seeds." in shown) is several
-
-
-def test_terms_are_explained_and_nothing_is_empty(one: Part, text: str) -> None:
-    assert "Thresholded: every word whose probability is above one half" in text
-    assert '<th title="heads: words that attend to others">heads</th>' in text
-    assert "A kept word is a head" in text
-    assert "1, warm-up: the classifier learns from all words; 2, both:" in text
-    same = one.frame.assign(heads_kept=one.frame["kept"], dependents_kept=one.frame["kept"])
-    bit = report_page([replace(one, frame=same)])
-    assert ">heads</th>" not in bit
-    assert "A kept word is a head" not in bit
 
 
 def test_classes_are_told_apart(one: Part, text: str) -> None:

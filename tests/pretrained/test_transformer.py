@@ -325,43 +325,6 @@ def test_a_name_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "give a folder" in str(caught.value.remedy)
 
 
-def test_bad_folders(folder: Path, tmp_path: Path) -> None:
-    def refused(what: str, place: Path | str) -> None:
-        with pytest.raises(ConfigError, match=what) as error:
-            classifier(place)
-        assert error.value.remedy
-
-    def without(name: str) -> Path:
-        place = tmp_path / name.replace(".", "-")
-        place.mkdir()
-        for path in folder.iterdir():
-            if path.name != name:
-                (place / path.name).write_bytes(path.read_bytes())
-        return place
-
-    refused("there is no such folder", tmp_path / "nowhere")
-    refused("has no config.json", without("config.json"))
-    refused("has no tokenizer.json", without("tokenizer.json"))
-    pickled = without("model.safetensors")
-    refused("has no weights", pickled)
-    (pickled / "pytorch_model.bin").write_bytes(b"\x80")
-    refused("in pickle form", pickled)
-    (pickled / "model.safetensors").write_bytes(b"damaged")
-    refused("model.safetensors is not a complete file of weights", pickled)
-    (pickled / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
-    own = json.loads((folder / "config.json").read_text())
-    (pickled / "config.json").write_text(json.dumps(own | {"num_hidden_layers": 3}))
-    refused(r"do not fit its config.json in 16 tensors, such as \S+ is missing", pickled)
-    (pickled / "config.json").write_text(json.dumps(own | {"intermediate_size": 4}))
-    refused(r"is of shape \(16,\), not \(4,\)", pickled)
-    (pickled / "config.json").write_text("{}")
-    refused("config.json cannot be used", pickled)
-    for tree in ({"model_type": "gpt2"}, {"model_type": "t5"}, {"is_decoder": True}):
-        kind = {"model_type": "bert"} | tree
-        (pickled / "config.json").write_text(json.dumps(kind))
-        refused("is not an encoder", pickled)
-
-
 @pytest.mark.parametrize(
     "part", ["pytorch_model.bin", "../outside.safetensors", "lost.safetensors", None]
 )
@@ -386,17 +349,6 @@ def test_an_index_of_weights_names_nothing_but_them(
     assert Pretrained(str(place), place).digest != before
 
 
-@pytest.mark.parametrize("damage", [lambda whole: whole[:-9], lambda _: "{}", lambda _: ""])
-def test_a_damaged_tokenizer(folder: Path, tmp_path: Path, damage: Callable[[str], str]) -> None:
-    place = shutil.copytree(folder, tmp_path / "damaged")
-    file = place / "tokenizer.json"
-    file.write_text(damage(file.read_text()))
-    with pytest.raises(ConfigError, match=r"json is not a complete tokenizer \(.+\)") as error:
-        classifier(place)
-    assert error.value.remedy == "Save, copy or download it again"
-    assert error.value.where == str(place)
-
-
 def _set(name: str, **values: Any) -> Callable[[Path], None]:
     def change(place: Path) -> None:
         tree = json.loads((place / name).read_text())
@@ -417,6 +369,19 @@ def _as_fifo(name: str) -> Callable[[Path], None]:
     return change
 
 
+def _holds(name: str, content: str) -> Callable[[Path], object]:
+    return lambda place: (place / name).write_text(content)
+
+
+def _lacks(name: str) -> Callable[[Path], object]:
+    return lambda place: (place / name).unlink()
+
+
+def _pickled(place: Path) -> None:
+    (place / _WEIGHTS).rename(place / "pytorch_model.bin")
+
+
+_WEIGHTS = "model.safetensors"
 _TENFOLD = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}
 _NESTED = {"type": "Sequence", "normalizers": [_TENFOLD] * 3}
 
@@ -424,6 +389,16 @@ _NESTED = {"type": "Sequence", "normalizers": [_TENFOLD] * 3}
 @pytest.mark.parametrize(
     ("change", "what"),
     [
+        (shutil.rmtree, "there is no such folder"),
+        (_lacks("config.json"), "has no config.json"),
+        (_holds("config.json", "{}"), "config.json cannot be used"),
+        *((_holds("config.json", json.dumps({"model_type": "bert"} | tree)), "is not an encoder")
+          for tree in ({"model_type": "gpt2"}, {"model_type": "t5"}, {"is_decoder": True})),
+        (_lacks(_WEIGHTS), "has no weights"),
+        (_pickled, "in pickle form"),
+        (_holds(_WEIGHTS, "damaged"), "model.safetensors is not a complete file of weights"),
+        (_lacks("tokenizer.json"), "has no tokenizer.json"),
+        (_holds("tokenizer.json", "{}"), r"json is not a complete tokenizer \(.+\)"),
         (_set("config.json", hidden_size=0), "hidden_size=0"),
         (_set("config.json", num_hidden_layers=1_000_000), "num_hidden_layers=1000000"),
         (_set("config.json", num_hidden_layers=-3), "num_hidden_layers=-3"),
@@ -441,7 +416,7 @@ _NESTED = {"type": "Sequence", "normalizers": [_TENFOLD] * 3}
     ],
 )  # fmt: skip
 def test_a_strange_folder_is_refused(
-    folder: Path, tmp_path: Path, change: Callable[[Path], None], what: str
+    folder: Path, tmp_path: Path, change: Callable[[Path], object], what: str
 ) -> None:
     """At once and in one line, whoever made it, also where only parameters are counted."""
     place = shutil.copytree(folder, tmp_path / "strange")
@@ -452,6 +427,22 @@ def test_a_strange_folder_is_refused(
     assert error.value.where == str(place)
     assert error.value.remedy
     with torch.device("meta"), pytest.raises(ConfigError, match=what):
+        classifier(place)
+
+
+@pytest.mark.parametrize(
+    ("size", "what"),
+    [
+        ({"num_hidden_layers": 3}, r"in 16 tensors, such as \S+ is missing"),
+        ({"intermediate_size": 4}, r"is of shape \(16,\), not \(4,\)"),
+    ],
+)
+def test_weights_that_do_not_fit(
+    folder: Path, tmp_path: Path, size: dict[str, int], what: str
+) -> None:
+    place = shutil.copytree(folder, tmp_path / "unfit")
+    _set("config.json", **size)(place)
+    with pytest.raises(ConfigError, match=f"do not fit its config.json.*{what}"):
         classifier(place)
 
 

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
-from invoking import invoke
 
-from rss_rl.config import RunConfig
 from rss_rl.results.sentences import kept_warning, linear_sentence, run_warnings
-from rss_rl.training.run import train
 
 
 @pytest.mark.parametrize(
@@ -48,18 +42,6 @@ def test_a_label_that_is_said_by_a_count_is_found(
     report = {"splits": {"dev": {"thresholded": chosen, "random": {"accuracy": by_chance}}}}
     found = kept_warning(report, 0.4)
     assert ("by how many it keeps" in (found or "")) is warned
-
-
-def test_the_report_of_a_run_says_it(tiny_config: RunConfig, tmp_path: Path) -> None:
-    list(train(tiny_config, tmp_path / "run"))
-    path = tmp_path / "run" / "report.json"
-    report = json.loads(path.read_text())
-    for kept, said in ((1.0, True), (0.5, False)):
-        report["splits"]["dev"]["thresholded"]["kept"] = kept
-        path.write_text(json.dumps(report))
-        shown = invoke(["report", str(tmp_path / "run")])
-        assert shown.exit_code == 0, shown.output
-        assert ("does not select" in shown.stdout) is said
 
 
 LINEAR = {"accuracy": {"dev": 0.9, "test": 0.8}, "C": 2.0, "seconds": 1.23}

@@ -88,21 +88,3 @@ def test_stale_rollouts_are_corrected(
         assert 0.7 < report["policy/ratio_mean"] < 1.4
         assert report["policy/ratio_max"] > 1
         assert 0 < report["policy/effective_sample_share"] < 1
-
-
-@pytest.mark.parametrize("settings", POLICIES.values(), ids=POLICIES)
-def test_what_the_sampler_reports_is_what_the_learner_evaluates(
-    tiny_config: RunConfig, tiny: Prepared, tmp_path: Path, settings: dict[str, Any]
-) -> None:
-    """A lag without an update in between: every ratio is 1."""
-    config = with_policy(tiny_config, settings)
-    frozen = tiny_config.learner.policy.model_copy(update={"learning_rate": 1e-12})
-    config = changed(config, "learner", estimator=EstimatorConfig(name="ppo-clip"), policy=frozen)
-    config = changed(config, "sampler", max_policy_lag=2)
-    config = config.model_copy(update={"phases": tiny_config.phases[1:]})
-    trainer = trainer_of(config, tiny, tmp_path, backend=lambda: FirstSnapshot(config, tiny))
-    trainer.update()
-    report = trainer.update().scalars
-    assert report["policy/lag"] == 1
-    assert report["policy/ratio_mean"] == pytest.approx(1, abs=1e-5)
-    assert report["policy/ratio_max"] == pytest.approx(1, abs=1e-4)
