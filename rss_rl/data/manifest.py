@@ -13,7 +13,7 @@ from rss_rl.errors import DataError
 from rss_rl.json_files import first_fault
 from rss_rl.types import LabelSpec
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 MANIFEST_FILE = "manifest.json"
 VOCABULARY_FILE = "vocabulary.json"
 VECTORS_FILE = "vectors.safetensors"

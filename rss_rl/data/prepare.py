@@ -10,7 +10,6 @@ A prepared directory holds manifest.json, vocabulary.json, vectors.safetensors (
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -47,11 +46,8 @@ from rss_rl.errors import DataError, StorageError
 from rss_rl.seeding import generator
 from rss_rl.types import Array, LabelSpec
 
-_FEW_WORDS, _LONG_WORD = 2.5, 10
-"""Words per text, and characters per word, from which words are taken for uncut sentences."""
 _WEIGHED_WORDS = 4_000_000
 """Words, of rows drawn at random, that label weights are learnt from: more take minutes."""
-_log = logging.getLogger("rss_rl.data")
 _MOST_DIM = 1 << 16
 
 
@@ -100,7 +96,6 @@ def prepare(
         labels = LabelChecker(source.labels)
         stage = Stage(source, folder, Tokenizer(lower), labels, rejects, progress, max_words)
         staged = _stage(stage)
-        _warn_of_uncut(staged["train"], source.name)
         vocabulary, counts = _vocabulary(staged)
         words = _save_vocabulary(folder / VOCABULARY_FILE, vocabulary)
         info = write_vectors(
@@ -174,20 +169,6 @@ def _stage(stage: Stage) -> dict[str, StagedSplit]:
         if split == "train":
             stage.labels.end_of_training(", ".join(map(str, splits[split])) or name)
     return staged
-
-
-def _warn_of_uncut(train: StagedSplit, name: str) -> None:
-    """Warn of texts that look as if they had no spaces between words, as in Chinese or Thai."""
-    words = train.counts.total()
-    characters = sum(len(word) * count for word, count in train.counts.items())
-    if words <= _FEW_WORDS * train.rows and characters >= _LONG_WORD * words > 0:
-        _log.warning(
-            "%s: texts have %.1f words of %.0f characters on average. Words are found by spaces:"
-            " cut Chinese, Thai or Japanese before, into a column with lists of words",
-            name,
-            words / train.rows,
-            characters / words,
-        )
 
 
 def _vocabulary(staged: dict[str, StagedSplit]) -> tuple[Vocabulary, Counter[str]]:

@@ -60,7 +60,7 @@ def test_light_commands_import_neither_torch_nor_ray(arguments: list[str]) -> No
     code = (
         "import sys\nfrom rss_rl.cli.main import app\n"
         "try: app(sys.argv[1:])\nexcept SystemExit as end: assert not end.code\n"
-        "heavy = {'torch', 'ray', 'tensorboard', 'nltk', 'starlette', 'uvicorn'}\n"
+        "heavy = {'torch', 'ray', 'tensorboard', 'starlette', 'uvicorn'}\n"
         "if '--help' in sys.argv: heavy |= {'numpy', 'pyarrow'}\n"
         "heavy &= set(sys.modules)\n"
         "assert not heavy, heavy"

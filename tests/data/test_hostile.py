@@ -66,7 +66,7 @@ def test_any_change_of_the_manifest_is_an_error_or_harmless(
         (f'"rows": {ROWS}', f'"rows": {ROWS + 1}', "does not hold 25 rows"),
         ('"sentences": 1', '"sentences": 1000000', "less than or equal to 2"),
         ('"sentences": 1', '"sentences": 2', "does not have 2 sentence slot"),
-        ('"schema_version": 6', '"schema_version": 1', "has schema version 1"),
+        ('"schema_version": 7', '"schema_version": 1', "has schema version 1"),
         ('"names": [', '"names": [], "x": [', "Unexpected keyword|there is no class"),
         ('"low": 0.0', '"low": NaN', "not a range of scores"),
         ('"longest": [', '"longest": [1], "x": [', "x: Extra inputs"),

@@ -171,26 +171,3 @@ def test_rationale_is_known_for_all_rows_of_a_split_or_none(
     wrong = RawExample("3", (("a", "b", "c"),), "y", ((True, False),), "f", 3)
     with pytest.raises(DataError, match="f, row 3: the rationale does not have one bit for each"):
         prepare(list_source({"train": [bits, wrong]}), tmp_path / "out", dim=2)
-
-
-@pytest.mark.parametrize(
-    ("text", "warns"),
-    [
-        ("这部电影的节奏很慢但是演员的表演非常出色", True),
-        ("ภาพยนตร์เรื่องนี้ดีมาก", True),
-        ("a slow film with fine actors", False),
-        ("complaining", False),
-        (("这部", "电影", "很", "慢"), False),
-    ],
-)
-def test_texts_without_spaces_are_said(
-    tmp_path: Path,
-    list_source: Callable[..., Any],
-    caplog: pytest.LogCaptureFixture,
-    text: str | tuple[str, ...],
-    warns: bool,
-) -> None:
-    rows = [RawExample("a", (text,), "x"), RawExample("b", ("fine",), "y")]
-    source = list_source({"train": rows}, LabelSpec("classes", ("x", "y")))
-    prepare(source, tmp_path / "out", dim=3)
-    assert ("Words are found by spaces" in caplog.text) is warns

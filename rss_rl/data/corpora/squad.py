@@ -138,8 +138,7 @@ def sentence_starts(text: str) -> list[int]:
 
 @lru_cache(maxsize=1)
 def _cutter() -> Callable[[str], list[str]]:
-    # Imported at first use, like the word tokenizer. Compiling its sources gives warnings about
-    # deprecated escapes.
+    # Imported at first use. Compiling its sources gives warnings about deprecated escapes.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from pysbd import Segmenter
