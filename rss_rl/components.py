@@ -340,6 +340,11 @@ def _installed(kind: Kind) -> Mapping[str, EntryPoint]:
     return {point.name: point for point in points}
 
 
+def is_installed(kind: Kind, name: str) -> bool:
+    """Whether a component of this name is installed; it is not imported."""
+    return name in _installed(kind)
+
+
 def _is_built_in(point: EntryPoint) -> bool:
     return point.dist is None or point.dist.name == "rss-rl"
 

@@ -61,6 +61,7 @@ def export(
     """
     from rss_rl.components import EVERYTHING, NOTHING
     from rss_rl.inference.artifact import export_run
+    from rss_rl.results.model_card import model_card
 
     run = Path(run).resolve()
     return export_run(
@@ -69,6 +70,7 @@ def export(
         which=which,
         overwrite=overwrite,
         encoder=encoder,
+        card=model_card,
         trust=EVERYTHING if trust_plugins else NOTHING,
     )
 

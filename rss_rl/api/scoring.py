@@ -151,7 +151,7 @@ def report(
     if not frame["finished"].any():
         RunDirectory.open(paths[0]).read_report()  # raises
     if html is not None:
-        from rss_rl.pages.report import write_report_page
+        from rss_rl.results.report_page import write_report_page
 
         out = SafeConsole(stderr=True)
         with busy(out, "reading") as tell:

@@ -48,7 +48,7 @@ def echo_json(tree: Any) -> None:
 
 def fitted(call: Callable[..., Run]) -> None:
     """Train, print the report, and write it as a page."""
-    from rss_rl.pages.report import write_report_page
+    from rss_rl.results.report_page import write_report_page
 
     run, out = trained(call), console()
     with busy(out, "writing the report"):
@@ -114,8 +114,9 @@ def evaluated(call: Callable[..., dict[str, dict[str, Any]]], *, json_: Json = F
 
 def print_report(out: Console, run: Path, found: Mapping[str, Any]) -> None:
     """Print the final report of a run, and commands to continue with."""
+    from rss_rl.metrics.measures import score_sentences
     from rss_rl.results.linear import read_linear
-    from rss_rl.results.sentences import linear_sentence, marks_sentence, score_sentences
+    from rss_rl.results.sentences import linear_sentence, marks_sentence
     from rss_rl.results.tables import mode_cells, modes_frame, modes_note
 
     for split, modes in found["splits"].items():

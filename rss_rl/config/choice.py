@@ -16,11 +16,14 @@ from rss_rl.components import (
     Options,
     Trust,
     find_component,
+    is_installed,
 )
 from rss_rl.config.yaml_files import flat_settings
 from rss_rl.errors import ConfigError
 
 _S = TypeVar("_S", bound="Section")
+_OF_TRAINING: frozenset[Kind] = frozenset({"estimator", "logger", "reward_model"})
+"""What a trained model does without."""
 
 
 class Section(Options):
@@ -31,7 +34,8 @@ class Choice(Section):
     """The component that fills a slot, with all its options.
 
     A name that imports code is refused in a file that the user did not name: `model_validate` is
-    called with `context={"trust": Trust}` there.
+    called with `context={"trust": Trust}` there. With `{"in_use": True}`, what only training needs
+    is not imported: it was checked when the run began.
     """
 
     kind: ClassVar[Kind]
@@ -52,7 +56,11 @@ class Choice(Section):
 
     @model_validator(mode="after")
     def _complete(self, info: ValidationInfo) -> Choice:
-        trust: Trust = (info.context or {}).get("trust", EVERYTHING)
+        context = info.context or {}
+        trust: Trust = context.get("trust", EVERYTHING)
+        unused = context.get("in_use") and self.kind in _OF_TRAINING
+        if unused and is_installed(self.kind, self.name):
+            return self
         key = "name"
         try:
             component = find_component(self.kind, self.name, trust)
@@ -100,7 +108,8 @@ def with_folders(section: _S, change: Callable[[str], str]) -> _S:
     """
     tree = section.model_dump(mode="json")
     changed = _with_pretrained(tree, change)
-    return section if changed == tree else type(section).model_validate(changed)
+    valid = {"in_use": True}  # all but these names has been checked
+    return section if changed == tree else type(section).model_validate(changed, context=valid)
 
 
 def _with_pretrained(node: Any, change: Callable[[str], str]) -> Any:

@@ -156,29 +156,37 @@ def _member(node: dict[str, Any] | list[Any], part: str, override: str) -> Any:
     return int(part)
 
 
-def parse_config(tree: Mapping[str, Any], *, where: str, trust: Trust = NOTHING) -> RunConfig:
+def parse_config(
+    tree: Mapping[str, Any], *, where: str, trust: Trust = NOTHING, in_use: bool = False
+) -> RunConfig:
     """Validate a configuration tree.
 
     Args:
         trust: which components it may name as package.module:OBJECT; none by default, as a file
             in a run, an export or a storage path may be anyone's.
+        in_use: of a trained model: what only training needs is not imported.
 
     Raises:
         ConfigError: with the first offending key.
     """
-    return parse_section(RunConfig, tree, where=where, trust=trust)
+    return parse_section(RunConfig, tree, where=where, trust=trust, in_use=in_use)
 
 
 def parse_section(
-    kind: type[_S], tree: Mapping[str, Any], *, where: str, trust: Trust = NOTHING
+    kind: type[_S],
+    tree: Mapping[str, Any],
+    *,
+    where: str,
+    trust: Trust = NOTHING,
+    in_use: bool = False,
 ) -> _S:
-    """Validate a tree as a section of `kind`; `trust` as of `parse_config`.
+    """Validate a tree as a section of `kind`; `trust` and `in_use` as of `parse_config`.
 
     Raises:
         ConfigError: with the first offending key.
     """
     try:
-        return kind.model_validate(bounded(tree), context={"trust": trust})
+        return kind.model_validate(bounded(tree), context={"trust": trust, "in_use": in_use})
     except (RecursionError, OverflowError) as error:  # a tree from a JSON file has any depth
         raise ConfigError(f"too large or too deep: {error}", where=where) from None
     except ValidationError as error:

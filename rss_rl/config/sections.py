@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 from rss_rl.components import DEFAULTS, Kind, default_estimator
 from rss_rl.config.choice import Choice, Section
@@ -500,7 +500,9 @@ class RunConfig(Section):
         return learns or self.reward.model.can("classifier")
 
     @model_validator(mode="after")
-    def _fits_together(self) -> RunConfig:
+    def _fits_together(self, info: ValidationInfo) -> RunConfig:
+        if (info.context or {}).get("in_use"):  # checked when the run began
+            return self
         learns = any(phase.policy for phase in self.phases)
         if learns and not self.policy.can("learns"):
             raise ValueError(

@@ -18,7 +18,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from rss_rl.components import NOTHING, Trust
-from rss_rl.config import RunConfig, parse_config, with_folders, yaml_text
+from rss_rl.config import RunConfig, parse_config, with_folders
 from rss_rl.data.manifest import (
     HELD_OUT_FILE,
     MANIFEST_BYTES,
@@ -50,15 +50,13 @@ from rss_rl.durable import (
 )
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.json_files import read_json, read_record
-from rss_rl.metrics.measures import leading_measures
+from rss_rl.metrics.measures import leading_measures, score_sentences
 from rss_rl.models.attention_choice import loadable_attention
 from rss_rl.models.encoders.protocol import SavedEncoder
 from rss_rl.pretrained.folder import is_plain, plain_files
 from rss_rl.reading.memory import available_bytes
 from rss_rl.reading.models import Models, build_models, load_weights, training_lengths
 from rss_rl.reading.trained_runs import open_models
-from rss_rl.results.sentences import score_sentences
-from rss_rl.results.tables import markdown_table, mode_cells, modes_frame
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.runs.run_directory import REPORT_FILE
 from rss_rl.runs.tensor_file import read_tensors, write_tensors
@@ -66,6 +64,7 @@ from rss_rl.version import VERSION
 
 Scores = Mapping[str, Mapping[str, Mapping[str, float | None]]]
 """By split, mode of selection and measure."""
+ModelCard = Callable[[RunConfig, Manifest, str, int, Scores], str]
 SCHEMA_VERSION = 3
 EXPORT_FILE, WEIGHTS_FILE = "export.json", "weights.safetensors"
 _FIXED = "vectors/fixed"
@@ -87,6 +86,7 @@ def export_run(
     which: str | int = "best",
     overwrite: bool = False,
     encoder: bool = False,
+    card: ModelCard | None = None,
     trust: Trust = NOTHING,
 ) -> Path:
     """Export a run's checkpoint to a directory, atomically.
@@ -96,6 +96,8 @@ def export_run(
         overwrite: replace an existing export.
         encoder: also write the classifier's encoder, a trained transformer, as a folder of its own,
             in the format of the transformers library.
+        card: writes README.md of the configuration, the manifest, the run's name, the checkpoint's
+            step and its scores; None: there is none.
         trust: see `open_models`.
 
     Returns:
@@ -119,7 +121,13 @@ def export_run(
         config = with_folders(config, partial(_copy_folder, staging))
         if saved is not None:
             saved.save(staging / _ENCODER)
-        _fill(staging, run, load_checkpoint(run, which).step, config, models, inputs)
+        step = load_checkpoint(run, which).step
+        name, scores = run.resolve().name, read_scores(run, step)
+        if card is not None:
+            text = card(config, inputs.manifest, name, step, scores)
+            (staging / _CARD).write_text(text, encoding="utf-8")
+        about = {"run": name, "step": step, "scores": scores}
+        _fill(staging, config, models, inputs, about)
     return out
 
 
@@ -166,7 +174,7 @@ def _check_free(out: Path, overwrite: bool) -> None:
 
 
 def _fill(
-    folder: Path, run: Path, step: int, config: RunConfig, models: Models, inputs: Prepared
+    folder: Path, config: RunConfig, models: Models, inputs: Prepared, about: Mapping[str, Any]
 ) -> None:
     """Write all files, export.json with the checksums of the others last, and sync them to disk."""
     tensors: dict[str, Any] = {
@@ -180,16 +188,11 @@ def _fill(
     for name in {MANIFEST_FILE, *inputs.manifest.word_files()} - {VECTORS_FILE, HELD_OUT_FILE}:
         shutil.copyfile(inputs.folder / name, folder / name)
     shutil.copymode(folder / MANIFEST_FILE, folder / WEIGHTS_FILE)  # was readable only by its owner
-    name, scores = run.resolve().name, read_scores(run, step)
-    card = "\n\n".join(_card(config, inputs.manifest, name, step, scores))
-    (folder / _CARD).write_text(f"{card}\n", encoding="utf-8")
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     record = {
         "schema_version": SCHEMA_VERSION,
         "rss_rl": VERSION,
-        "run": name,
-        "step": step,
-        "scores": scores,
+        **about,
         "config": config.model_dump(mode="json"),
         "sha256": {str(path.relative_to(folder)): file_sha256(path) for path in files},
     }
@@ -198,32 +201,6 @@ def _fill(
     for path in (*files, folder / EXPORT_FILE):
         sync_file(path)
     sync_directory(folder)
-
-
-def _card(
-    config: RunConfig, manifest: Manifest, run: str, step: int, scores: Scores
-) -> Iterator[str]:
-    """The paragraphs of the model card; arguments as in `_fill`, the name of the run."""
-    example = '["A text."]' if manifest.sentences == 1 else '[("A text.", "Another.")]'
-    yield f"# {run}"
-    yield " ".join(about_model(config, manifest, scores))
-    yield f"Update {step} of a run with seed {config.seed}, written by rss-rl {VERSION}."
-    yield "## Use"
-    yield (
-        "```python\nimport rss_rl\n\n"
-        'model = rss_rl.load("path/of/this/directory")\n'
-        f"print(model.predict({example})[0].prediction)\n```"
-    )
-    yield "## Scores"
-    if not scores:
-        yield "The run has no report of this checkpoint."
-    for split, modes in scores.items():
-        yield markdown_table(*mode_cells(modes_frame(modes), split))
-    if files := [*manifest.sources, *manifest.vectors.files]:
-        yield "## Data"
-        yield markdown_table(["file", "SHA-256"], [[f"`{f.name}`", f"`{f.sha256}`"] for f in files])
-    yield "## Configuration"
-    yield f"```yaml\n{yaml_text(config.model_dump(mode='json'))}```"
 
 
 def about_model(config: RunConfig, manifest: Manifest, scores: Scores) -> list[str]:
@@ -284,7 +261,8 @@ class PackedModel:
     def open(self, trust: Trust = NOTHING) -> tuple[RunConfig, Models, Prepared, Scores]:
         """See `open_result`."""
         tree, where = self.record.get("config"), str(Path(self.where, EXPORT_FILE))
-        config = parse_config(tree if isinstance(tree, dict) else {}, where=where, trust=trust)
+        tree = tree if isinstance(tree, dict) else {}
+        config = parse_config(tree, where=where, trust=trust, in_use=True)
         with tempfile.TemporaryDirectory(prefix="rss-rl-") as name:
             folder = Path(name)
             with disk_errors(folder, "cannot be written", _FREE_SPACE):

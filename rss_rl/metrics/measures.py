@@ -144,3 +144,26 @@ def describe_scores(scores: Mapping[str, float], separator: str = "  ") -> str:
     """Labels and values of scores, on one line."""
     parts = (f"{find_measure(name).label} {format_measure(name, v)}" for name, v in scores.items())
     return separator.join(parts)
+
+
+def score_sentences(
+    modes: Mapping[str, Mapping[str, float | None]], metric: str, split: str
+) -> list[str]:
+    """Sentences about the scores of a split.
+
+    Args:
+        modes: scores by mode of selection, see `rss_rl.training.evaluation`.
+        metric: the measure to report.
+    """
+    label, lines = find_measure(metric).label, []
+    chosen, whole, moved = (modes.get(name, {}) for name in ("thresholded", "all", "random"))
+    if (value := chosen.get(metric)) is not None:
+        text = f"With {chosen['kept']:.1%} of the words, the {label} on {split} is "
+        text += format_measure(metric, value)
+        if (other := moved.get(metric)) is not None:
+            text += f"; with as many random words it is {format_measure(metric, other)}"
+        lines.append(f"{text}.")
+    if (value := whole.get(metric)) is not None:
+        score = format_measure(metric, value)
+        lines.append(f"For a model trained to read every word, the {label} is {score}.")
+    return lines

@@ -38,7 +38,7 @@ def open_models(
     """
     path = Path(path)
     run = RunDirectory.open(path)
-    config = run.parsed_config(trust)
+    config = run.parsed_config(trust, in_use=True)
     # The comparison with every token reads the inputs of the run it belongs to.
     own = run.inputs.is_dir()
     inputs = open_prepared(run.inputs if own else run.path.parent / run.inputs.name)

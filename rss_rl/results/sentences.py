@@ -7,7 +7,7 @@ from typing import Any
 
 from scipy.stats import binomtest
 
-from rss_rl.metrics.measures import find_measure, format_measure
+from rss_rl.metrics.measures import format_measure
 
 Scores = Mapping[str, float | None]
 _FAR_FROM_SHARE, _COLLAPSED = 0.05, 0.01
@@ -16,27 +16,6 @@ _UNDECIDED = 0.03
 _EDGE = 0.05
 """Of what the selected words add to the accuracy of the majority class, the part that random words
 must lack."""
-
-
-def score_sentences(modes: Mapping[str, Scores], metric: str, split: str) -> list[str]:
-    """Sentences about the scores of a split.
-
-    Args:
-        modes: scores by mode of selection, see `rss_rl.training.evaluation`.
-        metric: the measure to report.
-    """
-    label, lines = find_measure(metric).label, []
-    chosen, whole, moved = (modes.get(name, {}) for name in ("thresholded", "all", "random"))
-    if (value := chosen.get(metric)) is not None:
-        text = f"With {chosen['kept']:.1%} of the words, the {label} on {split} is "
-        text += format_measure(metric, value)
-        if (other := moved.get(metric)) is not None:
-            text += f"; with as many random words it is {format_measure(metric, other)}"
-        lines.append(f"{text}.")
-    if (value := whole.get(metric)) is not None:
-        score = format_measure(metric, value)
-        lines.append(f"For a model trained to read every word, the {label} is {score}.")
-    return lines
 
 
 def marks_sentence(modes: Mapping[str, Scores]) -> str | None:
@@ -56,7 +35,7 @@ def interval_sentence(modes: Mapping[str, Scores], rows: int, split: str) -> str
     """How far the accuracies of a split may be from those on more of such texts.
 
     Args:
-        modes: as in `score_sentences`. rows: of the split.
+        modes: scores by mode of selection. rows: of the split.
     """
     said = []
     for mode, words in (("thresholded", "kept words"), ("random", "random"), ("all", "all words")):

@@ -120,16 +120,17 @@ class RunDirectory:
         with disk_errors(path, _UNUSABLE, _REMEDY):
             return cls(path, config, _take_lock(path) if lock else None, settled)
 
-    def parsed_config(self, trust: Trust = NOTHING) -> RunConfig:
+    def parsed_config(self, trust: Trust = NOTHING, *, in_use: bool = False) -> RunConfig:
         """The configuration, completed with defaults of keys that are newer than the run.
 
         Args:
-            trust: which components may be imported, see `rss_rl.config.parse_config`.
+            trust, in_use: which components are imported, see `rss_rl.config.parse_config`.
 
         Raises:
             ConfigError: it is not valid in this version.
         """
-        return parse_config(self.config, where=str(self.path / CONFIG_FILE), trust=trust)
+        where = str(self.path / CONFIG_FILE)
+        return parse_config(self.config, where=where, trust=trust, in_use=in_use)
 
     def settle(self, key: str, value: str) -> None:
         """Record the value chosen for a key that depends on the machine; needs the lock.

@@ -28,7 +28,10 @@ model = rss_rl.load(sys.argv[1])
 (sentence,), *_ = model.select(["the warm film"])
 assert sentence.words == ("the", "warm", "film")
 print(model.predict(["the warm film"])[0].class_probabilities)
-assert "ray" not in sys.modules
+LEARN = "envs learners logs mirror results reward_models rollouts training".split()
+others = ["gymnasium", "matplotlib", "ray", "tensorboard"]
+loaded = {*others, *(f"rss_rl.{room}" for room in LEARN)} & {*sys.modules}
+assert not loaded, loaded
 """
 
 
@@ -94,14 +97,17 @@ def test_compiled_attention_is_loaded_where_there_is_no_compiler(
     assert model.config.model.attention == "compiled"  # how it was trained stays on record
 
 
-def test_three_lines_do_without_ray_and_without_the_run(exported: Path, tmp_path: Path) -> None:
+def test_three_lines_do_without_the_run_and_without_what_trained_it(
+    run: Path, exported: Path, tmp_path: Path
+) -> None:
     moved = shutil.copytree(exported, tmp_path / "elsewhere")
-    done = subprocess.run(
-        [sys.executable, "-c", ALONE, str(moved)], capture_output=True, text=True, cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
     (found,) = rss_rl.load(exported).predict(["the warm film"])
-    assert done.stdout.strip() == str(found.class_probabilities)
+    for path in (moved, run):
+        done = subprocess.run(
+            [sys.executable, "-c", ALONE, str(path)], capture_output=True, text=True, cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip() == str(found.class_probabilities)
 
 
 def test_a_word_met_after_training_is_read_by_its_subwords(run: Path, exported: Path) -> None:

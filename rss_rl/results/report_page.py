@@ -27,10 +27,11 @@ from rss_rl.metrics.measures import (
     find_measure,
     format_measure,
     leading_measures,
+    score_sentences,
     task_measures,
 )
 from rss_rl.pages.assets import filled
-from rss_rl.pages.charts import COLOURS, calibration_chart, curve_charts
+from rss_rl.results.charts import COLOURS, calibration_chart, curve_charts
 from rss_rl.results.frame import grouped, runs_frame, score_names, with_groups
 from rss_rl.results.linear import read_linear
 from rss_rl.results.reading import (
@@ -45,7 +46,6 @@ from rss_rl.results.sentences import (
     interval_sentence,
     linear_sentence,
     run_warnings,
-    score_sentences,
 )
 from rss_rl.results.tables import (
     differing_settings,

@@ -19,9 +19,9 @@ from tiny_runs import FILLERS, tiny_source, tiny_tree
 from rss_rl.config import RunConfig
 from rss_rl.data.prepare import prepare
 from rss_rl.inference.model import load_model
-from rss_rl.pages.charts import curve_charts
-from rss_rl.pages.report import Part, gather_parts, report_page
+from rss_rl.results.charts import curve_charts
 from rss_rl.results.linear import LINEAR_FILE
+from rss_rl.results.report_page import Part, gather_parts, report_page
 from rss_rl.results.sentences import accuracy_interval
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.training.run import train
@@ -161,7 +161,7 @@ def test_curves_have_colours_of_the_page_and_a_gap_where_nothing_was_measured(
     logged = pd.DataFrame({"phase/index": (updates - 1) // 100 % 2, "reward/total": 0.0}, updates)
     logged["train/loss"] = (1 / updates.to_series()).where(logged["phase/index"] == 0)
     logged["dev/thresholded/loss"] = pd.Series({100: 1.0, 300: 0.5})
-    monkeypatch.setattr("rss_rl.pages.charts.read_curves", lambda path: logged)
+    monkeypatch.setattr("rss_rl.results.charts.read_curves", lambda path: logged)
     reward, loss = drawn(one.frame)
     assert len(lines_of(reward)) == 1
     dev, before, after = lines_of(loss)
@@ -181,7 +181,7 @@ def test_seeds_that_were_scored_at_other_updates_have_a_curve(
     scores = iter([pd.Series({0: 0.0, 10: 1.0}), pd.Series({5: 0.5, 15: 1.5})])
     never = iter([pd.Series({0: 0.1}), pd.Series({9: 0.1})])
     monkeypatch.setattr(
-        "rss_rl.pages.charts.read_curves",
+        "rss_rl.results.charts.read_curves",
         lambda path: pd.DataFrame(
             {"dev/thresholded/loss": next(scores), "dev/all/accuracy": next(never)}
         ),
