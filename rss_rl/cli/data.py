@@ -194,7 +194,7 @@ def _print_all(names: list[str]) -> None:
 
 def _print_summary(prepared: Prepared) -> None:
     _print_counts(SafeConsole(), prepared.manifest)
-    for line in (*_about_cuts(prepared.manifest), *_about_vectors(prepared)):
+    for line in (*_about_texts(prepared.manifest), *_about_vectors(prepared)):
         echo(line)
     for states in stored_states(prepared.folder):
         echo(f"states of {states.encoding}: {states.size} numbers per token")
@@ -212,9 +212,12 @@ def _print_counts(console: Console, manifest: Manifest) -> None:
     console.print(shown)
 
 
-def _about_cuts(manifest: Manifest) -> Iterator[str]:
-    """Lines on texts that were cut."""
+def _about_texts(manifest: Manifest) -> Iterator[str]:
+    """Lines on texts that were cut, and on those of two splits."""
     for split, info in manifest.splits.items():
+        if info.in_train:
+            share = info.in_train / info.rows
+            yield f"{split}: {info.in_train:,} rows ({share:.1%}) have a text that is in train, too"
         if info.cut_rows:
             have = "1 row has" if info.cut_rows == 1 else f"{info.cut_rows:,} rows have"
             yield f"{split}: {have} a text of more than {manifest.max_words:,} words: cut"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
+import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from rss_rl.data.sources import MOST_ANNOTATORS, BadRow, RawExample
+from rss_rl.data.sources import MOST_ANNOTATORS, BadRow, RawExample, Text
 from rss_rl.data.tokens import Tokens
 from rss_rl.errors import DataError, nearest
 from rss_rl.types import LabelSpec
@@ -216,6 +219,24 @@ def _marks_fault(example: RawExample, tokens: int, labels: LabelSpec) -> Fault |
     if number is not None and number not in numbers:
         return f"no token has the mark {number} that is the label", "Give the number of a mark"
     return None
+
+
+def visible(text: str) -> str:
+    """What can be seen of a text: without invisible characters, in one form of Unicode."""
+    if text.isascii():
+        return text
+    shown = unicodedata.normalize("NFKC", text)
+    return "".join(sign for sign in shown if unicodedata.category(sign) != "Cf")
+
+
+def text_key(texts: Sequence[Text]) -> int:
+    """A number of 64 bits for the texts of an example, the same for copies of them.
+
+    White space, case, and what cannot be seen make no difference.
+    """
+    plain = ("".join(visible("".join(text)).casefold().split()) for text in texts)
+    content = "\0".join(plain).encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 
 
 def is_storable(words: tuple[str, ...]) -> bool:

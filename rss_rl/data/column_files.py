@@ -1,29 +1,31 @@
 """Any CSV, TSV, JSON-lines or Parquet file with named columns as a source.
 
-Splits without a file of their own are cut from the training files: a hash of the seed and a row's
-position decides its split, so rows can be streamed, and adding rows does not move others. The first
-row of each class is for training, so that a rare class is known there. A range of scores that is
-not given is that of all these rows.
+Splits without a file of their own are cut from the training files by a hash of the seed and the
+text: copies of a text are in one split. A text of each class is for training, so that a rare class
+is known there. A range of scores that is not given is that of all these rows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
-from rss_rl.data.checks import LARGEST_SCORE
-from rss_rl.data.corpora.cuts import drawn_split
+import numpy as np
+
+from rss_rl.data.checks import LARGEST_SCORE, is_missing, text_key
+from rss_rl.data.corpora.cuts import cut_texts
 from rss_rl.data.records import Record, column_names, read_records, require_columns
-from rss_rl.data.sources import BadRow, Row, Source, Text
+from rss_rl.data.sources import BadRow, RawExample, Row, Source, Text
 from rss_rl.durable import as_text
 from rss_rl.errors import DataError
-from rss_rl.seeding import stream_key
-from rss_rl.types import LabelSpec
+from rss_rl.types import Array, LabelSpec
 
 SPLITS = ("train", "dev", "test")
 
@@ -45,39 +47,43 @@ class Columns:
 
 
 def _read(
-    split: str,
-    *paths: Path,
-    columns: Columns,
-    shares: Mapping[str, float],
-    seed: int,
-    classes: bool,
+    split: str, *paths: Path, columns: Columns, cut: Sequence[str], drawn: Callable[[], Array]
 ) -> Iterator[Row]:
     """Stream one split.
 
     Args:
-        shares: of the training files' rows, for each split that is cut from them.
-        classes: whether labels are classes.
+        cut: splits that are cut from the training files. drawn: the places there of their rows.
     """
-    owed: dict[str, str] = {}  # for each class met, the split that is to have a row of its
-    for number, path in enumerate(paths):
-        for record in read_records(path):
-            drawn = split
-            if split in shares:
-                drawn = drawn_split(stream_key(seed, "split", number, record.row), shares)
-                if classes and isinstance(record, Record) and _usable(record, columns):
-                    label = str(record.values.get(columns.label))
-                    if drawn == "train" or label not in owed:
-                        # The first row of a class is for training, in exchange for a later one.
-                        drawn, owed[label] = owed.get(label, "train"), drawn
-            if drawn != split:
-                continue
+    wanted = drawn() == cut.index(split) if split in cut else repeat(True)
+    for here, record in zip(wanted, chain.from_iterable(map(read_records, paths)), strict=False):
+        if here:
             yield record if isinstance(record, BadRow) else _example(record, columns)
 
 
-def _usable(record: Record, columns: Columns) -> bool:
+def _drawn(
+    paths: Sequence[Path], columns: Columns, shares: Mapping[str, float], seed: int, classes: bool
+) -> Array:
+    """The split of each row of the training files, see `cut_texts`.
+
+    Args:
+        shares: of the rows, for each split. classes: whether labels are classes.
+    """
+    keys, numbers, known = array("Q"), array("q"), dict[str, int]()
+    for record in chain.from_iterable(map(read_records, paths)):
+        example = record if isinstance(record, BadRow) else _example(record, columns)
+        if isinstance(example, BadRow) or not _usable(example):
+            keys.append(0)
+            numbers.append(-1)
+        else:
+            keys.append(text_key(example.texts))
+            label = str(example.label) if classes else ""
+            numbers.append(known.setdefault(label, len(known)))
+    return cut_texts(np.array(keys), np.array(numbers), shares, seed)
+
+
+def _usable(example: RawExample) -> bool:
     """Whether a row will be an example, as far as its columns tell."""
-    example = _example(record, columns)
-    return not isinstance(example, BadRow) and all(
+    return not is_missing(example.label) and all(
         text.strip() if isinstance(text, str) else text for text in example.texts
     )
 
@@ -187,5 +193,6 @@ def column_files(
     if cut and spec is not None and spec.kind == "score" and math.isinf(spec.high):
         low, high = _score_range(train, columns.label)
         spec = LabelSpec("score", low=low, high=high) if low < high else spec
-    reader = partial(_read, columns=columns, shares=cut, seed=seed, classes=classes)
+    drawn = cache(partial(_drawn, train, columns, cut, seed, classes))
+    reader = partial(_read, columns=columns, cut=tuple(cut), drawn=drawn)
     return Source(as_text(train[0].stem), len(columns.texts), spec, files, reader)

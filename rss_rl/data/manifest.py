@@ -61,6 +61,7 @@ class SplitInfo(_Record):
     bad_rows      rows left out with --skip-bad-rows, listed in rejects.jsonl
     dropped_rows  rows the format itself says to leave out
     cut_rows      rows with a text that was cut to --max-words
+    in_train      rows whose text is in the training split, too; of that split 0
     shards        the Arrow files, in the order of row numbers, see `shard_file`
     """
 
@@ -72,6 +73,7 @@ class SplitInfo(_Record):
     bad_rows: _Count
     dropped_rows: _Count
     cut_rows: _Count
+    in_train: _Count
     shards: tuple[ShardInfo, ...]
 
     @model_validator(mode="after")

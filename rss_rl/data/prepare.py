@@ -114,7 +114,9 @@ def prepare(
         splits = {}
         for split, part in staged.items():
             progress(f"writing {split}", 0, part.rows)
-            splits[split] = _write_split(stage, split, part, vocabulary)
+            others = part.keys if split != "train" else ()
+            copies = int(np.isin(others, staged["train"].keys).sum())
+            splits[split] = _write_split(stage, split, part, vocabulary, copies)
             progress(f"writing {split}", part.rows, part.rows)
             part.path.unlink()
         manifest = _manifest(stage, sources, splits, words, info, seed)
@@ -211,7 +213,7 @@ def _save_vocabulary(path: Path, vocabulary: Vocabulary) -> VocabularyInfo:
 
 
 def _write_split(
-    stage: Stage, split: str, staged: StagedSplit, vocabulary: Vocabulary
+    stage: Stage, split: str, staged: StagedSplit, vocabulary: Vocabulary, in_train: int
 ) -> SplitInfo:
     """Second pass: words become ids, labels class indices."""
     labels, slots = stage.labels.spec, range(stage.source.sentences)
@@ -239,6 +241,7 @@ def _write_split(
         bad_rows=stage.rejects.bad[split],
         dropped_rows=stage.rejects.dropped[split],
         cut_rows=staged.cut,
+        in_train=in_train,
         shards=write_shards(stage.folder, split, schema, batches()),
     )
 

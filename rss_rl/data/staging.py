@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import sys
+from array import array
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from typing import Any, get_args
 
 import pyarrow as pa
 
-from rss_rl.data.checks import LabelChecker, Rejects, example_fault
+from rss_rl.data.checks import LabelChecker, Rejects, example_fault, text_key
 from rss_rl.data.manifest import Known
 from rss_rl.data.shard import split_schema
 from rss_rl.data.sources import BadRow, Progress, RawExample, Source
@@ -34,7 +35,7 @@ class StagedSplit:
     """Results of the first pass over a split; `path` is the temporary Arrow file.
 
     tokens, longest and squares are sums, maxima and sums of squares of the lengths in a slot; cut
-    counts rows. known: see `rss_rl.data.manifest.SplitInfo`.
+    counts rows. known: see `rss_rl.data.manifest.SplitInfo`. keys: `text_key` of each row.
     """
 
     path: Path
@@ -45,6 +46,7 @@ class StagedSplit:
     rows: int = 0
     cut: int = 0
     counts: Counter[str] = field(default_factory=Counter)
+    keys: array[int] = field(default_factory=lambda: array("Q"))
 
     def length_sd(self) -> tuple[float, ...]:
         """Standard deviation of the sentence length in each slot."""
@@ -89,7 +91,7 @@ class Stage:
             raise DataError(
                 f"the {split} split has no usable row",
                 where=files or self.source.name,
-                remedy=f"Give more rows, or a separate file for {split}",
+                remedy=f"Give more rows of different texts, or a separate file for {split}",
             )
         zeros, known = [0] * self.source.sentences, _known(first[0])
         path = self.folder / f"{split}.staged"
@@ -109,6 +111,7 @@ class Stage:
                     block[name].append(value)
                 words += _count(staged, tokens)
                 staged.cut += cut
+                staged.keys.append(text_key(example.texts))
                 if len(block["label"]) >= BLOCK_ROWS or words >= _BLOCK_TOKENS:
                     writer.write_batch(pa.record_batch(block, schema=schema))
                     block, words = {name: [] for name in schema.names}, 0

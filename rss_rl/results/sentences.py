@@ -75,6 +75,12 @@ def run_warnings(
     """
     split = "test" if "test" in report["splits"] else "dev"
     modes = report["splits"].get(split, {})
+    for name, copies in report.get("in_train", {}).items():
+        if copies["rows"]:
+            yield (
+                f"{copies['rows']:,} of {name}'s rows ({copies['share']:.1%}) have a text that is"
+                " in train, too: scores on them are not those of new texts"
+            )
     yield from filter(None, (kept_warning(report, asked), decided_warning(modes)))
     yield from filter(None, [linear_warning(linear, modes, split)])
 

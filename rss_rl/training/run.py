@@ -134,7 +134,7 @@ def train(
             if whole is None:
                 return
             scores = {split: {**whole[split], **modes} for split, modes in scores.items()}
-        run.write_report(report := _report(config, run.path, trained, scores))
+        run.write_report(report := _report(config, run.path, prepared, trained, scores))
         observer.finished(trained.wall_s)
         yield Finished(run.path, report)
 
@@ -310,7 +310,7 @@ def _train_all_tokens(
         other = yield from train_phases(_settled(whole, main), run.path, alone, begin=begin)
         if other is None:
             return None
-        run.write_report(_report(whole, run.path, other, other.scores))
+        run.write_report(_report(whole, run.path, context.prepared, other, other.scores))
         return other.scores
 
 
@@ -322,13 +322,20 @@ def _fork_start(fork: Checkpoint) -> Checkpoint:
     return replace(fork, tensors=tensors, state=fork_state(fork.state))
 
 
-def _report(config: RunConfig, path: Path, trained: Trained, scores: Scores) -> dict[str, Any]:
+def _report(
+    config: RunConfig, path: Path, prepared: Prepared, trained: Trained, scores: Scores
+) -> dict[str, Any]:
     best = load_checkpoint(path, "best")
     counted = ["classifier/"]
     if any(phase.selection == "sampled" for phase in config.phases):
         counted.append("policy/")
     return {
         "splits": scores,
+        "in_train": {
+            split: {"rows": info.in_train, "share": info.in_train / info.rows}
+            for split, info in prepared.manifest.splits.items()
+            if split in scores
+        },
         "parameters": sum(
             value.size
             for name, value in best.tensors.items()

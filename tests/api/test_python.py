@@ -309,7 +309,7 @@ def test_what_is_offered_is_listed() -> None:
 def test_vectors_may_be_named_as_text(tmp_path: Path) -> None:
     glove = tmp_path / "glove.txt"
     glove.write_text("good 1 2 3\nbad 4 5 6\n")
-    rows = [{"t": f"a {word} one", "l": word} for word in ("good", "bad") for _ in range(20)]
+    rows = [{"t": f"{n} {word} ones", "l": word} for word in ("good", "bad") for n in range(20)]
     for number, vectors in enumerate((str(glove), [str(glove)], [glove, str(glove)])):
         out = tmp_path / f"out-{number}"
         prepared = rss_rl.prepare(rows, text="t", label="l", out=out, vectors=vectors)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import re
 from pathlib import Path
@@ -143,7 +144,14 @@ def test_a_table_is_prepared_once(table: Path, tmp_path: Path) -> None:
     shorter = tmp_path / table.name
     shorter.write_text("".join(table.read_text().splitlines(keepends=True)[:-20]))
     assert "already prepared" not in fitted(shorter, tmp_path / "third")
-    assert "already prepared" not in fitted(table, tmp_path / "fourth", "--dev", str(shorter))
+    said = " ".join(fitted(table, tmp_path / "fourth", "--dev", str(shorter)).split())
+    assert "already prepared" not in said
+    copies = json.loads((tmp_path / "fourth" / "report.json").read_text())["in_train"]
+    assert 80 < (rows := copies["dev"]["rows"]) < 100
+    assert copies["test"] == {"rows": 0, "share": 0}
+    page = html.unescape((tmp_path / "fourth" / "report.html").read_text(encoding="utf-8"))
+    for shown in (said, page):
+        assert f"{rows} of dev's rows ({rows}.0%) have a text that is in train, too" in shown
     assert prepared_for(tmp_path / "fourth").splits["dev"].rows == 100
 
 
@@ -161,7 +169,8 @@ def test_what_it_chooses_is_said_and_can_be_overridden(table: Path, tmp_path: Pa
 def test_the_policy_of_pairs_still_moves_when_the_classifier_has_settled(tmp_path: Path) -> None:
     """In proportion to the updates of the configuration that it begins with."""
     pairs = tmp_path / "pairs.csv"
-    lines = [f"a {word} one,one of {word},{word}" for word in ("fine", "dull")] * 60
+    words = ("fine", "dull")
+    lines = [f"{n} {word} one,one of {word},{word}" for n in range(60) for word in words]
     pairs.write_text("\n".join(["first,second,label", *lines]))
     columns = ["--text", "first", "--text-b", "second", "--label", "label"]
     said = ["--keep", "0.4", "--out", str(tmp_path / "run"), *columns]
@@ -257,7 +266,8 @@ def test_of_long_texts_few_are_measured(tmp_path: Path, monkeypatch: pytest.Monk
     )
     folder = tiny_transformers.save(tmp_path / "bert")
     for words in (5, 500):
-        texts = [{"text": "fine " * words, "label": kind} for kind in ("up", "down") * 30]
+        filler = "fine " * (words - 1)
+        texts = [{"text": f"{n} {filler}", "label": ("up", "down")[n % 2]} for n in range(60)]
         out = tmp_path / str(words)
         rss_rl.prepare(texts, out=out, text="text", label="label", dim=2)
         expect(out, str(folder), 0.4)

@@ -204,7 +204,7 @@ def test_a_table_with_another_separator_is_told_so(tmp_path: Path) -> None:
 def test_a_class_whose_first_row_is_left_out_is_trained_on_all_the_same(
     empty: str | None, tmp_path: Path
 ) -> None:
-    known = [{"text": f"{word} film", "label": word} for word in ("fine", "dull")] * 20
+    known = [{"text": f"{word} {n}", "label": word} for n in range(20) for word in ("fine", "dull")]
     odd = [{"text": empty, "label": "odd"}, {"text": "odd film", "label": "odd"}]
     for seed in range(12):
         rss_rl.prepare(

@@ -56,9 +56,9 @@ def test_prepare_own_file(tmp_path: Path, reviews_csv: Path) -> None:
     made = prepared()
     assert made.labels.names == ("0", "1", "2")
     assert sum(split.rows for split in made.splits.values()) == 60
-    rows = made.splits["train"].rows
-    others = {prepared("--split-seed", s, "--force").splits["train"].rows for s in range(1, 6)}
-    assert others != {rows}
+    other = prepared("--split-seed", 1, "--force")
+    assert [split.rows for split in other.splits.values()] == [48, 6, 6]
+    assert other.splits["test"].shards != made.splits["test"].shards
     again = prepared("--force", "--task", "score")
     assert (again.labels.low, again.labels.high) == (0, 2)
     sizes = prepared("--dev", reviews_csv, "--test", reviews_csv, "--force").splits

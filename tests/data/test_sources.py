@@ -9,17 +9,23 @@ import json
 import math
 import os
 import sys
+import unicodedata
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import hypothesis.strategies as st
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
 
 from rss_rl.api.preparing import prepare
 from rss_rl.data.checks import LabelChecker
 from rss_rl.data.column_files import Columns, column_files
+from rss_rl.data.corpora.cuts import cut_texts
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.sources import BadRow, RawExample, Source, SourceRequest, named_source
 from rss_rl.data.states import stored_states
@@ -135,22 +141,53 @@ def test_all_formats_of_a_table_give_the_same_rows(
         assert example.label == str(row["stars"])
 
 
-def test_cut_is_a_function_of_seed_and_row(tmp_path: Path, write_jsonl: Writer) -> None:
-    rows = [{"review": f"word {i}", "stars": i % 2, "key": str(i)} for i in range(3000)]
-    path = write_jsonl(tmp_path / "r.jsonl", rows)
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(-1, 3)), max_size=200), st.integers(0, 9))
+def test_a_cut_parts_no_copies_and_leaves_every_class_in_train(
+    rows: list[tuple[int, int]], seed: int
+) -> None:
+    """Whatever copies there are, and rows that cannot be used (-1), which train reports."""
+    keys, classes = np.array(rows, np.int64).reshape(-1, 2).T
+    split = cut_texts(keys.astype(np.uint64), classes, {"train": 6, "dev": 3, "test": 1}, seed)
+    for key in set(keys):
+        assert len({*split[(keys == key) & (classes >= 0)]}) < 2
+    assert {*classes[classes >= 0]} == {*classes[(classes >= 0) & (split == 0)]}
+    assert not split[classes < 0].any()
+    usable = int((classes >= 0).sum())
+    for place, share in ((1, 0.3), (2, 0.1)):
+        own = split == place
+        assert own.sum() <= max(1, round(share * usable)) or len({*keys[own]}) == 1
 
-    def ids(seed: int, split: str) -> list[str]:
-        return [e.id for e in examples(column_files([path], REVIEW, seed=seed), split)]
 
-    sizes = [len(ids(0, split)) for split in ("train", "dev", "test")]
-    assert sum(sizes) == 3000
-    assert sizes == pytest.approx([2400, 300, 300], rel=0.2)
-    assert ids(0, "dev") == ids(0, "dev")
-    assert ids(0, "dev") != ids(1, "dev")
-    assert not set(ids(0, "dev")) & set(ids(0, "test"))
-    before = ids(0, "dev")
-    write_jsonl(path, [*rows, *({"review": "x", "stars": 0, "key": f"n{i}"} for i in range(500))])
-    assert [name for name in ids(0, "dev") if not name.startswith("n")] == before
+def test_copies_of_a_text_are_in_one_split(tmp_path: Path) -> None:
+    ways = (str, str.upper, partial(unicodedata.normalize, "NFD"), " {}\u200b\n".format)
+    rows = [
+        {"review": way(f"th\xe9 {i}"), "stars": i % 2, "key": str(i)}
+        for i in range(500)
+        for way in ways
+    ]
+    path = write_table(tmp_path / "r.parquet", rows)
+
+    def ids(seed: int) -> list[list[str]]:
+        source = column_files([path], REVIEW, seed=seed)
+        return [[e.id for e in examples(source, split)] for split in source.splits]
+
+    found = ids(0)
+    assert [len(split) for split in found] == [1600, 200, 200]
+    assert not set(found[0]) & {*found[1], *found[2]} | set(found[1]) & set(found[2])
+    assert ids(0) == found
+    assert ids(1) != found
+
+
+@pytest.mark.parametrize("texts", range(3, 60, 7))
+def test_a_small_table_has_all_splits(tmp_path: Path, texts: int) -> None:
+    rows = [{"review": f"text {i}", "stars": i % 2} for i in range(texts)] * 2
+    path = write_table(tmp_path / "r.csv", rows)
+    for seed in range(5):
+        source = column_files([path], Columns(("review",), "stars"), seed=seed)
+        sizes = [len(examples(source, split)) for split in source.splits]
+        assert sum(sizes) == 2 * texts
+        assert sizes[1:] == pytest.approx([texts / 5, texts / 5], abs=2)
+        assert all(sizes) == (texts > 3), "two texts are for training, so that it has both classes"
 
 
 def test_splits_with_files_of_their_own(tmp_path: Path, reviews: list[dict[str, object]]) -> None:

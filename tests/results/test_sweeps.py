@@ -116,7 +116,8 @@ def test_folds_and_how_data_are_prepared(tmp_path: Path) -> None:
 
 
 def test_a_table_is_prepared_and_fitted(tmp_path: Path) -> None:
-    rows = [f"a {word} film,{label}" for word, label in (("fine", "up"), ("dull", "down"))] * 40
+    pairs = (("fine", "up"), ("dull", "down"))
+    rows = [f"{n} {word} films,{label}" for n in range(40) for word, label in pairs]
     table = tmp_path / "reviews.csv"
     table.write_text("\n".join(["text,label", *rows]))
     base = {"data": str(table), "text": "text", "label": "label", "keep": 0.3, "dim": 8}

@@ -248,7 +248,7 @@ def test_what_contradicts_a_run_is_refused(tiny_config: RunConfig, tmp_path: Pat
     out = tmp_path / "rows"
 
     def prepared(*words: str) -> None:
-        rows = [{"text": f"{word} fox", "label": word} for word in words] * 10
+        rows = [{"text": f"{word} fox {n}", "label": word} for n in range(10) for word in words]
         prepare(rows, out=out, text="text", label="label", dim=4, force=True)
 
     prepared("red", "blue")

@@ -1,6 +1,7 @@
 """Assigning the rows of a file to splits, where its authors give fewer splits than are needed.
 
-A cut is a keyed permutation of the rows: it depends only on the seed and the number of rows.
+A cut is a keyed permutation of the rows: it depends only on the seed and the number of rows. That
+of somebody's own table depends on the texts, so that copies of one are in one split.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pydantic import Field, model_validator
 
 from rss_rl.components import Options
 from rss_rl.errors import DataError
-from rss_rl.seeding import keyed_permutation, stream_key
+from rss_rl.seeding import keyed_permutation, mix, stream_key
 from rss_rl.types import Array
 
 DEV_SHARE = 0.1
@@ -31,6 +32,44 @@ def _places(rows: int, seed: int, name: str) -> Array:
 def development_rows(rows: int, seed: int, name: str, share: float = DEV_SHARE) -> Array:
     """bool [rows], True = cut from the training rows for the development split."""
     return _places(rows, seed, name) < round(share * rows)
+
+
+def cut_texts(keys: Array, classes: Array, shares: Mapping[str, float], seed: int) -> Array:
+    """The split of each row of a table, so that no text is in two splits and train has each class.
+
+    Args:
+        keys: uint64 [B], see `rss_rl.data.checks.text_key`.
+        classes: int64 [B], from 0; -1: a row that cannot be used.
+        shares: of the rows, by split; the first is train, which also has the rows that cannot be
+            used.
+
+    Returns:
+        int64 [B], places in `shares`. Each split gets a text where there are enough, and no split
+        but train gets more rows than its share, which one text may exceed.
+    """
+    usable = classes >= 0
+    drawn = mix(keys[usable] ^ np.uint64(stream_key(seed, "split")))
+    texts, of, copies = np.unique(drawn, return_inverse=True, return_counts=True)  # [T], [B], [T]
+    split = np.zeros(len(texts), np.int64)
+    first = np.full(classes.max(initial=-1) + 1, len(texts))
+    np.minimum.at(first, classes[usable], of)  # of each class, the text that train has
+    free = np.setdiff1d(np.arange(len(texts)), first)
+    for place, share in enumerate(list(shares.values())[1:], start=1):
+        room = max(1, round(share / sum(shares.values()) * len(drawn)))
+        taken = []
+        for text in free:
+            if copies[text] <= room:
+                taken.append(text)
+                room -= copies[text]
+            if room == 0:
+                break
+        if not taken and len(free):
+            taken = [free[copies[free].argmin()]]
+        split[taken] = place
+        free = np.setdiff1d(free, taken)
+    found = np.zeros(len(keys), np.int64)
+    found[usable] = split[of]
+    return found
 
 
 def drawn_split(key: int, shares: Mapping[str, float]) -> str:
