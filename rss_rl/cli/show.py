@@ -49,10 +49,11 @@ def echo_json(tree: Any) -> None:
 def fitted(call: Callable[..., Run]) -> None:
     """Train, print the report, and write it as a page."""
     from rss_rl.results.report_page import write_report_page
+    from rss_rl.runs.run_directory import PAGE_FILE
 
     run, out = trained(call), console()
     with busy(out, "writing the report"):
-        page = write_report_page(run.paths, run.paths[0] / "report.html", trust=run.trust)
+        page = write_report_page(run.paths, run.paths[0] / PAGE_FILE, trust=run.trust)
     say(out, f"\nOpen:    {page.absolute()}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -194,6 +195,10 @@ class Manifest(_Record):
         if self.vectors.held_out is not None:
             found[HELD_OUT_FILE] = self.vectors.held_out
         return found
+
+    def digest(self) -> str:
+        """The SHA-256 of the manifest, which holds the sizes and sums of all files."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
     def save(self, folder: Path) -> None:
         """Write manifest.json into `folder`."""

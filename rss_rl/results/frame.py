@@ -61,7 +61,7 @@ def _lines(path: Path, trust: Trust) -> Iterator[dict[str, Any]]:
         key: json.dumps(value) if isinstance(value, list | dict) else value
         for key, value in flat_settings(config)
     }
-    about = {"run": str(path), "finished": False, "data_sha256": _data_digest(directory)}
+    about = {"run": str(path), "finished": False, "data_sha256": directory.data_digest()}
     if not (path / REPORT_FILE).is_file():
         yield {**about, **settings}
         return
@@ -80,14 +80,6 @@ def _lines(path: Path, trust: Trust) -> Iterator[dict[str, Any]]:
             where=str(path / REPORT_FILE),
             remedy="Delete it and resume the run, which writes it again",
         ) from error
-
-
-def _data_digest(directory: RunDirectory) -> str:
-    """The digest of the data as they were when the run began; their path if it is not known."""
-    try:
-        return str(directory.read_provenance()["data"]["manifest_sha256"])
-    except (CheckpointError, KeyError, TypeError):
-        return str(directory.config.get("data"))
 
 
 def is_setting(name: str) -> bool:

@@ -18,10 +18,10 @@ import numpy as np
 from rss_rl.data.store import Prepared, Split
 from rss_rl.durable import replace_file
 from rss_rl.json_files import read_json
+from rss_rl.runs.run_directory import LINEAR_FILE, RunDirectory
 from rss_rl.seeding import generator
 from rss_rl.types import Array
 
-LINEAR_FILE = "linear.json"
 _COSTS = (0.5, 2.0, 8.0, 32.0)
 """Values of C, the inverse of the regularisation."""
 _MOST_ROWS = 100_000
@@ -72,13 +72,16 @@ def write_linear(run: Path, prepared: Prepared) -> None:
     """Keep `score_linear` with a run, in linear.json."""
     found = score_linear(prepared)
     if found is not None:
+        found["data_sha256"] = prepared.manifest.digest()
         replace_file(run / LINEAR_FILE, json.dumps(found, indent=2) + "\n")
 
 
 def read_linear(run: Path) -> dict[str, Any] | None:
-    """What `write_linear` kept with a run; None if there is nothing."""
+    """What `write_linear` kept with a run; None if there is nothing, or it is of other data."""
     path = run / LINEAR_FILE
-    return read_json(path, "Delete the file") if path.is_file() else None
+    found = read_json(path, "Delete the file") if path.is_file() else {}
+    own = bool(found) and found.get("data_sha256") == RunDirectory.open(run).data_digest()
+    return found if own else None
 
 
 def _labels(split: Split) -> Array:

@@ -4,7 +4,7 @@ config.json   the resolved configuration, read by a resume, and the choices of `
 config.yaml   the same configuration, for people and for `rss-rl train`
 inputs/       copies of files that the run depends on, such as vocabulary.json
 checkpoints/ metrics/ tensorboard/
-report.json   the final report
+report.json   the final report; report.html shows it, linear.json has a linear classifier's scores
 all-tokens/   the run of the comparison with all tokens, of the same form
 provenance.json  program, libraries and data that the run began with
 events.jsonl  events, a JSON object a line
@@ -28,19 +28,22 @@ from typing import Any, Self
 
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig, parse_config, yaml_text
-from rss_rl.durable import disk_errors, refuse_links, replace_file, replacing
+from rss_rl.durable import disk_errors, refuse_links, remove_unfinished, replace_file, replacing
 from rss_rl.errors import CheckpointError
 from rss_rl.json_files import canonical_json, read_json, read_record, without_non_finite
 
 SCHEMA_VERSION = 1
 EVENTS_FILE, STATUS_FILE = "events.jsonl", "status.json"
 CONFIG_FILE, REPORT_FILE = "config.json", "report.json"
+LINEAR_FILE, PAGE_FILE = "linear.json", "report.html"
 LOCK_FILE = "run.lock"
 _PROVENANCE_FILE = "provenance.json"
 _OWN_FILES = (
     CONFIG_FILE,
     "config.yaml",
     REPORT_FILE,
+    LINEAR_FILE,
+    PAGE_FILE,
     STATUS_FILE,
     _PROVENANCE_FILE,
     EVENTS_FILE,
@@ -199,13 +202,13 @@ class RunDirectory:
             " 'rss-rl evaluate RUN --which latest'",
         )
 
-    def read_provenance(self) -> dict[str, Any]:
-        """What `note_provenance` wrote.
-
-        Raises:
-            CheckpointError: there is none, or it is damaged.
-        """
-        return read_json(self.path / _PROVENANCE_FILE, remedy="It says what a run was made with")
+    def data_digest(self) -> str:
+        """The digest of the data as they were when the run began; their path if it is not known."""
+        try:
+            record = read_json(self.path / _PROVENANCE_FILE, "It says what a run was made with")
+            return str(record["data"]["manifest_sha256"])
+        except (CheckpointError, KeyError, TypeError):
+            return str(self.config.get("data"))
 
     def close(self) -> None:
         """Release the lock; the directory can still be read."""
@@ -301,6 +304,7 @@ def _clear_run(path: Path) -> None:
         if (path / name).exists():
             shutil.rmtree(path / name)
     for name in reversed(_OWN_FILES):
+        remove_unfinished(path / name)
         (path / name).unlink(missing_ok=True)
 
 

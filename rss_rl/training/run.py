@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = ["ALL_TOKENS", "Finished", "RunEvent", "train"]
 
 import functools
-import hashlib
 import platform
 import subprocess
 from collections.abc import Callable, Generator, Mapping
@@ -174,9 +173,8 @@ def _products(config: RunConfig) -> dict[str, str]:
 
 
 def provenance(prepared: Prepared) -> dict[str, Any]:
-    """Version and commit of rss-rl, versions of its libraries, and the SHA-256 of the data's
-    manifest, which holds the sizes and counts of all its files; plain JSON data."""
-    manifest = prepared.manifest.model_dump_json()
+    """Version and commit of rss-rl, versions of its libraries, and the digest of the data; plain
+    JSON data."""
     return {
         "rss_rl": VERSION,
         "commit": _commit(),
@@ -185,7 +183,7 @@ def provenance(prepared: Prepared) -> dict[str, Any]:
         "libraries": {name: installed_version(name) for name in _LIBRARIES},
         "data": {
             "name": prepared.manifest.name,
-            "manifest_sha256": hashlib.sha256(manifest.encode()).hexdigest(),
+            "manifest_sha256": prepared.manifest.digest(),
         },
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import json
+import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from rss_rl.config.loading import load_config
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import Split, open_prepared
 from rss_rl.packaged import find_config
+from rss_rl.runs.run_directory import RunDirectory
 
 SMALL = [
     "batch_size=8",
@@ -153,6 +155,8 @@ def test_a_table_is_prepared_once(table: Path, tmp_path: Path) -> None:
     for shown in (said, page):
         assert f"{rows} of dev's rows ({rows}.0%) have a text that is in train, too" in shown
     assert prepared_for(tmp_path / "fourth").splits["dev"].rows == 100
+    with RunDirectory.create(tmp_path / "fourth", {}, overwrite=True):
+        assert {*os.listdir(tmp_path / "fourth")} == {"config.json", "config.yaml", "run.lock"}
 
 
 def test_what_it_chooses_is_said_and_can_be_overridden(table: Path, tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ import pytest
 import rss_rl
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.results.linear import read_linear, score_linear, write_linear
+from rss_rl.runs.run_directory import RunDirectory
+from rss_rl.training.run import provenance
 
 
 def prepared_rows(folder: Path, labels: list[str]) -> Prepared:
@@ -29,12 +31,17 @@ def test_it_reads_words_and_pairs_of_words(tmp_path: Path) -> None:
     assert found["seconds"] >= 0
 
 
-def test_it_stays_with_the_run(tmp_path: Path) -> None:
-    assert read_linear(tmp_path) is None
-    write_linear(tmp_path, prepared_rows(tmp_path / "rows", ["good", "bad"] * 40))
-    kept = read_linear(tmp_path)
+def test_it_stays_with_the_run_and_its_data(tmp_path: Path) -> None:
+    path, data = tmp_path / "run", prepared_rows(tmp_path / "rows", ["good", "bad"] * 40)
+    with RunDirectory.create(path, {}) as run:
+        run.note_provenance(provenance(data))
+    assert read_linear(path) is None
+    write_linear(path, data)
+    kept = read_linear(path)
     assert kept is not None
-    assert set(kept) == {"accuracy", "C", "seconds"}
+    assert set(kept) == {"accuracy", "C", "seconds", "data_sha256"}
+    write_linear(path, prepared_rows(tmp_path / "others", ["good", "bad"] * 60))
+    assert read_linear(path) is None, "of other data"
 
 
 @pytest.mark.parametrize("task", ["score", "classes"])

@@ -47,6 +47,7 @@ def test_a_run_is_not_overwritten_unasked(tmp_path: Path) -> None:
         for name in ("metrics", "tensorboard", "inputs"):
             (tmp_path / name).mkdir()
     (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / ".tmp-report.json-12").touch()  # of a process that was killed
     with pytest.raises(CheckpointError, match="there is already a run.*--resume.*--overwrite"):
         RunDirectory.create(tmp_path, CONFIG)
     with RunDirectory.create(tmp_path, {"seed": 4}, overwrite=True):
