@@ -104,32 +104,6 @@ def test_a_hostile_file_is_an_error(name: str, folder: Path) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used < 200_000  # kilobytes
 
 
-@settings(max_examples=150)
-@given(data=st.data())
-def test_any_damage_is_a_configuration_or_an_error(
-    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    content = bytearray(SOUND.encode())
-    for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(0, len(content) - 1))
-        kind = data.draw(st.sampled_from(["flip", "cut", "add"]))
-        if kind == "flip":
-            content[place] ^= data.draw(st.integers(1, 255))
-        elif kind == "cut":
-            del content[place : place + data.draw(st.integers(1, 20))]
-        else:
-            characters = st.sampled_from(list("&*!?:,[]{}<>|-#%@`~\"'\\\n\t 0e."))
-            content[place:place] = "".join(data.draw(st.lists(characters, max_size=6))).encode()
-        if not content:
-            return
-    path = tmp_path_factory.getbasetemp() / "fuzz.yaml"
-    path.write_bytes(bytes(content))
-    try:
-        assert isinstance(load_config(path), RunConfig)
-    except ConfigError as error:
-        assert "fuzz.yaml" in str(error)
-
-
 TREES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),

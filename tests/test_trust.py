@@ -1,4 +1,4 @@
-"""Nothing that is read from a file runs code: exports, runs, storages, a job's configuration."""
+"""Nothing that is read from a file runs code, and damage to a file is an error of ours."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from damaged import SHARD, refit, use
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from invoking import invoke
@@ -19,7 +20,7 @@ import rss_rl
 from rss_rl.api.operating import entrypoint
 from rss_rl.api.planning import _trust_in
 from rss_rl.components import EVERYTHING, NOTHING, Trust
-from rss_rl.config import parse_config, plugins_named
+from rss_rl.config import load_config, parse_config, plugins_named
 from rss_rl.data.prepare import prepare
 from rss_rl.errors import ConfigError, RssError
 from rss_rl.inference.artifact import EXPORT_FILE, export_run, open_result
@@ -63,6 +64,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         asked = iter([False] * 12 + [True])
         list(train(parse_config(tree, where=""), Path("run"), stop=lambda: next(asked)))
         export_run(Path("run"), Path("export"), which="latest")
+        shutil.copy(Path("run", "config.yaml"), "own.yaml")
     return folder
 
 
@@ -170,63 +172,78 @@ def test_a_job_is_told_to_trust_what_its_user_named(place: Path) -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
-    | st.sampled_from(["os:system", "stranger:function", STRANGER, "rss", "../../x", "a" * 5000]),
+    | st.sampled_from(["os:system", "stranger:function", STRANGER, "rss", "../../x", "a" * 5000])
+    | st.sampled_from([-1, 2**31, 2**53, 2**64, float("nan"), -1e308, "/etc/passwd", "x\0"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
     max_leaves=6,
 )  # fmt: skip
+BYTES = st.binary(max_size=8) | st.sampled_from([*(b"%c" % c for c in b"&*!?:,[]{}<>|-#%@`\"'\n")])
 
 
-def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Paths to every value in a tree."""
-    yield path
-    if isinstance(node, dict | list):
-        items = node.items() if isinstance(node, dict) else enumerate(node)
-        for key, value in items:
-            yield from places(value, (*path, key))
+def changed(node: Any, data: st.DataObject) -> Any:
+    """A tree of JSON, with another value somewhere, or without one."""
+    items = [*node.items()] if isinstance(node, dict) else [*enumerate(node)]
+    key, value = data.draw(st.sampled_from(items))
+    rest = dict(items) if isinstance(node, dict) else [*node]
+    if isinstance(value, dict | list) and value and data.draw(st.booleans()):
+        rest[key] = changed(value, data)
+    elif data.draw(st.booleans()):
+        del rest[key]
+    else:
+        rest[key] = data.draw(JSON)
+    return rest
 
 
-def mutated(node: Any, path: tuple[Any, ...], value: Any) -> Any:
-    if not path:
-        return value
-    copy = dict(node) if isinstance(node, dict) else list(node)
-    copy[path[0]] = mutated(copy[path[0]], path[1:], value)
-    return copy
+def damaged(content: bytes, data: st.DataObject) -> bytes:
+    """With bytes changed, cut off, left out or added."""
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(content)))
+        end = start + data.draw(st.sampled_from([0, 1, 2, 4, 8, len(content)]))
+        content = content[:start] + data.draw(BYTES) + content[end:]
+    return content
 
 
-FILES = {
+def read_data(place: Path) -> None:
+    """All of it; its checksums are made to agree, so that what files hold is looked at."""
+    refit(place / "data")
+    use(place / "data")
+
+
+FILES: dict[str, Callable[[Path], object]] = {
+    "own.yaml": lambda place: load_config(place / "own.yaml"),
+    "data/manifest.json": lambda place: use(place / "data"),
+    "data/vocabulary.json": read_data,
+    f"data/{SHARD}": read_data,
+    "data/vectors.safetensors": read_data,
     "export/export.json": lambda place: open_result(place / "export"),
     "export/manifest.json": lambda place: open_result(place / "export"),
     "run/config.json": lambda place: open_models(place / "run", "latest"),
     "run/inputs/manifest.json": lambda place: open_models(place / "run"),
-    "run/checkpoints": lambda place: load_checkpoint(place / "run"),
+    "run/checkpoints/step-*/state.json": lambda place: load_checkpoint(place / "run"),
+    "run/checkpoints/step-*/tensors-*": lambda place: load_checkpoint(place / "run"),
 }
 
 
 @pytest.mark.parametrize("name", FILES)
 @settings(
-    max_examples=40,
+    max_examples=80,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())
-def test_mutated_files_end_in_an_error_of_ours_or_in_success(
+def test_any_damage_to_a_file_is_an_error_of_ours_or_harmless(
     place: Path, name: str, data: st.DataObject
 ) -> None:
-    path = place / name
-    if path.is_dir():
-        path = max(path.glob("step-*/state.json"))
-    original = path.read_text()
-    tree = json.loads(original)
-    for _ in range(data.draw(st.integers(1, 2))):
-        here = data.draw(st.sampled_from(list(places(tree))))
-        tree = mutated(tree, here, data.draw(JSON))
-    text = json.dumps(tree)
-    cut = data.draw(st.none() | st.integers(0, len(text)))
-    path.write_text(text[:cut])
+    path = max(place.glob(name))
+    original = path.read_bytes()
+    if path.suffix == ".json" and data.draw(st.booleans()):
+        path.write_text(json.dumps(changed(json.loads(original), data)))
+    else:
+        path.write_bytes(damaged(original, data))
     try:
         FILES[name](place)
-    except RssError:
-        pass
+    except RssError as error:
+        assert error.where
     finally:
-        path.write_text(original)
+        path.write_bytes(original)
     assert "stranger" not in sys.modules

@@ -4,58 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from damaged import ROWS, refit, use
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from rss_rl.data.manifest import MANIFEST_BYTES, VOCABULARY_BYTES
 from rss_rl.errors import DataError
-
-
-def places(tree: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every key and item of a JSON tree."""
-    found = [path] if path else []
-    if isinstance(tree, dict | list):
-        for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
-            found += places(value, (*path, key))
-    return found
-
-
-VALUES = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(2**70), 2**70),
-    st.sampled_from([-1, 0, 1, 2**31, 2**53, 2**63 - 1, 2**64, float("nan"), float("inf"), -1e308]),
-    st.text(max_size=5),
-    st.sampled_from(["..", "../x", "/etc/passwd", "train-00000.arrow\0", "a/b", "nan", "9" * 5000]),
-    st.lists(st.integers(-3, 3), max_size=3),
-    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
-)
-
-
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_any_change_of_the_manifest_is_an_error_or_harmless(
-    folder: Path, small_prepared: Path, data: st.DataObject
-) -> None:
-    tree = json.loads((small_prepared / "manifest.json").read_text())
-    place = data.draw(st.sampled_from(places(tree)))
-    node = tree
-    for key in place[:-1]:
-        node = node[key]
-    if isinstance(node, dict) and data.draw(st.booleans()):
-        del node[place[-1]]
-    else:
-        node[place[-1]] = data.draw(VALUES)
-    (folder / "manifest.json").write_text(json.dumps(tree))
-    try:
-        use(folder)
-    except DataError as error:
-        assert error.remedy
-        assert error.where
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from damaged import SHARD, copy_files, refit, use
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from damaged import SHARD, refit, use
 
 from rss_rl.errors import DataError
 
@@ -76,37 +74,3 @@ def test_offsets_out_of_range_are_refused(folder: Path) -> None:
     path.write_bytes(content[:place] + last + content[place + len(last) :])
     with pytest.raises(DataError):
         use(folder)
-
-
-@pytest.mark.parametrize("name", [SHARD, "vectors.safetensors"])
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    changes=st.lists(
-        st.tuples(st.floats(0, 1), st.sampled_from([b"\xff", b"\0", b"\x7f", b"\x01", b"\x80"])),
-        min_size=1,
-        max_size=4,
-    ),
-    width=st.sampled_from([1, 1, 2, 4, 8]),
-    keep=st.one_of(st.just(1.0), st.floats(0, 1)),
-)
-@example(changes=[(0.0, b"\0")], width=8, keep=0.0)
-def test_any_damage_is_an_error_or_changes_a_value(
-    folder: Path,
-    small_prepared: Path,
-    name: str,
-    changes: list[tuple[float, bytes]],
-    width: int,
-    keep: float,
-) -> None:
-    content = bytearray((small_prepared / name).read_bytes())
-    content = content[: int(len(content) * keep)]
-    for place, byte in changes:
-        start = int(place * max(0, len(content) - width))
-        content[start : start + width] = byte * min(width, len(content) - start)
-    copy_files(small_prepared, folder)
-    (folder / name).write_bytes(bytes(content))
-    refit(folder)
-    try:
-        use(folder)
-    except DataError as error:
-        assert error.where == str(folder / name)
