@@ -11,8 +11,8 @@ from rss_rl.metrics.measures import format_measure
 
 Scores = Mapping[str, float | None]
 _FAR_FROM_SHARE, _COLLAPSED = 0.05, 0.01
-_UNDECIDED = 0.03
-"""Difference between sampled and thresholded selections that is worth a warning."""
+_UNDECIDED = 0.01
+"""Accuracy by which drawn selections must lead those in use for a warning."""
 _EDGE = 0.05
 """Of what the selected words add to the accuracy of the majority class, the part that random words
 must lack."""
@@ -101,17 +101,16 @@ def linear_warning(
 
 
 def decided_warning(modes: Mapping[str, Scores]) -> str | None:
-    """A warning if selections as drawn in training differ from those in use."""
+    """A warning if selections as drawn in training are read better than those in use."""
     chosen, drawn = (modes.get(name, {}) for name in ("thresholded", "sampled"))
-    for name, what in (("kept", "share of words"), ("accuracy", "accuracy")):
-        one, other = chosen.get(name), drawn.get(name)
-        if one is not None and other is not None and abs(one - other) > _UNDECIDED:
-            return (
-                f"the policy is undecided: its {what} is {other:.1%} as it draws words in training,"
-                f" and {one:.1%} as in use. Train longer: more steps in the phases with policy:"
-                " true"
-            )
-    return None
+    one, other = chosen.get("accuracy"), drawn.get("accuracy")
+    if one is None or other is None or other - one <= _UNDECIDED:
+        return None
+    return (
+        f"the policy is undecided: with the words that it draws in training ({drawn['kept']:.1%})"
+        f" the accuracy is {other:.1%}, with those in use ({chosen['kept']:.1%}) {one:.1%}. Train"
+        " longer: more steps in the phases with policy: true"
+    )
 
 
 def kept_warning(report: Mapping[str, Any], asked: float | None) -> str | None:
