@@ -373,4 +373,5 @@ def _rebuild(path: str, config: RunConfig, inputs: Prepared, tensors: dict[str, 
         manifest.vocabulary.trainable,
         inputs.vocabulary.words,
         training_lengths(manifest, config.batch_size),
+        manifest.vectors.label_weights,
     )

@@ -14,18 +14,23 @@ from rss_rl.policies.protocol import Policy, PolicySetup
 
 
 def build_policy(
-    config: PolicyConfig, inputs: int, activation: str, words: Sequence[str] = ()
+    config: PolicyConfig,
+    inputs: int,
+    activation: str,
+    words: Sequence[str] = (),
+    label_weights: slice | None = None,
 ) -> Policy:
     """The policy named in the configuration, reading embeddings of size `inputs`.
 
     Args:
         words: word of each token id, for policies that are told where sentences end; empty where
             unknown.
+        label_weights: see `PolicySetup`.
 
     Raises:
         ConfigError: the component builds no torch module.
     """
-    policy = config.build(PolicySetup(inputs, activation, words))
+    policy = config.build(PolicySetup(inputs, activation, words, label_weights))
     return check_module(policy, f"policy '{config.name}'")
 
 

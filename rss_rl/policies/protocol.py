@@ -37,11 +37,13 @@ class PolicySetup:
     inputs      E, input features of a token: the size of the embeddings, or more
     activation  `relu` or `elu`, that of the classifier
     words       word of each token id, 0 = padding; empty where there is no vocabulary
+    label_weights  those of the features that are label weights; none where words have none
     """
 
     inputs: int
     activation: str
     words: Sequence[str] = ()
+    label_weights: slice | None = None
 
 
 class Policy(nn.Module):

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from model_configs import parameter_count
 from torch import Tensor
 
+from rss_rl.config import load_config
+from rss_rl.packaged import find_config
+from rss_rl.policies.build import build_policy
 from rss_rl.policies.protocol import PolicySetup
-from rss_rl.policies.rss import RSSModule, RSSOptions, RSSPolicy
+from rss_rl.policies.rss import RSSModule, RSSModules, RSSOptions, RSSPolicy
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES
 
@@ -121,3 +124,19 @@ def test_parameter_counts() -> None:
     for shared, wanted in ((False, 541_202), (True, 270_601)):
         policy = RSSPolicy(PolicySetup(300, "elu"), RSSOptions(shared=shared))
         assert parameter_count(policy) == wanted
+
+
+@pytest.mark.parametrize("name", ["own", "own_long", "own_phrases"])
+def test_a_policy_of_own_texts_reads_no_verdict(name: str) -> None:
+    """What it makes of a word does not change where all other words speak for the other label."""
+    config = load_config(find_config(name)).policy
+    weights = slice(small.EMBEDDING - 4, small.EMBEDDING - 2)
+    built = build_policy(config, small.EMBEDDING, "relu", label_weights=weights).double()
+    (modules,) = (part for part in built.modules() if isinstance(part, RSSModules))
+    embedded, valid = small.embedded(7, 4)
+    other = embedded.clone()
+    other[:, 1:, -4:-2] *= -1
+    scores, changed = modules(embedded, valid)[..., 0], modules(other, valid)[..., 0]
+    torch.testing.assert_close(changed, scores)
+    other[:, 1:, -4:-2] *= 2
+    assert not torch.allclose(modules(other, valid)[..., 0], scores)
