@@ -87,16 +87,6 @@ def test_entropy_is_the_mean_over_real_bits(b: int, roles: int, n: int, seed: in
         assert result[row] == pytest.approx(np.mean(bits) if bits else 0.0, abs=1e-12)
 
 
-def test_gradients() -> None:
-    logits, valid = draw(3, 2, 4)
-    bits = torch.from_numpy(np.random.default_rng(1).random((2, 3, 2, 4)) < 0.5) & valid[:, None]
-    logits.requires_grad_()
-    assert torch.autograd.gradcheck(
-        lambda x: bernoulli.log_prob(bernoulli.never_on_padding(x, valid), bits), [logits]
-    )
-    assert torch.autograd.gradcheck(lambda x: entropy(x, valid), [logits])
-
-
 def test_gradient_of_the_log_prob_is_bit_minus_probability() -> None:
     logits, valid = draw(3, 2, 4)
     bits = torch.from_numpy(np.random.default_rng(1).random((1, 3, 2, 4)) < 0.5) & valid[:, None]

@@ -58,9 +58,3 @@ def test_a_bump_has_the_energy_of_its_height(width: float) -> None:
     heights[..., 50] = 3.0
     found = bumps(heights, torch.full_like(heights, width), 10.0)
     assert float(found.square().sum()) == pytest.approx(9.0, rel=1e-3)
-
-
-def test_gradients() -> None:
-    heights, widths = given_bumps(6)
-    given_ = heights.requires_grad_(), widths.requires_grad_()
-    assert torch.autograd.gradcheck(lambda h, w: bumps(h, w, 3.0), given_)

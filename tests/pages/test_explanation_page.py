@@ -65,7 +65,7 @@ def test_every_kind_of_task_has_a_page(task: str) -> None:
 def browser(tmp_path_factory: pytest.TempPathFactory, text: str) -> Iterator[Browser]:
     root = tmp_path_factory.mktemp("chromium")
     (root / "page.html").write_text(text, encoding="utf-8")
-    with start_browser(root / "profile") as started:
+    with start_browser() as started:
         started.open(root / "page.html")
         yield started
 
@@ -96,21 +96,21 @@ def test_a_click_forces_a_word_and_a_second_one_takes_it_back(
     browser: Browser, facts: Facts
 ) -> None:
     for place in range(len(HOSTILE)):
-        browser.mouse(f"[data-at='0-{place}']", click=True)
+        browser.page.click(f"[data-at='0-{place}']")
         np.testing.assert_allclose(shares(browser), facts.flips[0][place], atol=6e-4)
         assert predicted(browser) == NAMES[int(facts.flips[0][place].argmax())]
-        browser.mouse(f"[data-at='0-{place}']", click=True)
+        browser.page.click(f"[data-at='0-{place}']")
         np.testing.assert_allclose(shares(browser), facts.outcome, atol=6e-4)
 
 
 def test_the_keyboard_does_all_of_it(browser: Browser, facts: Facts) -> None:
     browser.value("document.querySelector('[data-at=\"0-0\"]').focus()")
-    browser.key("ArrowRight")
+    browser.page.keyboard.press("ArrowRight")
     assert browser.value("document.activeElement.dataset.at") == "0-1"
-    browser.key("Enter")
+    browser.page.keyboard.press("Enter")
     np.testing.assert_allclose(shares(browser), facts.flips[0][1], atol=6e-4)
     assert browser.value("document.activeElement.getAttribute('aria-pressed')") == "true"
-    browser.key("Escape")
+    browser.page.keyboard.press("Escape")
     np.testing.assert_allclose(shares(browser), facts.outcome, atol=6e-4)
 
 

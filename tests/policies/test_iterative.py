@@ -13,7 +13,6 @@ import torch
 import twins
 from model_configs import model_config, parameter_count
 from torch import Tensor
-from torch.autograd import gradcheck
 
 from rss_rl.config import PolicyConfig
 from rss_rl.models.build import build_classifier
@@ -137,29 +136,6 @@ def test_later_bits_depend_on_earlier_ones_and_not_the_other_way(cell: str) -> N
     log_prob = policy(embedded, valid).evaluate(bits).log_prob.detach()
     changed = (log_prob[0] != log_prob[1])[0]
     assert changed.tolist() == [[False, True, True, True], [False] * 4]
-
-
-@every_cell
-def test_gradients_are_those_of_the_values(cell: str) -> None:
-    policy = iterative(cell=cell)
-    embedded, valid = small.embedded(3, 2)
-    bits = policy(embedded, valid).sample(uniforms(valid, 2)).selection
-    names = [name for name, _ in policy.named_parameters()]
-    weights = [p.detach().clone().requires_grad_() for p in policy.parameters()]
-
-    class Evaluate(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.policy = policy
-
-        def forward(self) -> tuple[Tensor, Tensor]:
-            return tuple(self.policy(embedded, valid).evaluate(bits))  # type: ignore[return-value]
-
-    def run(*given: Tensor) -> tuple[Tensor, Tensor]:
-        by_name = {f"policy.{name}": w for name, w in zip(names, given, strict=True)}
-        return torch.func.functional_call(Evaluate(), by_name, ())  # type: ignore[no-any-return]
-
-    assert gradcheck(run, weights, fast_mode=True)
 
 
 D, E = 300, 300

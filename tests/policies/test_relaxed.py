@@ -47,15 +47,6 @@ def test_kuma_gates_have_the_distribution_of_the_paper(a: float, b: float) -> No
     assert float((gates == 1).double().mean()) > 0
 
 
-def test_kuma_gates_pass_gradcheck_between_the_ends() -> None:
-    a = torch.tensor([[[0.7, 1.5]]], dtype=torch.float64, requires_grad=True)
-    b = torch.tensor([[[0.9, 0.6]]], dtype=torch.float64, requires_grad=True)
-    drawn = torch.tensor([0.4, 0.5], dtype=torch.float64).view(1, 1, 1, 2)
-    gates = kuma_gates(a, b, drawn, LOW, HIGH)
-    assert ((gates > 0) & (gates < 1)).all()
-    assert torch.autograd.gradcheck(lambda x, y: kuma_gates(x, y, drawn, LOW, HIGH), (a, b))
-
-
 @pytest.mark.parametrize("probability", [0.3, 0.5, 0.9])
 def test_hardkuma_starts_at_the_probability_asked_for(probability: float) -> None:
     policy = small.policy(name="hardkuma", initial_probability=probability)

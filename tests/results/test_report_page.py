@@ -195,11 +195,11 @@ def test_seeds_that_were_scored_at_other_updates_have_a_curve(
 
 def test_in_a_browser(text: str, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(text, encoding="utf-8")
-    with start_browser(tmp_path / "profile") as browser:
+    with start_browser() as browser:
         for width in (1800, 360):
             browser.open(tmp_path / "page.html", width=width)
             assert browser.value("document.documentElement.scrollWidth") <= width
-        browser.mouse("#theme", click=True)
+        browser.page.click("#theme")
         theme: Any = browser.value("document.documentElement.dataset.theme")
         assert theme in ("light", "dark")
         assert browser.problems == []
@@ -209,15 +209,15 @@ def test_in_a_browser(text: str, tmp_path: Path) -> None:
 def test_a_screen_reader_says_what_the_report_shows(text: str, tmp_path: Path) -> None:
     """Charts in words, tables by name, values with what they are of, kept words as such."""
     (tmp_path / "page.html").write_text(text, encoding="utf-8")
-    with start_browser(tmp_path / "profile") as browser:
+    with start_browser() as browser:
         browser.open(tmp_path / "page.html")
         browser.value("document.querySelectorAll('details').forEach(one => { one.open = true; })")
         spoken = browser.spoken()
-        browser.key("Tab")
+        browser.page.keyboard.press("Tab")
         assert browser.value("document.activeElement.id") == "theme"
-        browser.key("Tab")
+        browser.page.keyboard.press("Tab")
         assert browser.value("document.activeElement.localName") == "summary"
-        browser.key("Enter")
+        browser.page.keyboard.press("Enter")
         assert not browser.value("document.activeElement.parentElement.open")
     roles = {node.role for node in spoken}
     assert not roles & {"graphics-symbol", "SvgRoot"}  # the marks of charts, one by one

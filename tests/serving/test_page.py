@@ -41,30 +41,27 @@ def model() -> Model:
 
 
 @pytest.fixture(scope="module")
-def started(
-    tmp_path_factory: pytest.TempPathFactory, model: Model
-) -> Iterator[tuple[Browser, str]]:
-    profile = tmp_path_factory.mktemp("chromium")
-    with start_browser(profile) as browser, served(model) as address:
+def started(model: Model) -> Iterator[tuple[Browser, str]]:
+    with start_browser() as browser, served(model) as address:
         yield browser, address
 
 
 @pytest.fixture
 def browser(started: tuple[Browser, str]) -> Browser:
     """The page, with TEXT typed into it."""
-    page, address = started
-    page.open("about:blank")
-    page.open(address)
-    page.wait("document.getElementById('text-0')")
-    page.mouse("textarea", click=True)
-    page.type(TEXT)
-    page.wait("document.querySelector('.run .prediction:not(:empty)')")
-    settled(page)
-    return page
+    opened, address = started
+    opened.open("about:blank")
+    opened.open(address)
+    opened.page.wait_for_selector("#text-0")
+    opened.page.click("textarea")
+    opened.page.keyboard.insert_text(TEXT)
+    opened.page.wait_for_selector(".run .prediction:not(:empty)")
+    settled(opened)
+    return opened
 
 
 def settled(browser: Browser) -> None:
-    browser.wait("!document.querySelector('.stale')")
+    browser.page.wait_for_selector(".stale", state="detached")
 
 
 def explained(model: Model, **given: Any) -> Explanation:
@@ -107,18 +104,18 @@ def test_the_keyboard_does_all_of_it(browser: Browser, model: Model) -> None:
     browser.value("document.querySelector('textarea').focus()")
     passed = []
     while not browser.value(f"{here}.classList.contains('word')"):
-        browser.key("Tab")
+        browser.page.keyboard.press("Tab")
         passed.append(browser.value(f"{here}.id"))
         assert len(passed) < 6
     assert passed[:2] == ["share", "own"]
-    browser.key("Space")
+    browser.page.keyboard.press("Space")
     assert_shows(browser, flipped(model, 0))
-    browser.mouse(".run .word:nth-child(1)", click=True)
+    browser.page.click(".run .word:nth-child(1)")
     assert_shows(browser, explained(model))
-    browser.key("Tab")
-    browser.key("ArrowRight")
+    browser.page.keyboard.press("Tab")
+    browser.page.keyboard.press("ArrowRight")
     assert browser.value(f"{here}.textContent") == explained(model).sentences[0].words[2]
-    browser.key("Enter")
+    browser.page.keyboard.press("Enter")
     assert_shows(browser, flipped(model, 2))
     assert browser.value(f"{here}.classList.contains('word')")  # the focus stays
 
@@ -167,13 +164,13 @@ def test_the_token_comes_with_the_address_and_leaves_it(
     browser, _ = started
     with served(model, TOKEN) as address:
         browser.open(address)
-        browser.wait("document.getElementById('status').textContent.includes('token')")
+        browser.page.get_by_text("token").first.wait_for()
         browser.problems.clear()  # Chromium reports the 401
         browser.open("about:blank")
         browser.requests.clear()
         browser.open(f"{address}#token={TOKEN}")
-        browser.wait("document.getElementById('text-0')")
+        browser.page.wait_for_selector("#text-0")
         assert TOKEN not in browser.value("location.href")
-        browser.call("Page.reload")
-        browser.wait("document.getElementById('text-0')")
+        browser.page.reload()
+        browser.page.wait_for_selector("#text-0")
         assert browser.problems == []
