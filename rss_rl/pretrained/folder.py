@@ -26,7 +26,7 @@ from torch import nn
 from rss_rl.durable import file_sha256
 from rss_rl.errors import ConfigError
 
-_CONFIG, _TOKENIZER = "config.json", "tokenizer.json"
+_CONFIG, _TOKENIZER, _ADAPTER = "config.json", "tokenizer.json", "adapter_config.json"
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _SMALL = "sentence-transformers/all-MiniLM-L6-v2"
 _PATTERNS = [_CONFIG, "*.safetensors", _INDEX, "tokenizer*", "vocab*", "merges*", "special*"]
@@ -72,6 +72,14 @@ class Pretrained:
                     f"its config.json has {key}={size}, not {least:,} to {most:,}",
                     where=self.name,
                     remedy=_ENCODER_REMEDY,
+                )
+        parts = (config, *(getattr(config, part, None) for part in config.sub_configs))
+        for attention in (getattr(part, "_attn_implementation", None) for part in parts):
+            if attention not in (None, "eager", "sdpa"):
+                raise ConfigError(
+                    f"its config.json names the attention {attention!r:.100}, which may be code",
+                    where=self.name,
+                    remedy="Take attn_implementation out of it",
                 )
         return config
 
@@ -271,6 +279,12 @@ def _checked(name: str, folder: Path) -> Pretrained:
             else "has no weights (model.safetensors)",
             where=name,
             remedy="Save them again with save_pretrained(..., safe_serialization=True)",
+        )
+    if (folder / _ADAPTER).exists():
+        raise ConfigError(
+            f"has an adapter, {_ADAPTER}, which may name other models and pickled weights",
+            where=name,
+            remedy="Merge it (merge_and_unload) and save the model again",
         )
     _check_index(name, folder)
     for path in folder.glob("*.safetensors"):

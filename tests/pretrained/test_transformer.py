@@ -403,6 +403,8 @@ _NESTED = {"type": "Sequence", "normalizers": [_TENFOLD] * 3}
         (_set("config.json", num_hidden_layers=1_000_000), "num_hidden_layers=1000000"),
         (_set("config.json", num_hidden_layers=-3), "num_hidden_layers=-3"),
         (_set("config.json", vocab_size=10**10), "describes 80,000,0"),
+        (_set("config.json", attn_implementation="someone/kernel"), "may be code"),
+        (lambda place: (place / "adapter_config.json").write_text("{}"), "has an adapter"),
         (_cut_by(type="Unigram", unk_id=None, vocab=[["a", -1.0]]), "unk_id"),
         (_cut_by(type="WordPiece", vocab={"a": 5}, unk_token="x", max_input_chars_per_word=9),
          "Missing"),
