@@ -304,12 +304,17 @@ def first_mistake(error: ValidationError) -> tuple[ErrorDetails, str]:
     return first, ".".join(str(part) for part in first["loc"])
 
 
+_LONGEST_LIST = 10_000
+
+
 def bounded(node: Any) -> Any:
     """A tree with tuples for lists, as frozen models need.
 
     Raises:
-        OverflowError: an integer beyond 64 bits.
+        OverflowError: an integer beyond 64 bits, or a list of more values than anything takes.
     """
+    if isinstance(node, Mapping | list | tuple) and len(node) > _LONGEST_LIST:
+        raise OverflowError(f"a list of {len(node):,} values")
     if isinstance(node, Mapping):
         return {key: bounded(value) for key, value in node.items()}
     if isinstance(node, list | tuple):

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig, parse_config, with_folders
@@ -51,15 +50,15 @@ from rss_rl.durable import (
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.json_files import read_json, read_record
 from rss_rl.metrics.measures import leading_measures, score_sentences
-from rss_rl.models.attention_choice import loadable_attention
 from rss_rl.models.encoders.protocol import SavedEncoder
 from rss_rl.pretrained.folder import is_plain, plain_files
 from rss_rl.reading.memory import available_bytes
-from rss_rl.reading.models import Models, build_models, load_weights, training_lengths
+from rss_rl.reading.models import Models, restored_models
 from rss_rl.reading.trained_runs import open_models
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.runs.run_directory import REPORT_FILE
 from rss_rl.runs.tensor_file import read_tensors, write_tensors
+from rss_rl.types import Array
 from rss_rl.version import VERSION
 
 Scores = Mapping[str, Mapping[str, Mapping[str, float | None]]]
@@ -270,11 +269,10 @@ class PackedModel:
             config = with_folders(config, partial(_resolve_folder, folder))
             inputs = open_prepared(folder)
             tensors = read_tensors(folder / WEIGHTS_FILE, _AGAIN)
-            models = _rebuild(self.where, config, inputs, tensors)
-            _ = inputs.subwords  # is kept, and the folder is not
-        load_weights(models, tensors, torch.device("cpu"))
-        models.classifier.eval()
-        models.policy.eval()
+            vectors = _vectors(self.where, inputs, tensors)
+            models = restored_models(config, inputs, tensors, vectors)
+            # These are kept, and the folder is not.
+            _ = inputs.subwords, models.context and models.context.reader
         return config, models, inputs, self.record.get("scores") or {}
 
     def _write(self, folder: Path) -> None:
@@ -358,20 +356,13 @@ def _resolve_folder(unpacked: Path, name: str) -> str:
     return str(unpacked / inside) if known else name
 
 
-def _rebuild(path: str, config: RunConfig, inputs: Prepared, tensors: dict[str, Any]) -> Models:
+def _vectors(path: str, inputs: Prepared, tensors: dict[str, Any]) -> Array:
+    """float32 [V, E], of all words."""
     manifest = inputs.manifest
-    tuned, fixed = tensors.get(_TUNED), tensors.pop(_FIXED, None)
     shape = (manifest.vocabulary.size, manifest.vectors.dim)
-    if tuned is None or fixed is None or np.concatenate([tuned, fixed]).shape != shape:
+    parts = [tensors.get(_TUNED), tensors.pop(_FIXED, None)]
+    whole = all(part is not None and part.shape[1:] == shape[1:] for part in parts)
+    if not whole or sum(map(len, parts)) != shape[0]:
         what = f"does not hold the {shape[0]} word vectors of {MANIFEST_FILE}"
         raise _wrong(path, WEIGHTS_FILE, what)
-    return build_models(
-        config.model_copy(update={"model": loadable_attention(config.model)}),
-        manifest.labels,
-        manifest.sentences,
-        np.concatenate([tuned, fixed]),
-        manifest.vocabulary.trainable,
-        inputs.vocabulary.words,
-        training_lengths(manifest, config.batch_size),
-        manifest.vectors.label_weights,
-    )
+    return np.concatenate(parts)

@@ -47,7 +47,8 @@ class ContextReader:
         return int(self.pretrained.config.hidden_size)
 
     @cached_property
-    def _reader(self) -> WordReader:
+    def reader(self) -> WordReader:
+        """The transformer with its weights."""
         model = self.pretrained.encoder().requires_grad_(False)
         if self._layers is not None:
             keep_first_layers(model, self._layers, self.pretrained.name)
@@ -55,7 +56,7 @@ class ContextReader:
 
     def add_words(self, words: Sequence[str]) -> None:
         """Add words, with the ids after the existing ones."""
-        self._reader.table.add(words)
+        self.reader.table.add(words)
         self._stops = torch.cat([self._stops, stop_ids(words, self._count)])
         self._count += len(words)
 
@@ -68,7 +69,7 @@ class ContextReader:
         Returns:
             float32 [B, N, H], zeros on padding.
         """
-        self._reader.to(tokens.device)
+        self.reader.to(tokens.device)
         read = torch.arange(len(valid), device=valid.device)[:, None].expand_as(valid)[valid]
         if self._window == "sentence":
             ends = sentence_ends(tokens, self._stops.to(tokens.device))[valid]
@@ -77,6 +78,6 @@ class ContextReader:
         found = torch.zeros(*valid.shape, self.size, dtype=torch.float32, device=valid.device)
         if len(read):
             with torch.no_grad():
-                states = self._reader.word_states(tokens[valid], read, int(read.max()) + 1)
+                states = self.reader.word_states(tokens[valid], read, int(read.max()) + 1)
             found[valid] = states
         return found

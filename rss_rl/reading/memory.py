@@ -11,18 +11,16 @@ Legend: E embedding size, D hidden size; cells are the padded tokens of a batch.
 from __future__ import annotations
 
 import socket
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.errors import ConfigError, ResourceError, RssError
-from rss_rl.reading.models import build_models, training_lengths
+from rss_rl.errors import ConfigError, ResourceError
+from rss_rl.reading.models import outline
 
 _FLOAT = 4
 _BYTES_PER_BIT = 2 * (8 + 1)
@@ -67,24 +65,11 @@ def check_room(config: RunConfig, prepared: Prepared) -> None:
 
 def _count_weights(config: RunConfig, prepared: Prepared) -> float:
     """Parameters of classifier and policy; 0 for a component that needs more than their shapes."""
-    manifest, vocabulary = prepared.manifest, prepared.vocabulary
-    vectors = np.broadcast_to(np.float32(0), (vocabulary.trainable, manifest.vectors.dim))
-    lengths = training_lengths(manifest, config.batch_size)
-    eager = config.model_copy(
-        update={"model": config.model.model_copy(update={"attention": "eager"})}
-    )
-    task = manifest.labels, manifest.sentences
-    words = vocabulary.trainable, vocabulary.words
     try:
-        with torch.device("meta"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns that nothing is initialised
-            models = build_models(eager, *task, vectors, *words, lengths)
-    except RssError:
-        raise
-    except Exception as error:
-        huge = "overflow" in str(error) or "too large" in str(error).lower()
-        return float("inf") if huge and isinstance(error, RuntimeError) else 0.0
-    return float(sum(parameter.numel() for parameter in models.parameters()))
+        models = outline(config, prepared)
+    except OverflowError:
+        return float("inf")
+    return float(sum(parameter.numel() for parameter in models.parameters())) if models else 0.0
 
 
 def _gigabytes(count: float) -> str:

@@ -6,18 +6,24 @@ data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+import itertools
+import re
+import threading
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from rss_rl.config import Reads, RunConfig
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import Prepared, open_prepared
-from rss_rl.errors import CheckpointError, ConfigError
+from rss_rl.errors import CheckpointError, ConfigError, RssError
+from rss_rl.models.attention_choice import loadable_attention
 from rss_rl.models.build import build_classifier
 from rss_rl.models.dropout import drawing, evaluating
 from rss_rl.models.embedding import words_of
@@ -32,6 +38,9 @@ from rss_rl.pretrained.context import ContextReader
 from rss_rl.pretrained.folder import open_pretrained
 from rss_rl.seeding import stream_key
 from rss_rl.types import Array, LabelSpec
+
+_FROZEN = 4_000
+"""Parameters beyond those that are saved: frozen ones of a transformer are in its folder."""
 
 
 class Models(NamedTuple):
@@ -152,19 +161,104 @@ def build_prepared_models(config: RunConfig, prepared: Prepared) -> Models:
     Raises:
         ConfigError: see `build_models`.
     """
+    models = _build(config, prepared, prepared.vectors())
+    if (changes := prepared.held_out()) is not None:
+        models.classifier.embedding.hold_out(changes)
+    return models
+
+
+def _build(config: RunConfig, prepared: Prepared, vectors: Array) -> Models:
     manifest = prepared.manifest
-    models = build_models(
+    return build_models(
         config,
         manifest.labels,
         manifest.sentences,
-        prepared.vectors(),
-        prepared.vocabulary.trainable,
+        vectors,
+        manifest.vocabulary.trainable,
         prepared.vocabulary.words,
         training_lengths(manifest, config.batch_size),
         manifest.vectors.label_weights,
     )
-    if (changes := prepared.held_out()) is not None:
-        models.classifier.embedding.hold_out(changes)
+
+
+def outline(config: RunConfig, prepared: Prepared, most: int | None = None) -> Models | None:
+    """The models on torch's meta device, where shapes take no memory.
+
+    Args:
+        most: parameters that they may have; None: any number.
+
+    Returns:
+        None where a component needs more than shapes.
+
+    Raises:
+        ConfigError: see `build_models`; or there are more parameters. OverflowError: a shape is too
+            large to be counted.
+    """
+    shape = len(prepared.vocabulary), prepared.manifest.vectors.dim
+    eager = config.model.model_copy(update={"attention": "eager"})
+    try:
+        with torch.device("meta"), warnings.catch_warnings(), _at_most(most):
+            warnings.simplefilter("ignore")  # torch warns that nothing is initialised
+            vectors = np.broadcast_to(np.float32(0), shape)
+            return _build(config.model_copy(update={"model": eager}), prepared, vectors)
+    except RssError:
+        raise
+    except Exception as error:
+        if isinstance(error, RuntimeError) and re.search("overflow|too large", str(error), re.I):
+            raise OverflowError(str(error).splitlines()[0]) from error
+        return None
+
+
+@contextmanager
+def _at_most(most: int | None) -> Iterator[None]:
+    """Limit the parameters that this thread makes."""
+    thread, made = threading.get_ident(), itertools.count(1)
+
+    def count(*_: object) -> None:
+        if most is not None and threading.get_ident() == thread and next(made) > most:
+            raise ConfigError(f"describes more than {most:,} parameters", where="model or policy")
+
+    handle = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def restored_models(
+    config: RunConfig,
+    prepared: Prepared,
+    tensors: Mapping[str, Array],
+    vectors: Array | None = None,
+) -> Models:
+    """Models with the weights of a run or an export, in evaluation mode.
+
+    Their shapes are compared before memory is taken, as the files may be anyone's.
+
+    Args:
+        tensors: see `load_weights`. vectors: of all words; default: those of the prepared data.
+
+    Raises:
+        CheckpointError: the weights do not fit. ConfigError: see `build_models`.
+    """
+    usable = config.model_copy(update={"model": loadable_attention(config.model)})
+    try:
+        shapes = outline(usable, prepared, len(tensors) + _FROZEN)
+    except OverflowError as error:
+        raise _unfit("classifier", str(error)) from error
+    for name, module in {} if shapes is None else shapes.modules.items():
+        for key, value in module.state_dict().items():
+            stored = tensors.get(f"{name}/{key}")
+            if stored is None or stored.shape != value.shape:
+                found = "missing" if stored is None else f"of shape {stored.shape}"
+                raise _unfit(name, f"{key} is {found}, not of shape {tuple(value.shape)}")
+    if vectors is None:
+        models = build_prepared_models(usable, prepared)
+    else:
+        models = _build(usable, prepared, vectors)
+    load_weights(models, tensors, torch.device("cpu"))
+    for module in models.modules.values():
+        module.eval()
     return models
 
 
@@ -198,8 +292,11 @@ def load_weights(models: Models, tensors: Mapping[str, Array], device: torch.dev
                     raise RuntimeError(f"{key} has NaN or infinite weights")
             module.load_state_dict(found)
         except RuntimeError as error:
-            raise CheckpointError(
-                f"the {name}'s weights do not fit: {str(error).splitlines()[-1].strip()}",
-                remedy="Use the configuration and data the run was started with, and unchanged"
-                " files",
-            ) from error
+            raise _unfit(name, str(error).splitlines()[-1].strip()) from error
+
+
+def _unfit(name: str, what: str) -> CheckpointError:
+    return CheckpointError(
+        f"the {name}'s weights do not fit: {what}",
+        remedy="Use the configuration and data the run was started with, and unchanged files",
+    )

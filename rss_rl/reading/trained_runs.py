@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import DataError
-from rss_rl.models.attention_choice import loadable_attention
 from rss_rl.reading.memory import memory_errors
-from rss_rl.reading.models import (
-    Models,
-    build_prepared_models,
-    load_weights,
-    open_data,
-)
+from rss_rl.reading.models import Models, open_data, restored_models
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.runs.run_directory import RunDirectory
 
@@ -42,13 +34,7 @@ def open_models(
     # The comparison with every token reads the inputs of the run it belongs to.
     own = run.inputs.is_dir()
     inputs = open_prepared(run.inputs if own else run.path.parent / run.inputs.name)
-    usable = config.model_copy(update={"model": loadable_attention(config.model)})
-    models = build_prepared_models(usable, inputs)
-    checkpoint = load_checkpoint(path, which)
-    load_weights(models, checkpoint.tensors, torch.device("cpu"))
-    models.classifier.eval()
-    models.policy.eval()
-    return config, models, inputs
+    return config, restored_models(config, inputs, load_checkpoint(path, which).tensors), inputs
 
 
 def data_of(config: RunConfig, inputs: Prepared) -> Prepared:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 
 import rss_rl
 from rss_rl.durable import file_sha256
-from rss_rl.errors import CheckpointError, RssError
+from rss_rl.errors import CheckpointError, ConfigError, RssError
 from rss_rl.inference.artifact import EXPORT_FILE, WEIGHTS_FILE, export_run, pack_model
 from rss_rl.inference.model import load_model
 
@@ -35,11 +36,14 @@ def export(whole: Path, tmp_path: Path) -> Path:
     return shutil.copytree(whole, tmp_path / "stranger" / "model")
 
 
-def change(export: Path, edit: Callable[[dict[str, Any]], object]) -> None:
-    """Edit export.json."""
-    record = json.loads((export / EXPORT_FILE).read_text())
+def change(export: Path, edit: Callable[[dict[str, Any]], object], name: str = EXPORT_FILE) -> None:
+    """Edit a file of an export, and let its checksum agree."""
+    record = json.loads((export / name).read_text())
     edit(record)
-    (export / EXPORT_FILE).write_text(json.dumps(record))
+    (export / name).write_text(json.dumps(record))
+    if name == "manifest.json":
+        sums = {name: file_sha256(export / name)}
+        change(export, lambda record: record["sha256"].update(sums))
 
 
 def linked_file(export: Path, secret: Path) -> str:
@@ -113,3 +117,42 @@ def test_nothing_else_is_written(
     with pytest.raises(RssError, match="no file of an export"):
         load_model(replace(packed, files={**packed.files, name: b"{}"}))
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.fixture
+def little_memory() -> Iterator[None]:
+    """A gigabyte more than the process has."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**30, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def encoder(name: str, **options: object) -> Callable[[dict[str, Any]], None]:
+    return lambda tree: tree["model"].update(encoder={"name": name, "options": options})
+
+
+SIZES: list[Callable[[dict[str, Any]], None]] = [
+    lambda tree: tree["model"].update(hidden=60_000),
+    lambda tree: tree["model"].update(hidden=2**60),
+    lambda tree: tree["model"].update(head_hidden=2**30),
+    lambda tree: tree["policy"]["options"].update(hidden=2**40),
+    encoder("hierarchical-cnn", layers=10**8),
+    encoder("cnn", windows=[1] * 10**6),
+    encoder("cnn", windows=[2**30]),
+]
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize("size", SIZES)
+def test_sizes_are_those_of_the_weights_before_memory_is_taken(
+    size: Callable[[dict[str, Any]], None], export: Path, run: Path, tmp_path: Path
+) -> None:
+    """Of an export, and of a run."""
+    change(export, lambda record: size(record["config"]))
+    copy = shutil.copytree(run, tmp_path / "run")
+    change(copy, lambda record: size(record["config"]), "config.json")
+    for path in (export, copy):
+        with pytest.raises((CheckpointError, ConfigError), match="do not fit|more than|too large"):
+            rss_rl.load(path)

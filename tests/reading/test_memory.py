@@ -97,7 +97,7 @@ def test_shortage_is_an_error_with_a_remedy(
             list(train(tiny_config, path))
     list(train(tiny_config, path, resume=True, stop=lambda: True))
     with monkeypatch.context() as patch:
-        patch.setattr("rss_rl.reading.trained_runs.build_prepared_models", fails)
+        patch.setattr("rss_rl.reading.models.build_prepared_models", fails)
         with pytest.raises(ResourceError, match=r"memory for the model"):
             load_model(path, "latest")
     model = load_model(path, "latest")
