@@ -12,7 +12,6 @@ from scipy import stats
 
 from rss_rl.seeding import (
     example_keys,
-    generator,
     keyed_permutation,
     keyed_uniforms,
     stream_key,
@@ -47,13 +46,6 @@ def test_every_part_of_an_address_matters() -> None:
     ]
     assert len({stream_key(*address) for address in addresses}) == len(addresses)
     assert stream_key(0, "a", 1) == stream_key(0, "a", "1")
-
-
-def test_generators_of_equal_address_agree_and_others_do_not() -> None:
-    first = generator(5, "shuffle", 2).random(8)
-    assert np.array_equal(first, generator(5, "shuffle", 2).random(8))
-    assert not np.any(first == generator(6, "shuffle", 2).random(8))
-    assert not np.any(first == generator(5, "shuffle", 3).random(8))
 
 
 def mix(state: int) -> int:

@@ -7,8 +7,7 @@
 
 Each benchmark is a process of its own and measures what it compares in turns, so that a ratio is
 of things that met the same machine. A ratio above 1 is in favour of ours. OUT/bench.json is a list
-of {name, ours, theirs, ratio, unit, n, spread}; OUT/bench.md a table with the machine;
-OUT/bench.png a figure.
+of {name, ours, theirs, ratio, unit, n, spread}; OUT/bench.md a table with the machine.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from pathlib import Path
 from suite.machine import describe_machine
 from suite.records import Record, read_records, write_records
 from suite.registry import BENCHMARKS, Benchmark
-from suite.report import comparison, draw, table
+from suite.report import comparison, table
 from suite.timing import CLOCKS, Settings
 
 _HERE = Path(__file__).resolve().parent
@@ -107,7 +106,6 @@ def main() -> None:
     if not records:
         raise SystemExit("nothing was measured")
     (given.out / "bench.md").write_text(table(records, machine))
-    draw(given.out / "bench.png", records)
     print(table(records, machine))
     if given.compare:
         print(comparison(records, read_records(given.compare)))

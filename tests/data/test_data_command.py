@@ -12,6 +12,7 @@ from rss_rl.data.store import open_prepared
 from rss_rl.errors import DataError, RssError
 
 OWN = ["FILE", "--text", "review", "--label", "stars"]
+SCORES = ["--task", "score"]
 
 
 def run(*arguments: object) -> Result:
@@ -75,17 +76,23 @@ def test_prepare_own_file(tmp_path: Path, reviews_csv: Path) -> None:
         (["FILE", "--text", "reviw", "--label", "stars"], "did you mean 'review'"),
         ([*OWN, "--split", "a/b"], "0.8/0.1/0.1"),
         ([*OWN, "--low", "1"], "--task score"),
+        ([*OWN, *SCORES, "--low", "1"], "--low and --high"),
         (
-            [*OWN, "--task", "score", "--low", "1"],
-            "--low and --high",
-        ),
-        (
-            [*OWN, "--task", "score", "--low", "3", "--high", "5"],
+            [*OWN, *SCORES, "--low", "3", "--high", "5"],
             "is outside 3 to 5. Correct it, or set the range with --low and --high",
         ),
         (["none.csv", "--text", "a", "--label", "b"], "none.csv: cannot be read"),
         (["reviews.odt", "--text", "a", "--label", "b"], "are not read"),
         (["planted", "--option", "rows"], "NAME=VALUE"),
+        (["planted", "--low", "0"], "--low is for files of your own"),
+        (["planted", "--text", "a"], "--text is for files of your own"),
+        (["planted", "--task", "score"], "--task is for files of your own"),
+        ([*OWN, "--from", "."], "--from is for known datasets"),
+        ([*OWN, "--option", "a=1"], "--option is for known"),
+        ([*OWN, "--split", "1/nan/1"], "do not cut"),
+        ([*OWN, *SCORES, "--low", "nan", "--high", "3"], "finite bounds"),
+        ([*OWN, *SCORES, "--low", "0", "--high", "inf"], "finite bounds"),
+        ([*OWN, *SCORES, "--low", "0", "--high", "1e40"], "32 bits"),
     ],
 )
 def test_mistakes_are_explained(

@@ -8,8 +8,7 @@ from itertools import islice
 import pytest
 
 from rss_rl.data.corpora.planted import ANIMALS, NEGATIONS, PlantedSettings, planted
-from rss_rl.data.sources import RawExample, Source, SourceRequest, named_source
-from rss_rl.errors import DataError
+from rss_rl.data.sources import RawExample, Source
 
 KEY_WORDS = {word: kind for kind, group in ANIMALS.items() for word in group}
 KEY_WORDS |= dict.fromkeys(NEGATIONS, "negation")
@@ -64,17 +63,3 @@ def test_rows_depend_on_seed_split_and_number_only(source: Source) -> None:
     assert all(a.texts != b.texts for a, b in zip(first(source), first(other), strict=True))
     dev = first(source, "dev")
     assert all(a.texts != b.texts for a, b in zip(first(source), dev, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("options", "fragment"),
-    [
-        ({"trian": "3"}, "did you mean 'train'"),
-        ({"train": "many"}, "option train: Input should be a valid integer"),
-        ({"train": "0"}, "option train: Input should be greater than or equal to 1 .got 0"),
-        ({"max_distractors": "14"}, "option max_distractors: .*equal to 15 .got 14"),
-    ],
-)
-def test_bad_options_are_refused(options: dict[str, str], fragment: str) -> None:
-    with pytest.raises(DataError, match=fragment):
-        named_source("planted", SourceRequest(options=options))

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from invoking import invoke
 
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample, Source
@@ -27,13 +26,6 @@ def counted(read_rows: list[int]) -> Source:
             yield RawExample(str(row), (tuple(words[row : row + 100]),), "ab"[row % 2])
 
     return Source("counted", 1, LabelSpec("classes", names=("a", "b")), {"train": ()}, read)
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine").write_text("x")
-    return tmp_path
 
 
 def vectors_of(folder: Path) -> dict[str, Path]:
@@ -56,32 +48,6 @@ def test_vectors_are_looked_at_before_the_first_row(tmp_path: Path, which: str) 
     assert error.value.remedy
     assert not read
     assert not (tmp_path / "out").exists()
-
-
-SCORES = ("--text", "t", "--label", "l", "--task", "score")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["planted", "--low", "0"], "--low is for files of your own"),
-        (["planted", "--text", "a"], "--text is for files of your own"),
-        (["planted", "--task", "score"], "--task is for files of your own"),
-        (["FILE", "--text", "t", "--label", "l", "--from", "."], "--from is for known datasets"),
-        (["FILE", "--text", "t", "--label", "l", "--option", "a=1"], "--option is for known"),
-        (["FILE", "--text", "t", "--label", "l", "--split", "1/nan/1"], "do not cut"),
-        (["FILE", "--text", "t", "--label", "l", "--split", "1/inf/1"], "do not cut"),
-        (["FILE", *SCORES, "--low", "nan", "--high", "3"], "finite bounds"),
-        (["FILE", *SCORES, "--low", "0", "--high", "inf"], "finite bounds"),
-        (["FILE", *SCORES, "--low", "0", "--high", "1e40"], "32 bits"),
-    ],
-)
-def test_options_that_would_be_passed_over(here: Path, arguments: list[str], message: str) -> None:
-    (here / "t.csv").write_text("t,l\na,1\n")
-    given = ["t.csv" if item == "FILE" else item for item in arguments]
-    error = invoke(["data", "prepare", *given, "--out", "out"]).exception
-    assert isinstance(error, DataError)
-    assert message in str(error)
 
 
 @contextmanager

@@ -1,14 +1,11 @@
-"""Records as a table, beside those of another commit, and as a figure."""
+"""Records as a table, and beside those of another commit."""
 
 from __future__ import annotations
 
-__all__ = ["comparison", "draw", "table"]
+__all__ = ["comparison", "table"]
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
-
-from plotting import figure_of
 
 from suite.records import Record
 
@@ -50,20 +47,3 @@ def comparison(new: Sequence[Record], old: Sequence[Record]) -> str:
         )
     lines += [f"| {name} | {past.ratio:.2f} | – | gone |" for name, past in before.items()]
     return "\n".join(lines) + "\n"
-
-
-def draw(path: Path, records: Sequence[Record]) -> None:
-    """A bar a record on a logarithmic scale, with its quartiles, from 1 (as good as theirs)."""
-    figure, (panel,) = figure_of(1, 1)
-    figure.set_size_inches(8, 1.2 + 0.3 * len(records))
-    shown = list(records)[::-1]
-    places = range(len(shown))
-    panel.barh(places, [r.ratio - 1 for r in shown], left=1, color="tab:blue", alpha=0.6)
-    for place, record in zip(places, shown, strict=True):
-        panel.plot(record.spread, [place, place], color="black", linewidth=2)
-        panel.annotate(f" {record.ratio:.2f}", (record.ratio, place), va="center", fontsize=8)
-    panel.set_yticks(places, [record.name for record in shown], fontsize=8)
-    panel.set_xscale("log")
-    panel.axvline(1, color="black", linewidth=0.8)
-    panel.set_xlabel("times better than what it is compared with (quartiles)")
-    figure.savefig(path, dpi=130)
