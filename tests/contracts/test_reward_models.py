@@ -105,11 +105,6 @@ def changing(batch: Any, selections: Any) -> Array:
     return kept(selections)
 
 
-def infinite(batch: Any, selections: Any) -> Array:
-    with np.errstate(divide="ignore"):
-        return np.log(kept(selections))
-
-
 def column(batch: Any, selections: Any) -> Array:
     return kept(selections)[:, None]
 
@@ -121,13 +116,6 @@ def by_row_alone(batch: Any, selections: Any) -> Array:
     return np.array([first[r] for r in batch.rows]) * (1 + seen)
 
 
-class Moody:
-    """Other names when it is asked for one selection alone."""
-
-    def score(self, batch: Any, selections: Any) -> dict[str, Array]:
-        return {"one" if len(batch) == 1 else "many": kept(selections)}
-
-
 @pytest.mark.parametrize(
     ("model", "fragment"),
     [
@@ -135,10 +123,8 @@ class Moody:
         (of_padding, "differently alone"),
         (of_the_batch, "differently alone"),
         (changing, "changes its arguments"),
-        (infinite, "not finite"),
         (column, "of shape"),
         (by_row_alone, "differently alone"),
-        (Moody(), "other terms"),
         (object(), "has no `score`"),
     ],
 )

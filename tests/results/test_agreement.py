@@ -226,34 +226,6 @@ def test_what_cannot_be_scored(
         score_agreement(models, split, tiny_config, device=_CPU)
 
 
-def policy_scores(models: Models, split: Any) -> list[list[Any]]:
-    """The likelier role's probability by row and text, as `policy` and `top-k` rank tokens."""
-    batches = (split.batch([row]) for row in range(len(split)))
-    return [
-        [both.max(0).astype(float).round(5) for both in chances_of(models, batch)]
-        for batch in batches
-    ]
-
-
-def test_scores_of_others_are_judged_as_the_policy_is(
-    tiny_config: RunConfig, marked: Prepared
-) -> None:
-    models, split = spread_models(tiny_config, marked), marked.split("test")
-    others = {"same": policy_scores(models, split)}
-    seen: list[tuple[int, int]] = []
-    scores = score_agreement(
-        models,
-        split,
-        tiny_config,
-        others=others,
-        device=_CPU,
-        progress=lambda *done: seen.append(done),
-    )
-    assert tuple(scores) == (*CHOICES, "same")
-    assert scores["same"] == pytest.approx(scores["top-k"])
-    assert seen[-1] == (12, 12)
-
-
 @pytest.fixture(scope="module")
 def trained(
     tiny_config: RunConfig, marked: Prepared, tmp_path_factory: pytest.TempPathFactory
