@@ -31,6 +31,8 @@ from rss_rl.types import LabelSpec
 
 SCALE = 5.0
 Work = Callable[[], Any]
+Backend = KernelBackend | Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""Ours by name, or a function such as `materialised`."""
 
 
 def compare(
@@ -79,22 +81,23 @@ def materialised(v: Tensor, u: Tensor, h: Tensor, allowed: Tensor) -> Tensor:
 class Case:
     """Attention of B sentences of n tokens as a layer: the two dense maps are part of it."""
 
-    def __init__(self, batch: int, tokens: int, features: int) -> None:
-        self.h = torch.randn(batch, tokens, features, requires_grad=True)
-        self.maps = [torch.nn.Linear(features, features) for _ in range(2)]
-        everything = kept_indices(torch.ones(batch, tokens, dtype=torch.bool))
+    def __init__(
+        self, batch: int, tokens: int, features: int, device: torch.device | None = None
+    ) -> None:
+        self.h = torch.randn(batch, tokens, features, requires_grad=True, device=device)
+        self.maps = [torch.nn.Linear(features, features, device=device) for _ in range(2)]
+        everything = kept_indices(torch.ones(batch, tokens, dtype=torch.bool, device=device))
         self.pairs = Pairs(everything, everything, "before")
         self.allowed = self.pairs.mask(slice(None), slice(None))
         self.sought = [self.h, *(p for m in self.maps for p in m.parameters())]
 
-    def forward(self, backend: KernelBackend | None) -> Tensor:
-        """None: materialised."""
+    def forward(self, backend: Backend) -> Tensor:
         v, u = (dense(self.h) for dense in self.maps)
-        if backend is None:
-            return materialised(v, u, self.h, self.allowed)
+        if callable(backend):
+            return backend(v, u, self.h, self.allowed)
         return feature_wise_attention(v, u, self.h, self.pairs, SCALE, backend)
 
-    def infer(self, backend: KernelBackend | None) -> Work:
+    def infer(self, backend: Backend) -> Work:
         """Forward alone."""
 
         def work() -> None:
@@ -103,7 +106,7 @@ class Case:
 
         return work
 
-    def train(self, backend: KernelBackend | None) -> Work:
+    def train(self, backend: Backend) -> Work:
         """Forward and backward."""
         return lambda: torch.autograd.grad(self.forward(backend).sum(), self.sought)
 
@@ -113,8 +116,8 @@ def attention_records(
 ) -> Iterator[Record]:
     """Compiled against materialised and against our eager form."""
     tuned = "tuned" if "MALLOC_MMAP_THRESHOLD_" in os.environ else "plain"
-    rivals: Mapping[str, KernelBackend | None] = {
-        f"materialised ({tuned})": None,
+    rivals: Mapping[str, Backend] = {
+        f"materialised ({tuned})": materialised,
         "eager": "eager",
     }
     for tokens in lengths:
@@ -127,23 +130,18 @@ def attention_records(
 
 
 def step_of(
-    encoder: str,
-    backend: KernelBackend,
-    tokens: list[Tensor],
-    valid: list[Tensor],
-    device: str = "cpu",
+    encoder: str, backend: KernelBackend, tokens: list[Tensor], valid: list[Tensor]
 ) -> Work:
     """Loss and gradients of pairs of sentences, without the optimizer."""
     torch.manual_seed(0)
     config = ModelConfig(encoder=encoder, attention=backend)  # type: ignore[arg-type]
     vectors = torch.randn(2000, 300).numpy()
-    model = build_classifier(config, LabelSpec("score", (), 1.0, 5.0), 2, vectors, 2000).to(device)
+    model = build_classifier(config, LabelSpec("score", (), 1.0, 5.0), 2, vectors, 2000)
     weights = [p for p in model.parameters() if p.requires_grad]
     generator = torch.Generator().manual_seed(1)
     share = 1.0 if encoder == "disan" else 0.5
     selections = [
-        (torch.rand(len(v), 2, v.shape[1], generator=generator) < share).to(device) & v[:, None]
-        for v in valid
+        (torch.rand(len(v), 2, v.shape[1], generator=generator) < share) & v[:, None] for v in valid
     ]
 
     def work() -> None:
@@ -168,12 +166,7 @@ def step_records(repeats: int, clock: Callable[[], float]) -> Iterator[Record]:
 
 
 def attention(settings: Settings) -> Iterator[Record]:
-    """A benchmark of `bench.py`; on the CUDA device where there is one, see `attention_cuda.py`."""
-    if torch.cuda.is_available():
-        from attention_cuda import Device, device_records  # it needs this module
-
-        yield from device_records(Device.current(), settings.repeats)
-        return
+    """A benchmark of `bench.py`; `device.sh` measures attention on a CUDA device."""
     torch.set_num_threads(settings.threads)
     clock = CLOCKS[settings.clock]
     yield from step_records(settings.repeats, clock)

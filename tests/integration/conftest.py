@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ray_nodes import start_ray
 from tiny_runs import Outcome, tiny_source, tiny_tree
 from wheels import install_wheel
 
@@ -50,6 +49,8 @@ def reference(tiny: Callable[..., RunConfig], tmp_path_factory: pytest.TempPathF
 @pytest.fixture
 def shared_ray() -> None:
     """One Ray for all tests of a worker that ask for it: starting it takes longer than most."""
+    from ray_nodes import start_ray  # some tests here run without Ray
+
     start_ray(4, num_gpus=0)
 
 

@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 import tiny_transformers
 import torch
-from ray_nodes import own_ray
 from tiny_runs import Outcome, reports_of, stop_and_resume
 
 import rss_rl
 from rss_rl.api.encoding import encode
-from rss_rl.cluster.roles import RayRoles
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.inference.facts import gather_facts
@@ -78,6 +76,11 @@ def test_stopped_and_resumed(configured: Callable[..., RunConfig], tmp_path: Pat
 
 def test_samplers_share_the_gpu(configured: Callable[..., RunConfig], tmp_path: Path) -> None:
     """One or two, which also shows that a learner in an actor, with NCCL, learns the same."""
+    pytest.importorskip("ray", reason="no package 'ray'")
+    from ray_nodes import own_ray
+
+    from rss_rl.cluster.roles import RayRoles
+
     learners = {"actors": 1, "gpus": 0.5}
     with own_ray(4, num_gpus=1):
         for name, changes in {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -21,9 +22,10 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LONGEST = 16
 
 
-def tokenizer(**settings: object) -> PreTrainedTokenizerFast:
-    """Pieces are single letters, of which those within a word begin with ##."""
-    pieces = [*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+def tokenizer(words: Sequence[str] = (), **settings: object) -> PreTrainedTokenizerFast:
+    """Pieces are single letters, of which those within a word begin with ##, and `words`."""
+    letters = [*LETTERS, *(f"##{letter}" for letter in LETTERS)]
+    pieces = list(dict.fromkeys([*SPECIAL, *letters, *words]))
     own = Tokenizer(models.WordPiece({p: i for i, p in enumerate(pieces)}, unk_token="[UNK]"))
     own.normalizer = normalizers.Lowercase()
     own.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -40,16 +42,24 @@ def tokenizer(**settings: object) -> PreTrainedTokenizerFast:
     )
 
 
-def save(folder: Path, *, classes: int = 0, seed: int = 0, **settings: object) -> Path:
-    """A BERT of two layers, or a classifier over one, in `folder`."""
-    cut = tokenizer()
+def save(
+    folder: Path,
+    *,
+    classes: int = 0,
+    seed: int = 0,
+    words: Sequence[str] = (),
+    longest: int = LONGEST,
+    **settings: object,
+) -> Path:
+    """A BERT of two layers, or a classifier over one, in `folder`; it reads `longest` pieces."""
+    cut = tokenizer(words, model_max_length=longest)
     given = {
         "vocab_size": len(cut),
         "hidden_size": 8,
         "num_hidden_layers": 2,
         "num_attention_heads": 2,
         "intermediate_size": 16,
-        "max_position_embeddings": LONGEST,
+        "max_position_embeddings": longest,
         "pad_token_id": 0,
         "num_labels": classes or 2,
     }

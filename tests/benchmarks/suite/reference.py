@@ -42,7 +42,7 @@ class _Direction(nn.Module):
 
     def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         hidden, heads, dependents = self.project(embedded), selection[:, 0], selection[:, 1]
-        place = torch.arange(valid.shape[1])
+        place = torch.arange(valid.shape[1], device=valid.device)
         before = place[None, :] < place[:, None] if self.back else place[None, :] > place[:, None]
         allowed = before & heads[:, :, None] & dependents[:, None, :] & valid[:, None, :]
         logits = self.head_score(hidden)[:, :, None] + self.dependent_score(hidden)[:, None]

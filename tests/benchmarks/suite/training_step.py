@@ -87,10 +87,10 @@ class _Lengths:
         return self._lengths[rows]  # type: ignore[no-any-return]
 
 
-def bucketed(size: Size) -> tuple[Array, list[Array]]:
+def bucketed(size: Size, pairs: int = _BATCH) -> tuple[Array, list[Array]]:
     """Lengths, and the rows of each batch of an epoch in the learner's own order."""
     lengths = size.lengths()
-    order = BatchOrder(_Lengths(lengths), _BATCH, seed=0)
+    order = BatchOrder(_Lengths(lengths), pairs, seed=0)
     return lengths, [order.rows(number) for number in range(order.batches_per_epoch)]
 
 
@@ -99,9 +99,9 @@ def words_of(size: Size, shape: tuple[int, ...], draw: np.random.Generator) -> A
     return np.exp(draw.random(shape) * math.log(size.words - 1)).astype(np.int64)
 
 
-def batches_of(size: Size, count: int = _BATCHES) -> list[TensorBatch]:
+def batches_of(size: Size, count: int = _BATCHES, pairs: int = _BATCH) -> list[TensorBatch]:
     """`count` batches, evenly over those of an epoch by how many cells they have."""
-    lengths, epoch = bucketed(size)
+    lengths, epoch = bucketed(size, pairs)
     epoch.sort(key=lambda rows: int(lengths[rows].max(0).sum()))
     draw, batches = np.random.default_rng(1), []
     for number in range(count):
