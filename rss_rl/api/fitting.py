@@ -106,7 +106,7 @@ def fit(
     from rss_rl.data.store import open_prepared
     from rss_rl.models.build import check_defaults
     from rss_rl.packaged import find_config
-    from rss_rl.results.linear import read_linear, write_linear
+    from rss_rl.results.linear import add_linear
     from rss_rl.results.sentences import linear_warning
     from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE
     from rss_rl.training.stopping import seconds
@@ -159,9 +159,9 @@ def fit(
         if found.words is not None:
             compare(run, found.words)
         with busy(shown, "a linear classifier for comparison"):
-            write_linear(run.path, open_prepared(run.config.data))
+            add_linear(run.path, open_prepared(run.config.data))
         split = run.report["splits"]["test"]
-        if warning := linear_warning(read_linear(run.path), split, "test"):
+        if warning := linear_warning(split, "test"):
             say(shown, f"Warning: {warning}", "yellow")
     say(shown, f"All of it took {(monotonic() - began) / 60:.1f} minutes")
     return run

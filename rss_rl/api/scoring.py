@@ -38,8 +38,9 @@ def evaluate(
 
     With --marks the data must say which words people marked, as eraser-movies and yelp-hat do;
     `rss-rl data list` lists more. A text without any mark does not count. The run must be of the
-    faithful form. `top-k`, `random` and scores from files keep the policy's mean share of words, or
-    that of --share.
+    faithful form. `top-k`, `random`, the weights of a linear classifier (TF-IDF and logistic
+    regression, summed over classes) and scores from files keep the policy's mean share of words,
+    or that of --share.
 
     A line of a scores file is `{"id": "a review", "scores": [0.1, 0.7, 0.2]}`: the example's id, as
     `rss-rl data show` prints it, and a number for each word. For a pair of texts, give two lists.
@@ -87,6 +88,7 @@ def evaluate(
     from rss_rl.api.run import Run
     from rss_rl.data.score_file import read_scores
     from rss_rl.results.agreement import score_agreement
+    from rss_rl.results.linear import linear_rankings
     from rss_rl.results.reading import open_with_data
 
     found: dict[str, dict[str, Any]] = {}
@@ -103,7 +105,8 @@ def evaluate(
                 examples,
                 config,
                 share=share,
-                others={str(file): read_scores(Path(file), examples) for file in scores},
+                others=linear_rankings(prepared, examples)
+                | {str(file): read_scores(Path(file), examples) for file in scores},
                 device=on,
                 progress=lambda done, end: tell(f"scoring: {done:,} of {end:,}"),
             )

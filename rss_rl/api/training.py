@@ -144,6 +144,6 @@ def train(
         run.stopped_by = interruption.signal
         planning.say_stopped(shown, plan.path, stopped, storage)
     elif run.finished:
-        for warning in run_warnings(run.report, plan.config.reward.target_share, None):
+        for warning in run_warnings(run.report, plan.config.reward.target_share):
             say(shown, f"Warning: {warning}", "yellow")
     return run

@@ -116,8 +116,7 @@ def evaluated(call: Callable[..., dict[str, dict[str, Any]]], *, json_: Json = F
 def print_report(out: Console, run: Path, found: Mapping[str, Any]) -> None:
     """Print the final report of a run, and commands to continue with."""
     from rss_rl.metrics.measures import score_sentences
-    from rss_rl.results.linear import read_linear
-    from rss_rl.results.sentences import linear_sentence, marks_sentence
+    from rss_rl.results.sentences import marks_sentence
     from rss_rl.results.tables import mode_cells, modes_frame, modes_note
 
     for split, modes in found["splits"].items():
@@ -130,8 +129,7 @@ def print_report(out: Console, run: Path, found: Mapping[str, Any]) -> None:
         f"{found['examples_per_second']:,.0f} examples/s; seed {found['seed']}\n",
     )
     split, modes = list(found["splits"].items())[-1]
-    marked, linear = marks_sentence(modes), linear_sentence(read_linear(run), split)
-    for line in filter(None, (*score_sentences(modes, "accuracy", split), marked, linear)):
+    for line in filter(None, (*score_sentences(modes, "accuracy", split), marks_sentence(modes))):
         say(out, line)
     say(out, f"\nRun:     {run}")
     say(out, f"Curves:  {shell('tensorboard', '--logdir', run)}")
@@ -164,7 +162,6 @@ def reported(
 
 
 def _print_frame(out: Console, frame: DataFrame, split: str, markdown: bool = False) -> None:
-    from rss_rl.results.linear import read_linear
     from rss_rl.results.sentences import run_warnings
     from rss_rl.results.tables import markdown_table, modes_note
     from rss_rl.runs.run_directory import RunDirectory
@@ -184,7 +181,7 @@ def _print_frame(out: Console, frame: DataFrame, split: str, markdown: bool = Fa
                     out.print(plain_table(header, body, left=left))
         say(out, f"\n{modes_note(frame['mode'])}", "dim")
     for (run, found), share in zip(reports.items(), asked, strict=True):
-        for warning in run_warnings(found, share, read_linear(run)):
+        for warning in run_warnings(found, share):
             say(out, f"Warning: {run}: {warning}", "yellow")
 
 

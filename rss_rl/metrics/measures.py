@@ -7,6 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+_OTHER_WORDS = {
+    "random": "as many random words",
+    "weights": "as many that a linear classifier weighs most",
+}
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -156,14 +161,16 @@ def score_sentences(
         metric: the measure to report.
     """
     label, lines = find_measure(metric).label, []
-    chosen, whole, moved = (modes.get(name, {}) for name in ("thresholded", "all", "random"))
+    chosen, whole, linear = (modes.get(name, {}) for name in ("thresholded", "all", "linear"))
     if (value := chosen.get(metric)) is not None:
         text = f"With {chosen['kept']:.1%} of the words, the {label} on {split} is "
         text += format_measure(metric, value)
-        if (other := moved.get(metric)) is not None:
-            text += f"; with as many random words it is {format_measure(metric, other)}"
+        for name, what in _OTHER_WORDS.items():
+            if (other := modes.get(name, {}).get(metric)) is not None:
+                text += f"; with {what} it is {format_measure(metric, other)}"
         lines.append(f"{text}.")
-    if (value := whole.get(metric)) is not None:
-        score = format_measure(metric, value)
-        lines.append(f"For a model trained to read every word, the {label} is {score}.")
+    for found, what in ((whole, "model trained to read"), (linear, "linear classifier of")):
+        if (value := found.get(metric)) is not None:
+            score = format_measure(metric, value)
+            lines.append(f"For a {what} every word, the {label} is {score}.")
     return lines

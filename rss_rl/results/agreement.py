@@ -99,8 +99,8 @@ def _check(examples: ExampleSource, config: RunConfig, others: bool, share: floa
         raise ConfigError(
             "the run has no policy, so it selects no words that people could agree with",
             where="phases",
-            remedy="Name a run whose last phase learns from sampled selections, or give --share and"
-            " scores of others with --scores",
+            remedy="Name a run whose last phase learns from sampled selections, or give --share to"
+            " score the rankings of others alone",
         )
     if not config.predicts:
         raise ConfigError(

@@ -1,26 +1,29 @@
-"""The plainest alternative to a run: a linear classifier of all words, by scikit-learn.
+"""The plainest alternative to a run: a linear classifier of all words, and of those it weighs most.
 
-TF-IDF of words and word pairs, logistic regression with C chosen on dev. A run that scores less
-than this on its kept words needs another look.
+TF-IDF of words and word pairs, logistic regression with C chosen on dev, by scikit-learn. A run
+that scores less than this on its kept words needs another look.
 """
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import compress, islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.ndimage import convolve1d
 
 from rss_rl.data.store import Prepared, Split
-from rss_rl.durable import replace_file
-from rss_rl.json_files import read_json
-from rss_rl.runs.run_directory import LINEAR_FILE, RunDirectory
+from rss_rl.ops.rationale_overlap import top_share
+from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.seeding import generator
 from rss_rl.types import Array
+
+if TYPE_CHECKING:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
 
 _COSTS = (0.5, 2.0, 8.0, 32.0)
 """Values of C, the inverse of the regularisation."""
@@ -28,60 +31,172 @@ _MOST_ROWS = 100_000
 """Rows that are learnt from, drawn at random; more would take minutes and change little."""
 _BLOCK = 1000
 """Rows whose labels are read at once."""
+_NEIGHBOURS = (0.25, 0.5, 1.0, 0.5, 0.25)
+
+Text = tuple[tuple[str, ...], ...]
+"""The words of each sentence."""
 
 
-def score_linear(prepared: Prepared) -> dict[str, Any] | None:
-    """Accuracy of the linear classifier by split, its C, and the seconds that all of it took.
+@dataclass(frozen=True)
+class Linear:
+    """A linear classifier and its features."""
+
+    features: TfidfVectorizer
+    model: LogisticRegression
+
+    @classmethod
+    def learn(cls, texts: Iterable[Text], labels: Array, costs: Iterable[float]) -> list[Linear]:
+        """Learn from texts, once for each value of C; not at all where no two share a word."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.linear_model import LogisticRegression
+
+        features = TfidfVectorizer(analyzer=_terms, min_df=2, sublinear_tf=True, dtype=np.float32)
+        try:
+            read = features.fit_transform(texts)
+        except ValueError:  # no terms are left
+            return []
+        fits = (LogisticRegression(C=cost, max_iter=1000).fit(read, labels) for cost in costs)
+        return [cls(features, model) for model in fits]
+
+    @property
+    def cost(self) -> float:
+        """C, the inverse of the regularisation."""
+        return float(self.model.C)
+
+    def accuracy(self, texts: Iterable[Text], labels: Array) -> float:
+        """Share of the texts whose label is predicted."""
+        return float(self.model.score(self.features.transform(texts), labels))
+
+    def word_weights(
+        self, texts: Iterable[Text], *, of_prediction: bool = True
+    ) -> Iterator[tuple[Text, list[Array]]]:
+        """Texts, with |coefficient| x inverse document frequency of their words, S x float [N_s].
+
+        Args:
+            of_prediction: the coefficient for the predicted class; else summed over classes.
+        """
+        of_class = np.abs(self.model.coef_) * self.features.idf_  # [C, V]; of two classes [1, V]
+        columns, everywhere = self.features.vocabulary_, of_class.sum(0)
+        remaining = iter(texts)
+        while block := [*islice(remaining, _BLOCK)]:
+            predicted = self.model.predict(self.features.transform(block))
+            numbers = np.searchsorted(self.model.classes_, predicted) % len(of_class)
+            for text, number in zip(block, numbers, strict=True):
+                weights = of_class[number] if of_prediction else everywhere
+                yield (
+                    text,
+                    [
+                        np.array([weights[columns[w]] if w in columns else 0.0 for w in words])
+                        for words in _words(text)
+                    ],
+                )
+
+    def cut(self, texts: Iterable[Text], share: float) -> Iterator[Text]:
+        """The words of largest weight for the predicted class, `share` of each text's."""
+        for text, weights in self.word_weights(texts):
+            kept = [top_share(w[None], np.ones((1, len(w)), bool), share)[0] for w in weights]
+            yield tuple(
+                tuple(compress(words, bits)) for words, bits in zip(text, kept, strict=True)
+            )
+
+
+def learn_linear(prepared: Prepared) -> Linear | None:
+    """The linear classifier of the training texts whose C is best on dev.
 
     Returns:
-        {"accuracy": {split: share}, "C": C, "seconds": s}; None where labels are no classes, or
-        where no two of the rows that are learnt from share a word, or all have one label.
+        None where labels are no classes, no two of the rows that are learnt from share a word, or
+        all have one label.
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import LogisticRegression
-
     if prepared.labels.kind != "classes":
         return None
-    began = time.monotonic()
-    splits = {name: prepared.split(name) for name in prepared.manifest.splits}
-    features = TfidfVectorizer(analyzer=_terms, min_df=2, sublinear_tf=True, dtype=np.float32)
-    rows = len(splits["train"])
-    learnt = np.sort(generator(0, "linear").permutation(rows)[:_MOST_ROWS])
+    texts, labels = _training(prepared)
+    if len(np.unique(labels)) < 2:
+        return None
+    learnt = Linear.learn(texts, labels, _COSTS)
+    if not learnt:
+        return None
+    dev = prepared.split("dev")
+    read, wanted = learnt[0].features.transform(_texts(dev)), _labels(dev)
+    return max(learnt, key=lambda linear: linear.model.score(read, wanted))
+
+
+def score_linear(
+    prepared: Prepared, shares: Mapping[str, float]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Accuracy of the linear classifier on splits.
+
+    Args:
+        shares: splits, dev among them, with the share of words that the run keeps.
+
+    Returns:
+        {split: {mode: {"accuracy": share, "kept": share}}}; nothing where nothing can be learnt.
+        Mode `linear` reads all words; `weights`, where not all are kept, of each text the share of
+        words that weigh most, by this classifier or one learnt from training texts cut like that,
+        the better one on dev.
+    """
+    linear = learn_linear(prepared)
+    if linear is None:
+        return {}
+    splits = {name: prepared.split(name) for name in shares}
     labels = {name: _labels(split) for name, split in splits.items()}
-    if len(np.unique(labels["train"][learnt])) < 2:
-        return None
-    try:
-        train = features.fit_transform(_texts(splits["train"], learnt))
-    except ValueError:  # no terms are left
-        return None
-    others = {
-        name: features.transform(_texts(split, np.arange(len(split))))
+    found = {
+        name: {"linear": {"accuracy": linear.accuracy(_texts(split), labels[name]), "kept": 1.0}}
         for name, split in splits.items()
-        if name != "train"
     }
-    tried = {
-        cost: LogisticRegression(C=cost, max_iter=1000).fit(train, labels["train"][learnt])
-        for cost in _COSTS
+    if shares["dev"] < 1:
+        texts, wanted = _training(prepared)
+        readers = [linear, *Linear.learn(linear.cut(texts, shares["dev"]), wanted, [linear.cost])]
+
+        def accuracy(reader: Linear, name: str) -> float:
+            return reader.accuracy(linear.cut(_texts(splits[name]), shares[name]), labels[name])
+
+        reader = max(readers, key=lambda reader: accuracy(reader, "dev"))
+        for name, share in shares.items():
+            found[name]["weights"] = {"accuracy": accuracy(reader, name), "kept": share}
+    return found
+
+
+def add_linear(run: Path, prepared: Prepared) -> None:
+    """Write the scores of the linear classifier into a run's report, as further modes."""
+    directory = RunDirectory.open(run)
+    report = directory.read_report()
+    splits = report["splits"]
+    shares = {name: modes.get("thresholded", {}).get("kept", 1.0) for name, modes in splits.items()}
+    for name, modes in score_linear(prepared, shares).items():
+        splits[name] |= modes
+    directory.write_report(report)
+
+
+def linear_rankings(prepared: Prepared, examples: Split) -> dict[str, list[tuple[Array, ...]]]:
+    """How much the words of each row weigh in a linear classifier, by name of the ranking.
+
+    Averages over neighbours have weights 1/4, 1/2, 1, 1/2, 1/4.
+    """
+    linear = learn_linear(prepared)
+    if linear is None:
+        return {}
+    plain = [
+        tuple(weights) for _, weights in linear.word_weights(_texts(examples), of_prediction=False)
+    ]
+    return {
+        "linear weights": plain,
+        "linear weights, averaged over neighbours": [tuple(map(_averaged, row)) for row in plain],
     }
-    best = max(_COSTS, key=lambda cost: tried[cost].score(others["dev"], labels["dev"]))
-    accuracy = {name: tried[best].score(rows, labels[name]) for name, rows in others.items()}
-    return {"accuracy": accuracy, "C": best, "seconds": round(time.monotonic() - began, 2)}
 
 
-def write_linear(run: Path, prepared: Prepared) -> None:
-    """Keep `score_linear` with a run, in linear.json."""
-    found = score_linear(prepared)
-    if found is not None:
-        found["data_sha256"] = prepared.manifest.digest()
-        replace_file(run / LINEAR_FILE, json.dumps(found, indent=2) + "\n")
+def _averaged(weights: Array) -> Array:
+    total, count = (
+        convolve1d(values, _NEIGHBOURS, mode="constant")
+        for values in (weights, np.ones_like(weights))
+    )
+    return total / count
 
 
-def read_linear(run: Path) -> dict[str, Any] | None:
-    """What `write_linear` kept with a run; None if there is nothing, or it is of other data."""
-    path = run / LINEAR_FILE
-    found = read_json(path, "Delete the file") if path.is_file() else {}
-    own = bool(found) and found.get("data_sha256") == RunDirectory.open(run).data_digest()
-    return found if own else None
+def _training(prepared: Prepared) -> tuple[Iterator[Text], Array]:
+    """Texts and labels of the rows that are learnt from."""
+    train = prepared.split("train")
+    rows = np.sort(generator(0, "linear").permutation(len(train))[:_MOST_ROWS])
+    return _texts(train, rows), _labels(train)[rows]
 
 
 def _labels(split: Split) -> Array:
@@ -90,13 +205,17 @@ def _labels(split: Split) -> Array:
     return np.concatenate([split.batch(rows).labels for rows in blocks])
 
 
-def _texts(split: Split, rows: Array) -> Iterator[tuple[tuple[str, ...], ...]]:
-    return (split.words(int(row)) for row in rows)
+def _texts(split: Split, rows: Array | None = None) -> Iterator[Text]:
+    return (split.words(int(row)) for row in (range(len(split)) if rows is None else rows))
 
 
-def _terms(sentences: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-    """Words and pairs of neighbouring words, each with the number of its text."""
-    for slot, words in enumerate(sentences):
-        lower = [word.lower() for word in words]
-        yield from (f"{slot} {word}" for word in lower)
-        yield from (f"{slot} {first} {second}" for first, second in pairwise(lower))
+def _words(text: Text) -> list[list[str]]:
+    """Features of single words, each with the number of its sentence."""
+    return [[f"{slot} {word.lower()}" for word in words] for slot, words in enumerate(text)]
+
+
+def _terms(text: Text) -> Iterator[str]:
+    """Features: words and pairs of neighbouring words."""
+    for words in _words(text):
+        yield from words
+        yield from map(" ".join, pairwise(words))

@@ -33,7 +33,6 @@ from rss_rl.metrics.measures import (
 from rss_rl.pages.assets import filled
 from rss_rl.results.charts import COLOURS, calibration_chart, curve_charts
 from rss_rl.results.frame import grouped, runs_frame, score_names, with_groups
-from rss_rl.results.linear import read_linear
 from rss_rl.results.reading import (
     Reading,
     ReadText,
@@ -42,11 +41,7 @@ from rss_rl.results.reading import (
     class_scores,
     read_split,
 )
-from rss_rl.results.sentences import (
-    interval_sentence,
-    linear_sentence,
-    run_warnings,
-)
+from rss_rl.results.sentences import interval_sentence, run_warnings
 from rss_rl.results.tables import (
     differing_settings,
     mode_name,
@@ -60,6 +55,7 @@ from rss_rl.version import VERSION
 
 _READS = {
     "thresholded": "the words it keeps",
+    "weights": "as many that a linear classifier weighs most",
     "random": "as many random words",
     "all": "all words, trained on them",
     "linear": "all words, a linear classifier",
@@ -162,7 +158,6 @@ def _shown(part: Part, split: str) -> dict[str, Any]:
     frame, means = part.frame, grouped(part.frame)
     first, metric = frame.iloc[0], _measure(part.frame, split)
     names, reading = shown_scores(means), part.reading
-    linear = next(filter(None, (read_linear(Path(run)) for run in frame["run"].unique())), None)
     return {
         "name": part.manifest.name,
         "groups": [
@@ -171,13 +166,10 @@ def _shown(part: Part, split: str) -> dict[str, Any]:
         ],
         "several": means["runs"].max() > 1,
         "warnings": list(_warnings(frame)),
-        "summary": [
-            *_summary(means, metric, split, part.manifest.splits[split].rows),
-            *filter(None, [linear_sentence(linear, split)]),
-        ],
+        "summary": _summary(means, metric, split, part.manifest.splits[split].rows),
         "asked": list(_asked(frame, part.manifest)),
         "metric": None if metric is None else find_measure(metric).label,
-        "bars": [] if metric is None else list(_bars(means, metric, split, linear)),
+        "bars": [] if metric is None else list(_bars(means, metric, split)),
         "measures": [find_measure(name) for name in names],
         "scores": [
             (group, [_score_line(line, names) for line in own.to_dict("records")])
@@ -215,7 +207,7 @@ def _warnings(frame: pd.DataFrame) -> Iterator[str]:
     runs = frame.drop_duplicates("run")
     for run, asked in runs[["run", "reward.target_share"]].to_numpy():
         report, of = RunDirectory.open(Path(run)).read_report(), f"{run}: "
-        for warning in run_warnings(report, asked, read_linear(Path(run))):
+        for warning in run_warnings(report, asked):
             yield f"{of if len(runs) > 1 else ''}{warning}."
 
 
@@ -311,19 +303,13 @@ def _phases(settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _bars(
-    means: pd.DataFrame, metric: str, split: str, linear: Mapping[str, Any] | None
+    means: pd.DataFrame, metric: str, split: str
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """Scores of each group as bars; a measure not within [0, 1] is scaled by its largest value.
-
-    The linear classifier, see `read_linear`, is beside each group.
-    """
-    plain = {} if linear is None or metric != "accuracy" else linear["accuracy"]
+    """Scores of each group as bars; a measure not within [0, 1] is scaled by its largest value."""
     shown = means[(means["split"] == split) & means["mode"].isin(_READS) & means[metric].notna()]
     largest = 1.0 if shown[metric].between(0, 1).all() else shown[metric].abs().max()
     for group, own in shown.groupby("group"):
         lines = {line["mode"]: line for line in own.to_dict("records")}
-        if split in plain:
-            lines["linear"] = {metric: plain[split], f"{metric}_sd": None}
         rows = []
         for mode in (mode for mode in _READS if mode in lines):
             mean, deviation = lines[mode][metric], lines[mode][f"{metric}_sd"]

@@ -7,8 +7,6 @@ from typing import Any
 
 from scipy.stats import binomtest
 
-from rss_rl.metrics.measures import format_measure
-
 Scores = Mapping[str, float | None]
 _FAR_FROM_SHARE, _COLLAPSED = 0.05, 0.01
 _UNDECIDED = 0.01
@@ -54,24 +52,11 @@ def accuracy_interval(accuracy: float, rows: int) -> tuple[float, float]:
     return float(found.low), float(found.high)
 
 
-def linear_sentence(linear: Mapping[str, Any] | None, split: str) -> str | None:
-    """What a linear classifier of all words reaches, see `rss_rl.results.linear`."""
-    value = None if linear is None else linear["accuracy"].get(split)
-    if linear is None or value is None:
-        return None
-    return (
-        f"A linear classifier of all words (TF-IDF of words and word pairs) has an accuracy of"
-        f" {format_measure('accuracy', value)}, after {linear['seconds']:.1f} s."
-    )
-
-
-def run_warnings(
-    report: Mapping[str, Any], asked: float | None, linear: Mapping[str, Any] | None
-) -> Iterator[str]:
+def run_warnings(report: Mapping[str, Any], asked: float | None) -> Iterator[str]:
     """What is wrong with the result of a run, and what to do.
 
     Args:
-        report: of the run. asked: its `reward.target_share`. linear: see `linear_sentence`.
+        report: of the run. asked: its `reward.target_share`.
     """
     split = "test" if "test" in report["splits"] else "dev"
     modes = report["splits"].get(split, {})
@@ -82,22 +67,23 @@ def run_warnings(
                 " in train, too: scores on them are not those of new texts"
             )
     yield from filter(None, (kept_warning(report, asked), decided_warning(modes)))
-    yield from filter(None, [linear_warning(linear, modes, split)])
+    yield from filter(None, [linear_warning(modes, split)])
 
 
-def linear_warning(
-    linear: Mapping[str, Any] | None, modes: Mapping[str, Scores], split: str
-) -> str | None:
-    """A warning if a linear classifier of all words beats the run's kept words."""
-    value = None if linear is None else linear["accuracy"].get(split)
+def linear_warning(modes: Mapping[str, Scores], split: str) -> str | None:
+    """A warning if a linear classifier beats the run's kept words, with as many or all words."""
     own = modes.get("thresholded", {}).get("accuracy")
-    if value is None or own is None or own >= value:
-        return None
-    return (
-        f"on {split}, a linear classifier of all words is right more often ({value:.1%}) than this"
-        f" run on the words it keeps ({own:.1%}). Give it word vectors (--vectors) or a transformer"
-        " (--pretrained), more rows, or more words to keep (--keep)"
-    )
+    read = {"weights": "as many words, those it weighs most,", "linear": "all words"}
+    for name, words in read.items():
+        value = modes.get(name, {}).get("accuracy")
+        if own is not None and value is not None and own < value:
+            return (
+                f"on {split}, a linear classifier that reads {words} is right more often"
+                f" ({value:.1%}) than this run on the words it keeps ({own:.1%}). Give it word"
+                " vectors (--vectors) or a transformer (--pretrained), more rows, or more words to"
+                " keep (--keep)"
+            )
+    return None
 
 
 def decided_warning(modes: Mapping[str, Scores]) -> str | None:

@@ -18,6 +18,8 @@ MODES = {
     "sampled": ("sampled", "words drawn by their probabilities, as in training"),
     "random": ("random", "as many words of each text, drawn at random"),
     "all": ("all words", "another model, trained to read every word"),
+    "linear": ("linear", "a linear classifier of all words, TF-IDF of words and word pairs"),
+    "weights": ("largest weights", "as many words of each text, those that it weighs most"),
 }
 """Selection modes: what they are called in tables, and what they are."""
 

@@ -4,7 +4,7 @@ config.json   the resolved configuration, read by a resume, and the choices of `
 config.yaml   the same configuration, for people and for `rss-rl train`
 inputs/       copies of files that the run depends on, such as vocabulary.json
 checkpoints/ metrics/ tensorboard/
-report.json   the final report; report.html shows it, linear.json has a linear classifier's scores
+report.json   the final report; report.html shows it
 all-tokens/   the run of the comparison with all tokens, of the same form
 provenance.json  program, libraries and data that the run began with
 events.jsonl  events, a JSON object a line
@@ -35,14 +35,13 @@ from rss_rl.json_files import canonical_json, read_json, read_record, without_no
 SCHEMA_VERSION = 1
 EVENTS_FILE, STATUS_FILE = "events.jsonl", "status.json"
 CONFIG_FILE, REPORT_FILE = "config.json", "report.json"
-LINEAR_FILE, PAGE_FILE = "linear.json", "report.html"
+PAGE_FILE = "report.html"
 LOCK_FILE = "run.lock"
 _PROVENANCE_FILE = "provenance.json"
 _OWN_FILES = (
     CONFIG_FILE,
     "config.yaml",
     REPORT_FILE,
-    LINEAR_FILE,
     PAGE_FILE,
     STATUS_FILE,
     _PROVENANCE_FILE,

@@ -80,7 +80,7 @@ def test_a_callback_that_raises_ends_the_run_which_the_same_call_continues(tmp_p
     assert [path.name for path in again.paths] == ["run", "run-seed1"]
     for path in again.paths:
         assert rss_rl.Run(path).finished
-        assert (path / "linear.json").is_file()
+        assert {"linear", "weights"} < set(rss_rl.Run(path).report["splits"]["test"])
     assert '"run_resumed"' in (tmp_path / "run" / "events.jsonl").read_text()
     assert sum(isinstance(event, UpdateReport) for event in reports) < 2 * 18
     with pytest.raises(ConfigError, match="there is already a run"):
@@ -149,10 +149,12 @@ def test_fit_is_a_finished_run_with_all_that_one_asks_of_it(run: rss_rl.Run) -> 
 def test_commands_are_functions(run: rss_rl.Run, tmp_path: Path) -> None:
     scores = rss_rl.evaluate(run.path, split="dev", mode=["thresholded"])
     assert scores == {str(run.path): run.evaluate("dev", ["thresholded"])}
-    assert rss_rl.evaluate(run.path)[str(run.path)] == run.report["splits"]["test"]
+    test = run.report["splits"]["test"]
+    linear = {mode: test[mode] for mode in ("linear", "weights")}
+    assert rss_rl.evaluate(run.path)[str(run.path)] | linear == test
     assert rss_rl.status(run.path).state == "finished"
     frame = rss_rl.report(run.path, html=tmp_path / "report.html")
-    assert set(frame["mode"]) == {"thresholded", "sampled", "random"}
+    assert set(frame["mode"]) == {"thresholded", "sampled", "random", *linear}
     folder = rss_rl.export(run.path, out=tmp_path / "model")
     here, there = (rss_rl.select(place, ["a fine film"]) for place in (run.path, folder))
     assert here.to_dict() == there.to_dict()

@@ -36,6 +36,7 @@ from rss_rl.types import LabelSpec
 
 _CPU = torch.device("cpu")
 CHOICES = ("policy", "top-k", "random")
+LINEAR = ("linear weights", "linear weights, averaged over neighbours")
 
 
 def read_marked(split: str) -> Iterator[RawExample | BadRow]:
@@ -259,7 +260,7 @@ def test_the_command(trained: Path, marked: Prepared, tmp_path: Path) -> None:
     assert all(name in shown for name in ("IOU F1", "AUPRC", "token F1 at budgets", "similarity"))
     both = [part for file in files for part in ("--scores", str(file))]
     scores = json.loads(ask(*both, "--json").stdout)[str(trained)]
-    assert list(scores) == [*CHOICES, *map(str, files)]
+    assert list(scores) == [*CHOICES, *LINEAR, *map(str, files)]
     assert scores[str(files[0])]["auprc"] == pytest.approx(1.0)
     assert scores[str(files[1])]["auprc"] < 0.7
     for wrong, message in (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from itertools import pairwise
@@ -18,12 +17,11 @@ from tiny_runs import FILLERS, tiny_source, tiny_tree
 
 from rss_rl.config import RunConfig
 from rss_rl.data.prepare import prepare
-from rss_rl.data.store import open_prepared
 from rss_rl.inference.model import load_model
 from rss_rl.results.charts import curve_charts
 from rss_rl.results.report_page import Part, gather_parts, report_page
 from rss_rl.results.sentences import accuracy_interval
-from rss_rl.runs.run_directory import LINEAR_FILE, RunDirectory
+from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.training.run import train
 
 HOSTILE = "<script>document.title='taken'</script>"
@@ -51,9 +49,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     prepare(tiny_source(fillers=fillers), root / "data", dim=6)
     given = (("a-0", 0, 1e-3), ("a-1", 1, 1e-3), ("b-0", 0, 1e-2))
     made = [make_run(root / name, root / "data", seed, rate) for name, seed, rate in given]
-    linear = {"accuracy": {"dev": 0.5, "test": 0.625}, "C": 2.0, "seconds": 1.0}
-    linear["data_sha256"] = open_prepared(root / "data").manifest.digest()
-    (made[0] / LINEAR_FILE).write_text(json.dumps(linear))
+    directory = RunDirectory.open(made[0])
+    report = directory.read_report()
+    report["splits"]["test"]["linear"] = {"accuracy": 0.625, "kept": 1.0}
+    directory.write_report(report)
     return made
 
 

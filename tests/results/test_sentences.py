@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rss_rl.results.sentences import kept_warning, linear_sentence, run_warnings
+from rss_rl.results.sentences import kept_warning, run_warnings
 
 
 @pytest.mark.parametrize(
@@ -44,23 +44,19 @@ def test_a_label_that_is_said_by_a_count_is_found(
     assert ("by how many it keeps" in (found or "")) is warned
 
 
-LINEAR = {"accuracy": {"dev": 0.9, "test": 0.8}, "C": 2.0, "seconds": 1.23}
-
-
 def report_of(**scores: dict[str, float]) -> dict[str, object]:
     return {"splits": {"dev": scores, "test": scores}}
 
 
 def test_a_linear_classifier_that_is_better_is_said() -> None:
-    report = report_of(thresholded={"kept": 0.3, "accuracy": 0.75})
-    (warning,) = run_warnings(report, 0.3, LINEAR)
-    assert "80.0%" in warning
-    assert "75.0%" in warning
-    assert not [*run_warnings(report, 0.3, None)]
-    better = report_of(thresholded={"kept": 0.3, "accuracy": 0.85})
-    assert not [*run_warnings(better, 0.3, LINEAR)]
-    assert "90.0%, after 1.2 s" in str(linear_sentence(LINEAR, "dev"))
-    assert linear_sentence(LINEAR, "train") is None
+    linear = {"linear": {"accuracy": 0.8}, "weights": {"accuracy": 0.7}}
+    (warning,) = run_warnings(report_of(thresholded={"kept": 0.3, "accuracy": 0.75}, **linear), 0.3)
+    assert "reads all words" in warning
+    (warning,) = run_warnings(report_of(thresholded={"kept": 0.3, "accuracy": 0.65}, **linear), 0.3)
+    assert "those it weighs most" in warning
+    assert not [
+        *run_warnings(report_of(thresholded={"kept": 0.3, "accuracy": 0.85}, **linear), 0.3)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -73,6 +69,6 @@ def test_a_linear_classifier_that_is_better_is_said() -> None:
 )
 def test_an_undecided_policy_is_said(sampled: dict[str, float], what: str | None) -> None:
     report = report_of(thresholded={"kept": 0.3, "accuracy": 0.75}, sampled=sampled)
-    found = [*run_warnings(report, 0.3, None)]
+    found = [*run_warnings(report, 0.3)]
     assert len(found) == (what is not None)
     assert what is None or what in found[0]
