@@ -68,7 +68,7 @@ def _drawn(
     Args:
         shares: of the rows, for each split. classes: whether labels are classes.
     """
-    keys, numbers, known = array("Q"), array("q"), dict[str, int]()
+    keys, numbers, known = array("Q"), array("i"), dict[str, int]()
     for record in chain.from_iterable(map(read_records, paths)):
         example = record if isinstance(record, BadRow) else _example(record, columns)
         if isinstance(example, BadRow) or not _usable(example):
@@ -78,7 +78,7 @@ def _drawn(
             keys.append(text_key(example.texts))
             label = str(example.label) if classes else ""
             numbers.append(known.setdefault(label, len(known)))
-    return cut_texts(np.array(keys), np.array(numbers), shares, seed)
+    return cut_texts(np.asarray(keys), np.asarray(numbers), shares, seed)
 
 
 def _usable(example: RawExample) -> bool:

@@ -35,39 +35,42 @@ def development_rows(rows: int, seed: int, name: str, share: float = DEV_SHARE) 
 
 
 def cut_texts(keys: Array, classes: Array, shares: Mapping[str, float], seed: int) -> Array:
-    """The split of each row of a table, so that no text is in two splits and train has each class.
+    """The split of each row of a table: no text is in two splits, and train has every class.
 
     Args:
         keys: uint64 [B], see `rss_rl.data.checks.text_key`.
         classes: int64 [B], from 0; -1: a row that cannot be used.
-        shares: of the rows, by split; the first is train, which also has the rows that cannot be
-            used.
+        shares: of the rows, by split, also of those of each class. The first split is train, which
+            also has the rows that cannot be used.
 
     Returns:
-        int64 [B], places in `shares`. Each split gets a text where there are enough, and no split
-        but train gets more rows than its share, which one text may exceed.
+        int8 [B], places in `shares`. A split gets no more rows than its share, which one text may
+        exceed, as each split has one if there are enough.
     """
     usable = classes >= 0
-    drawn = mix(keys[usable] ^ np.uint64(stream_key(seed, "split")))
-    texts, of, copies = np.unique(drawn, return_inverse=True, return_counts=True)  # [T], [B], [T]
-    split = np.zeros(len(texts), np.int64)
+    kinds, drawn = classes[usable], mix(keys[usable] ^ np.uint64(stream_key(seed, "split")))
+    texts, start, of, rows = np.unique(  # [T], [T], [B], [T]
+        drawn, return_index=True, return_inverse=True, return_counts=True
+    )
     first = np.full(classes.max(initial=-1) + 1, len(texts))
-    np.minimum.at(first, classes[usable], of)  # of each class, the text that train has
-    free = np.setdiff1d(np.arange(len(texts)), first)
-    for place, share in enumerate(list(shares.values())[1:], start=1):
-        room = max(1, round(share / sum(shares.values()) * len(drawn)))
-        taken = []
-        for text in free:
-            if copies[text] <= room:
-                taken.append(text)
-                room -= copies[text]
-            if room == 0:
+    np.minimum.at(first, kinds, of)  # of each class, a text for train
+    free = np.ones(len(texts) + 1, bool)
+    free[first] = False
+    split, copies = np.zeros(len(texts), np.int8), rows.data
+    parts = {n: share / sum(shares.values()) for n, share in enumerate(shares.values()) if n > 0}
+    taken, seen = dict.fromkeys(parts, 0), 0
+    for text in np.argsort(kinds[start], kind="stable").data:  # a list takes five times as much
+        seen += copies[text]
+        for part in parts if free[text] else ():
+            if taken[part] + copies[text] <= parts[part] * seen + 0.5:
+                split[text], free[text] = part, False
+                taken[part] += copies[text]
                 break
-        if not taken and len(free):
-            taken = [free[copies[free].argmin()]]
-        split[taken] = place
-        free = np.setdiff1d(free, taken)
-    found = np.zeros(len(keys), np.int64)
+    for part in (part for part, count in taken.items() if count == 0):
+        if (left := np.flatnonzero(free[:-1])).size:
+            least = left[rows[left].argmin()]
+            split[least], free[least] = part, False
+    found = np.zeros(len(keys), np.int8)
     found[usable] = split[of]
     return found
 
