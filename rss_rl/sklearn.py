@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from rich.console import Console
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.model_selection import train_test_split
-from sklearn.utils import column_or_1d
+from sklearn.utils import InputTags, Tags, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 import rss_rl
+from rss_rl.data.checks import is_missing, text_key
+from rss_rl.data.corpora.cuts import cut_texts
 from rss_rl.errors import DataError
 from rss_rl.inference.artifact import pack_model
 from rss_rl.inference.explanation import Explanation
@@ -78,38 +80,34 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.seed = seed
         self.verbose = verbose
 
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
+        tags.input_tags = InputTags(one_d_array=True, two_d_array=False, string=True)
+        return tags
+
     def fit(self, X: Any, y: Any) -> Self:
         """Train on texts and their classes.
 
         Raises:
-            RssError: any expected failure.
+            RssError: any expected failure; the estimator is as it was.
+            KeyboardInterrupt: Ctrl-C.
         """
         examples = _examples(X)
-        self.classes_, numbers = np.unique(column_or_1d(y), return_inverse=True)
+        classes, numbers = _classes(y)
         if len(examples) != len(numbers):
             raise DataError(f"{len(examples)} texts and {len(numbers)} classes")
-        if len(self.classes_) < 2:
+        if len(classes) < 2:
             raise DataError("one class alone", where="y", remedy="Give rows of two or more classes")
         rows = [
-            _row(number, example) | {"label": _name(n)}
+            _row(number, example) | {"label": f"{n:05d}"}  # names that sort as the classes do
             for number, (example, n) in enumerate(zip(examples, numbers, strict=True))
         ]
-        alone = np.bincount(numbers)[numbers] == 1  # of its class: needed for training
-        if alone.all():
-            raise DataError("each class has a single row", where="y", remedy="Give more rows")
-        several = np.flatnonzero(~alone)
-        learnt, held = train_test_split(
-            several,
-            test_size=_dev_rows(numbers[several]),
-            random_state=self.seed,
-            stratify=numbers[several],
-        )
-        train = [rows[row] for row in (*np.flatnonzero(alone), *learnt)]
-        dev = [rows[row] for row in held]
+        held = self._held_out(rows, numbers, len(classes))
+        dev = [rows[row] for row in np.flatnonzero(held)]
         settings = {"seed": self.seed, "evaluation.all_tokens": False} | dict(self.settings or {})
         with tempfile.TemporaryDirectory(prefix="rss-rl-") as folder:
             run = rss_rl.fit(
-                train,
+                [rows[row] for row in np.flatnonzero(~held)],
                 settings,
                 text="text",
                 text_b="text_b" if "text_b" in rows[0] else None,
@@ -125,14 +123,29 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 out=Path(folder) / "run",
                 console=None if self.verbose else Console(file=StringIO()),
             )
-            self.report_ = run.report["splits"]["dev"]
-            self._packed = pack_model(run.path)
-        self._model = load_model(self._packed)
+            if not run.finished:
+                # A stop that asks to continue later, of a run that nobody can continue.
+                raise KeyboardInterrupt
+            report = run.report["splits"]["dev"]
+            packed = pack_model(run.path)
+        self._model = load_model(packed)
+        self.classes_, self.report_, self._packed = classes, report, packed
         return self
+
+    def _held_out(self, rows: Sequence[Mapping[str, str]], numbers: Array, classes: int) -> Array:
+        """bool [n], True = in the development split: of each class a tenth, and at least one."""
+        keys = [text_key([text for name, text in row.items() if name != "label"]) for row in rows]
+        share = max(_DEV_SHARE, classes / len(rows))
+        shares = {"train": 1 - share, "dev": share}
+        held: Array = cut_texts(np.array(keys, np.uint64), numbers, shares, self.seed) > 0
+        if not held.any():
+            raise DataError("each class has a single text", where="y", remedy="Give more rows")
+        return held
 
     def predict(self, X: Any) -> Array:
         """The most probable class of each text."""
-        return self.classes_[self.predict_proba(X).argmax(1)]  # type: ignore[no-any-return]
+        chances = self.predict_proba(X)
+        return self.classes_[chances.argmax(1)]  # type: ignore[no-any-return]
 
     def predict_proba(self, X: Any) -> Array:
         """Probabilities [n, classes], in the order of `classes_`."""
@@ -205,11 +218,30 @@ def _row(number: int, example: Any) -> dict[str, str]:
     return dict(zip(("text", "text_b"), texts, strict=False))
 
 
-def _name(number: int) -> str:
-    """A name that sorts as the classes do."""
-    return f"{number:05d}"
+def _classes(labels: Any) -> tuple[Array, Array]:
+    """The different labels, sorted, in the type of their values, and the place there of each.
 
-
-def _dev_rows(numbers: Array) -> int:
-    """Rows to hold out: a tenth, and at least one of each class where there are two."""
-    return max(round(_DEV_SHARE * len(numbers)), len(np.unique(numbers)))
+    Raises:
+        DataError: labels are missing, in any notation, or alike, or cannot be sorted.
+    """
+    if np.ma.is_masked(labels):
+        labels = pd.Series(labels.ravel())
+    values = labels.to_numpy() if hasattr(labels, "to_numpy") else np.asarray(labels)
+    if values.dtype.kind == "U" and not all(isinstance(label, str) for label in labels):
+        values = np.asarray(labels, object)  # where numpy would write numbers as text
+    values = column_or_1d(values)
+    missing = pd.isna(values) | [isinstance(value, str) and is_missing(value) for value in values]
+    if missing.any():
+        rows = ", ".join(map(str, np.flatnonzero(missing)[:10]))
+        raise DataError(
+            f"missing labels: {missing.sum()}",
+            where=f"y, row {rows}",
+            remedy="Write them, or take the rows out",
+        )
+    try:
+        classes, numbers = np.unique(values, return_inverse=True)
+    except TypeError as error:
+        raise DataError(
+            f"the labels cannot be sorted ({error})", where="y", remedy="Give labels of one type"
+        ) from error
+    return classes, numbers

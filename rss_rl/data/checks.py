@@ -20,7 +20,7 @@ from rss_rl.types import LabelSpec
 
 LARGEST_SCORE = float(np.finfo(np.float32).max)
 """Scores are stored in 32 bits."""
-_MISSING = frozenset({"", "nan", "NaN", "None", "null", "NULL"})
+_MISSING = frozenset({"", "nan", "NaN", "NaT", "<NA>", "None", "null", "NULL"})
 """As pandas, JSON and databases write it; `none` and `NA` may as well be names of classes."""
 _MANY_CLASSES = 1000
 _MANY_IDS = 20

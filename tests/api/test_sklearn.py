@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import pickle
+import signal
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError, SkipTestWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import check_estimator
 
+import rss_rl
 from rss_rl.errors import DataError, RssError
 from rss_rl.sklearn import SelectiveClassifier
+from rss_rl.training.trainer import UpdateReport
 
 SMALL = {
     "model.hidden": 16, "model.head_hidden": 16, "policy.options.hidden": 16, "batch_size": 16,
     **{f"phases.{phase}.steps": 40 for phase in range(4)},
 }  # fmt: skip
+
+
+BRIEF = SMALL | {f"phases.{phase}.steps": 2 for phase in range(4)}
 
 
 def texts(count: int) -> tuple[list[str], list[str]]:
@@ -58,15 +66,18 @@ def test_it_predicts_and_selects(fitted: Any) -> None:
 
 def test_a_class_of_one_row_is_trained_on_and_what_is_no_text_is_named() -> None:
     rows, labels = texts(60)
-    brief = SMALL | {f"phases.{phase}.steps": 2 for phase in range(4)}
     for seed in (0, 1):
-        model = SelectiveClassifier(keep=0.3, settings=brief, seed=seed)
+        model = SelectiveClassifier(keep=0.3, settings=BRIEF, seed=seed)
         table = pd.DataFrame({"text": [*rows, "a stone"], "kind": [*labels, "mineral"]})
         assert "mineral" in model.fit(table["text"], table[["kind"]]).classes_
     with pytest.raises(DataError, match=r"X, row 60: nan is no text"):
         model.fit([*rows, float("nan")], [*labels, "plant"])
-    with pytest.raises(DataError, match="single row"):
-        model.fit(rows[:2], labels[:2])
+    before = model.predict(rows).tolist()
+    for refused in (labels[:2], [*labels[:-1], None], [*labels[:-1], 1]):
+        with pytest.raises(DataError):
+            model.fit(rows[: len(refused)], refused)
+        assert model.classes_.tolist() == ["animal", "mineral", "plant"]
+        assert model.predict(rows).tolist() == before
 
 
 def test_it_pickles_by_export(fitted: Any) -> None:
@@ -81,9 +92,13 @@ def test_it_pickles_by_export(fitted: Any) -> None:
 
 def test_it_goes_into_pipelines_and_searches() -> None:
     rows, labels = texts(80)
-    few = SMALL | {f"phases.{phase}.steps": 2 for phase in range(4)}
-    model = SelectiveClassifier(settings=few)
+    model = SelectiveClassifier(settings=BRIEF)
     assert clone(model).get_params() == model.get_params()
+    with pytest.warns(SkipTestWarning, match="string=True"):
+        check_estimator(model)
+    for method in ("predict", "predict_proba", "select"):
+        with pytest.raises(NotFittedError):
+            getattr(model, method)(rows)
     pipeline = make_pipeline(FunctionTransformer(), model)
     search = GridSearchCV(pipeline, {"selectiveclassifier__keep": [0.2, 0.5]}, cv=2)
     search.fit(np.array(rows, dtype=object), pd.Series(labels))
@@ -91,14 +106,67 @@ def test_it_goes_into_pipelines_and_searches() -> None:
     assert search.predict(pd.Series(rows[:3])).shape == (3,)
 
 
-def test_pairs_are_two_columns_and_classes_are_of_any_type() -> None:
+def test_pairs_are_two_columns() -> None:
     rows, labels = texts(60)
     table = pd.DataFrame({"a": rows, "b": rows[::-1]})
     few = {"model.hidden": 8, "phases.0.steps": 2, "phases.1.steps": 2}
-    model = SelectiveClassifier(settings=few).fit(table, np.array(labels) == "plant")
-    assert model.predict(table).dtype == np.bool_
+    model = SelectiveClassifier(settings=few).fit(table, labels)
     (pair,) = model.select(table[:1])
     assert len(pair) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtypes"),
+    [
+        (["b", "a"], [None, "category", "string"]),
+        ([True, False], [None, "category", "boolean", "bool[pyarrow]"]),
+        ([7, 3], ["category", "Int64"]),
+        ([2**53, 2**53 + 1], [None]),
+        ([1.5, 2.0], ["Float64"]),
+        ([*pd.period_range("2020Q1", periods=2, freq="Q")], [None]),
+        ([*pd.to_datetime(["2020", "2021"])], [None]),
+    ],
+)
+def test_predicted_classes_have_the_type_of_the_labels(kind: Any, dtypes: Any) -> None:
+    rows, labels = texts(24)
+    for dtype in dtypes:
+        y = pd.Series([kind[label == "plant"] for label in labels], dtype=dtype)
+        model = SelectiveClassifier(settings=BRIEF).fit(rows, y)
+        assert model.classes_.tolist() == sorted(kind)
+        assert {type(label) for label in pd.Series(model.predict(rows)).tolist()} <= {type(kind[0])}
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NaT, pd.NA, "", " ", "nan"])
+def test_a_missing_label_is_no_class(missing: Any) -> None:
+    rows, labels = texts(24)
+    for y in (labels, pd.Series(labels, dtype="category").cat.add_categories("")):
+        given = [*y[:3], missing, *y[4:], missing]
+        with pytest.raises(DataError, match="y, row 3, 24: missing labels: 2"):
+            SelectiveClassifier().fit([*rows, "a moss"], given)
+    with pytest.raises(DataError, match="y, row 1"):
+        SelectiveClassifier().fit(rows[:2], np.ma.masked_array([1, 2], [False, True]))
+
+
+@pytest.mark.parametrize("phase", [0, 3])
+def test_ctrl_c_ends_a_search(phase: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a score of NaN nor an error about the folder of the run, which is gone."""
+    fits: list[Any] = []
+
+    def fit(*given: Any, **how: Any) -> Any:
+        fits.append(how)
+        return rss_rl_fit(*given, **how, callbacks=[press])
+
+    def press(event: Any) -> None:
+        if isinstance(event, UpdateReport) and event.update == 1 + 2 * phase:
+            signal.raise_signal(signal.SIGINT)
+
+    rss_rl_fit = rss_rl.fit
+    monkeypatch.setattr(rss_rl, "fit", fit)
+    rows, labels = texts(40)
+    search = GridSearchCV(SelectiveClassifier(settings=BRIEF), {"keep": [0.2, 0.5]}, cv=2)
+    with pytest.raises(KeyboardInterrupt):
+        search.fit(rows, labels)
+    assert len(fits) == 1
 
 
 @pytest.mark.parametrize(
