@@ -22,6 +22,9 @@ HEAD, DEPENDENT = 0, 1
 FOLD_BIT = 32
 """Of an id, see `Batch.ids`; the bits below are those of the word."""
 
+LONGEST_WORD = 1000
+"""Characters of a word that are cut into its parts; what follows says nothing."""
+
 Window = Literal["text", "sentence"]
 """What a pretrained encoder reads at once for a policy."""
 

@@ -25,9 +25,14 @@ _MISSING = frozenset({"", "nan", "NaN", "NaT", "<NA>", "None", "null", "NULL"})
 _MANY_CLASSES = 1000
 _MANY_IDS = 20
 """More classes than this with a row each are ids."""
+_SHOWN = 10_000
+"""Most characters of a row in the rejects file."""
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 Fault = tuple[str, str]
 """Reason and remedy."""
+MOST_CHARACTERS, MOST_WORDS = 1 << 23, 50_000
+"""Of a text. Some layers take time that is quadratic in its words."""
+SHORTEN = "Cut it into parts"
 
 
 class LabelChecker:
@@ -203,6 +208,16 @@ def example_fault(
     return _marks_fault(example, len(tokens[0].words), labels)
 
 
+def length_fault(text: Text, words: int = 0) -> Fault | None:
+    """What is wrong with a text of so many words, if it is longer than any that is read."""
+    characters = len(text) if isinstance(text, str) else sum(map(len, text))
+    sizes = (characters, MOST_CHARACTERS, "characters"), (words, MOST_WORDS, "words")
+    for size, most, what in sizes:
+        if size > most:
+            return f"a text of {size:,} {what}, more than the {most:,} that are read", SHORTEN
+    return None
+
+
 def _marks_fault(example: RawExample, tokens: int, labels: LabelSpec) -> Fault | None:
     marks = example.marks
     if (marks is not None) != labels.chooses:
@@ -268,6 +283,11 @@ class Rejects:
         if not self._skip:
             raise row.error()
         self.bad[part] += 1
-        line = {"file": row.file, "row": row.row, "reason": row.reason, "content": row.content}
+        line = {
+            "file": row.file,
+            "row": row.row,
+            "reason": row.reason,
+            "content": row.content[:_SHOWN],
+        }
         with self._path.open("a", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(json.dumps(line, ensure_ascii=False) + "\n")

@@ -24,7 +24,7 @@ import numpy as np
 from rss_rl.data.sources import Progress
 from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from rss_rl.seeding import mix, stream_key
-from rss_rl.types import Array
+from rss_rl.types import LONGEST_WORD, Array
 
 _FEWEST_ROWS = 2
 """Rows that a word must be in: the weight of a rarer one would say the label of its row."""
@@ -135,7 +135,7 @@ def _subword_counts(words: Sequence[str]) -> Any:
         norm=None,
         dtype=np.float32,
     )
-    return cut.transform(words)
+    return cut.transform(word[:LONGEST_WORD] for word in words)
 
 
 def _linear_weights(counts: Any, labels: Array, classes: Sequence[str]) -> Array:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rss_rl.data.checks import LabelChecker, Rejects
+from rss_rl.data.checks import MOST_WORDS, LabelChecker, Rejects
 from rss_rl.data.label_weights import LabelWeights, learn_weights
 from rss_rl.data.manifest import (
     MANIFEST_FILE,
@@ -129,8 +129,9 @@ def _check_settings(
 ) -> None:
     if not 1 <= dim <= _MOST_DIM:
         raise DataError(f"dim is {dim}", remedy=f"Give a width of 1 to {_MOST_DIM} as --dim")
-    if max_words is not None and max_words < 1:
-        raise DataError(f"max_words is {max_words}", remedy="Give 1 or more as --max-words")
+    if max_words is not None and not 1 <= max_words <= MOST_WORDS:
+        remedy = f"Give 1 to {MOST_WORDS:,} as --max-words"
+        raise DataError(f"max_words is {max_words}", remedy=remedy)
     if labels is not None and labels.chooses and (max_words is not None or label_weights):
         raise DataError(
             f"labels choose a {labels.kind} of the text, which a cut may remove and no word is for",

@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 
 from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from rss_rl.errors import DataError
-from rss_rl.types import Array
+from rss_rl.types import LONGEST_WORD, Array
 
 STATIC, ENCODER = "static:", "encoder:"
 PACKAGES = ("wordllama",)
@@ -109,7 +109,7 @@ def static_vectors(path: Path, vocabulary: Vocabulary) -> tuple[Array, Array, in
             remedy="Give the matrix and the tokenizer of one model",
         )
     special = len(SPECIAL_WORDS)
-    words = list(vocabulary.words[special:])
+    words = [word[:LONGEST_WORD] for word in vocabulary.words[special:]]
     unknown = tokenizer.token_to_id(getattr(tokenizer.model, "unk_token", None) or "<unk>")
     # With or without a space before it, whichever gives fewer pieces.
     forms = [

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, TypeVar, cast
+from typing import IO, Any, AnyStr, Literal, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from rss_rl.data.checks import is_storable
+from rss_rl.data.checks import SHORTEN, is_storable
 from rss_rl.data.sources import BadRow, RawExample, Text
 from rss_rl.durable import check_file
 from rss_rl.errors import DataError, nearest
@@ -39,8 +39,12 @@ _BLOCK_ROWS = 1024
 _Made = TypeVar("_Made")
 _MOST_LINES = 1000
 """Lines of a row of a delimited file; one of more has a quote that is not closed."""
-_LONGEST_FIELD = 1 << 26
-"""Characters of a delimited field; a longer one is an unclosed quote."""
+_LONGEST_ROW = 1 << 25
+"""Characters of a row; a longer one is an unclosed quote, or no text of anybody's."""
+_TOO_LONG = f"more than {_LONGEST_ROW:,} characters"
+_BLOCK_BYTES = 1 << 26
+"""Of the rows of a Parquet file that are held at once, as far as its footer tells."""
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,9 @@ def column_names(path: Path, kind: str = "") -> list[str]:
             with _parquet(path) as file:
                 return list(file.schema_arrow.names)
         with _open_text(path) as stream:
-            return _header(path, _fields_of(stream, "\t" if kind == "tsv" else ","))
+            return _header(
+                path, _fields_of(_DelimitedLines(stream), "\t" if kind == "tsv" else ",")
+            )
 
 
 def _first_keys(path: Path) -> list[str]:
@@ -257,10 +263,46 @@ def _header(path: Path, reader: Any) -> list[str]:
     return names
 
 
+def bounded_lines(stream: IO[AnyStr]) -> Iterator[AnyStr]:
+    """The lines of a stream in flat memory: of one that `is_too_long` only the beginning."""
+    while line := stream.readline(_LONGEST_ROW + 1):
+        yield line
+        if is_too_long(line):
+            while line and line[-1:] not in ("\n", "\r", b"\n"):
+                line = stream.readline(_CHUNK)
+
+
+def is_too_long(row: str | bytes) -> bool:
+    """Whether a row has more characters than any that is read."""
+    return len(row) > _LONGEST_ROW
+
+
+class _DelimitedLines:
+    """Lines for `csv.reader`, which asks for more while a quote is open.
+
+    number  of the last line, first = 1. left: characters that the row may still have
+    """
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._lines = bounded_lines(stream)
+        self.number, self.left = 0, _LONGEST_ROW
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self.number += 1
+        self.left -= len(line)
+        if self.left < 0:
+            raise csv.Error(_TOO_LONG)
+        return line
+
+
 def _fields_of(lines: Iterable[str], delimiter: str, quoted: bool = True) -> Any:
     """A reader of the fields of each row."""
     # Python has one limit for the whole process, 131,072 characters by default.
-    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_ROW))
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
     return csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
 
@@ -268,25 +310,26 @@ def _fields_of(lines: Iterable[str], delimiter: str, quoted: bool = True) -> Any
 def _read_delimited(path: Path, delimiter: str, quoted: bool) -> Iterator[Record | BadRow]:
     file = str(path)
     with _open_text(path) as stream:
-        reader = _fields_of(stream, delimiter, quoted)
+        lines = _DelimitedLines(stream)
+        reader = _fields_of(lines, delimiter, quoted)
         names = _header(path, reader)
         while True:
-            row = reader.line_num + 1
+            row, lines.left = lines.number + 1, _LONGEST_ROW
             try:
                 values = next(reader)
             except StopIteration:
                 return
             except csv.Error as error:
                 # A quote that is not closed swallows the lines up to the next one.
-                end = f", which ends in line {reader.line_num}" if reader.line_num > row else ""
+                end = f", which ends in line {lines.number}" if lines.number > row else ""
                 yield BadRow(file, row, f"malformed row{end} ({error})", _QUOTES_REMEDY)
                 continue
             text = delimiter.join(values)
             if _undecodable(text):
                 yield BadRow(file, row, "bytes that are not UTF-8", _ENCODING_REMEDY, _shown(text))
-            elif reader.line_num - row > _MOST_LINES:
-                reason = f"a quote in this row is not closed before line {reader.line_num}"
-                yield BadRow(file, row, reason, _QUOTES_REMEDY, text[:1000])
+            elif lines.number - row > _MOST_LINES:
+                reason = f"a quote in this row is not closed before line {lines.number}"
+                yield BadRow(file, row, reason, _QUOTES_REMEDY, text)
             elif len(values) == len(names):
                 yield Record(file, row, dict(zip(names, values, strict=True)))
             elif values:
@@ -303,9 +346,11 @@ def read_lines(path: Path) -> Iterator[Record | BadRow]:
         DataError: the file cannot be opened or read.
     """
     with _blamed_on(path), _open_text(path) as stream:
-        for row, line in enumerate(stream, start=1):
+        for row, line in enumerate(bounded_lines(stream), start=1):
             text = line.strip()
-            if _undecodable(text):
+            if is_too_long(line):
+                yield BadRow(str(path), row, _TOO_LONG, SHORTEN, text)
+            elif _undecodable(text):
                 reason = "bytes that are not UTF-8"
                 yield BadRow(str(path), row, reason, _ENCODING_REMEDY, _shown(text))
             elif text:
@@ -345,11 +390,20 @@ def _read_parquet(path: Path) -> Iterator[Record | BadRow]:
         if len(set(names)) < len(names):
             raise DataError("two columns have the same name", where=str(path), remedy="Rename one")
         row = 0
-        for block in file.iter_batches(batch_size=_BLOCK_ROWS):
+        for block in _blocks(file):
             columns = [_python_values(path, *pair) for pair in zip(names, block, strict=True)]
             for values in zip(*columns, strict=True):
                 row += 1
                 yield Record(str(path), row, dict(zip(names, values, strict=True)))
+
+
+def _blocks(file: Any) -> Iterator[pa.RecordBatch]:
+    """The rows of a Parquet file, some at a time."""
+    for group in range(file.num_row_groups):
+        about = file.metadata.row_group(group)
+        rows = _BLOCK_BYTES * about.num_rows // max(1, about.total_byte_size)
+        rows = min(max(rows, 1), _BLOCK_ROWS)
+        yield from file.iter_batches(batch_size=rows, row_groups=[group])
 
 
 def _python_values(path: Path, name: str, column: Any) -> list[Any]:

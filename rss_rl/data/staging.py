@@ -18,7 +18,7 @@ from typing import Any, get_args
 
 import pyarrow as pa
 
-from rss_rl.data.checks import LabelChecker, Rejects, example_fault, text_key
+from rss_rl.data.checks import Fault, LabelChecker, Rejects, example_fault, length_fault, text_key
 from rss_rl.data.manifest import Known
 from rss_rl.data.shard import split_schema
 from rss_rl.data.sources import BadRow, Progress, RawExample, Source
@@ -138,8 +138,7 @@ class Stage:
             if isinstance(item, BadRow):
                 self.rejects.take(item, split)
                 continue
-            tokens = [self.tokenizer(text) for text in item.texts]
-            fault = example_fault(item, tokens, self.source.sentences, self.labels.spec)
+            tokens, fault = self._tokens(item)
             # The label is checked last: that of a row that is left out must not add a class.
             label, label_fault = (None, fault) if fault else self.labels.value(item.label)
             if label is None:
@@ -153,6 +152,18 @@ class Stage:
             if cut:
                 item, tokens = _cut(item, tokens, end)
             yield item, tokens, label, cut
+
+    def _tokens(self, item: RawExample) -> tuple[list[Tokens], Fault | None]:
+        """The tokens of a row's texts, and the row's fault, if any."""
+        tokens: list[Tokens] = []
+        for text in item.texts:
+            if fault := length_fault(text):
+                return tokens, fault
+            tokens.append(self.tokenizer(text))
+            kept = min(len(tokens[-1].words), self.max_words or sys.maxsize)
+            if fault := length_fault(text, kept):
+                return tokens, (fault[0], f"{fault[1]}, or give --max-words")
+        return tokens, example_fault(item, tokens, self.source.sentences, self.labels.spec)
 
 
 def _cut(example: RawExample, tokens: list[Tokens], end: int) -> tuple[RawExample, list[Tokens]]:

@@ -11,6 +11,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from rss_rl.data.records import bounded_lines, is_too_long
 from rss_rl.data.sources import BadRow
 from rss_rl.durable import check_file
 from rss_rl.errors import DataError
@@ -58,7 +59,7 @@ def _text_lines(
     path: Path, stream: IO[bytes], wanted: Container[str]
 ) -> Iterator[VectorLine | BadRow | None]:
     dim = 0
-    for row, line in enumerate(stream, start=1):
+    for row, line in enumerate(bounded_lines(stream), start=1):
         text = line.rstrip(b" \r\n")
         text = text.removeprefix(codecs.BOM_UTF8) if row == 1 else text
         if row == 1 and _is_header(text):  # "words width", as word2vec and fastText write text
@@ -67,6 +68,9 @@ def _text_lines(
         spaces = text.count(b" ")
         dim = dim or spaces
         if not text:
+            continue
+        if is_too_long(line):
+            yield _bad(path, row, "the line is too long", text)
             continue
         parts = text.rsplit(b" ", dim)
         # A word may contain spaces, as '. . .' does, but no number.

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
+from rss_rl.data.checks import length_fault
 from rss_rl.data.label_weights import sum_subwords
 from rss_rl.data.sources import Text, checked_text
 from rss_rl.data.store import Prepared
@@ -214,16 +215,25 @@ class Model:
         """Tokenise the texts of an example and map them to ids; `where` is for messages.
 
         Raises:
-            DataError: the wrong number of texts, or a text without words.
+            DataError: the wrong number of texts, or a text without words or with too many.
         """
         self.check_number(texts, where)
-        sentences = tuple(self.inputs.tokenizer(text) for text in texts)
+        sentences = tuple(self._tokens(text, where) for text in texts)
         if not all(sentence.words for sentence in sentences):
             raise DataError(
                 "a text has no words", where=where, remedy="Give a text with at least one word"
             )
         ids = tuple(self._ids(sentence.keys) for sentence in sentences)
         return Encoded(tuple(texts), sentences, ids)
+
+    def _tokens(self, text: Text, where: str) -> Tokens:
+        tokens, fault = Tokens((), ()), length_fault(text)
+        if fault is None:
+            tokens = self.inputs.tokenizer(text)
+            fault = length_fault(text, len(tokens.words))
+        if fault is not None:
+            raise DataError(fault[0], where=where, remedy=fault[1])
+        return tokens
 
     def check_number(self, texts: Sequence[Text], where: str = "") -> None:
         """Refuse an example of more or fewer texts than the task has.

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from rss_rl.errors import ConfigError
 from rss_rl.ops.ragged import ragged_rows
 from rss_rl.pretrained.folder import Pretrained, blamed_on
+from rss_rl.types import LONGEST_WORD
 
 _SPECIAL_WORDS = 2
 """The first words of a vocabulary, `<pad>` and `<unk>`, stand for no text."""
@@ -61,7 +62,8 @@ class PieceTable(nn.Module):
         backend.no_padding()  # its file may enable both
         backend.no_truncation()
         with blamed_on(name, "its tokenizer cannot cut words"):
-            found = backend.encode_batch([f" {word}" for word in words], add_special_tokens=False)
+            texts = [f" {word[:LONGEST_WORD]}" for word in words]
+            found = backend.encode_batch(texts, add_special_tokens=False)
         lists = [encoding.ids or self._unknown for encoding in found]
         if (last := max((max(ids) for ids in lists), default=0)) >= self._limit:
             raise ConfigError(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import csv
+import gzip
 import json
 import math
+import tracemalloc
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import rss_rl
@@ -131,19 +134,48 @@ def test_an_unbalanced_quote_is_reported_where_it_opens(
     assert max(len(row.values["text"]) for row in kept) < 25
 
 
-def test_a_field_without_an_end_does_not_fill_the_memory(
+LONGEST = 1 << 16
+LONG = "no row of a table " * LONGEST
+
+
+def test_a_field_without_an_end_is_a_bad_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rss_rl.data.records._LONGEST_FIELD", 200_000)
+    monkeypatch.setattr("rss_rl.data.records._LONGEST_ROW", LONGEST)
     path = tmp_path / "t.csv"
-    path.write_text('text,label\nx,1\n"' + "no row of a table\n" * 40_000 + "y,2\n")
-    before = csv.field_size_limit(131_072)  # which is the process's, and only grows
-    try:
-        output = [row for row in read_records(path) if isinstance(row, BadRow)]
-    finally:
-        csv.field_size_limit(before)
+    path.write_text('text,label\nx,1\n"' + LONG.replace("table ", "table\n") + "y,2\n")
+    output = [row for row in read_records(path) if isinstance(row, BadRow)]
     assert output[0].row == 3
-    assert "field larger than field limit" in output[0].reason
+    assert "characters" in output[0].reason
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv.gz", "jsonl", "jsonl.gz", "parquet"])
+def test_a_row_longer_than_any_is_named_and_left_out_in_flat_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    for name in ("records._LONGEST_ROW", "records._CHUNK", "checks.MOST_CHARACTERS"):
+        monkeypatch.setattr(f"rss_rl.data.{name}", LONGEST)
+    path = tmp_path / f"t.{suffix}"
+    rows = [{"text": t, "label": label} for t, label in (("good", "x"), (LONG, "x"), ("bad", "y"))]
+    if suffix == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        separator = "," if suffix == "csv" else "\t"
+        table = [list(rows[0]), *(list(row.values()) for row in rows)]
+        lines = map(json.dumps, rows) if "jsonl" in suffix else map(separator.join, table)
+        content = "\n".join(lines).encode()
+        path.write_bytes(gzip.compress(content) if suffix.endswith("gz") else content)
+    with pytest.raises(DataError, match=rf"{path.name}, row \d: .*characters.*--skip-bad-rows"):
+        prepare(source_of(path), tmp_path / "out", dim=2)
+    list(read_records(path))
+    tracemalloc.start()
+    list(read_records(path))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert suffix == "parquet" or peak < 8 * LONGEST < len(LONG)
+    manifest = prepare(source_of(path), tmp_path / "out", dim=2, skip_bad_rows=True)
+    assert (manifest.splits["train"].rows, manifest.splits["train"].bad_rows) == (2, 1)
+    assert (tmp_path / "out" / "rejects.jsonl").stat().st_size < 4 * LONGEST
 
 
 def test_rows_dropped_by_convention_are_counted(tmp_path: Path) -> None:

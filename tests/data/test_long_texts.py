@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from rss_rl.data.label_weights import HASHES, sum_subwords
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample
 from rss_rl.data.store import open_prepared
@@ -52,3 +55,22 @@ def test_a_passage_of_which_a_label_is_a_part_is_not_cut(list_source: Any, tmp_p
     source = list_source({"train": [row]}, LabelSpec("sentence"), sentences=2)
     with pytest.raises(DataError, match="Leave --max-words"):
         prepare(source, tmp_path / "out", dim=2, max_words=2)
+
+
+def test_more_words_than_are_read_are_a_bad_row_unless_they_are_cut(
+    pairs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rss_rl.data.checks.MOST_WORDS", 8)
+    with pytest.raises(DataError, match="a text of 9 words, more than the 8 .*--max-words"):
+        prepare(pairs, tmp_path / "out", dim=2)
+    left = prepare(pairs, tmp_path / "left", dim=2, skip_bad_rows=True)
+    cut = prepare(pairs, tmp_path / "cut", dim=2, max_words=8)
+    assert [each.splits["train"].rows for each in (left, cut)] == [2, 3]
+
+
+def test_of_a_word_without_an_end_only_the_beginning_is_cut_into_parts() -> None:
+    weights = np.random.default_rng(0).normal(size=(HASHES, 1)).astype(np.float32)
+    began = time.process_time()
+    own, same, other = sum_subwords(["ab" * 2_000_000, "ab" * 500, "ab" * 400], weights)
+    assert own == same != other
+    assert time.process_time() - began < 1

@@ -85,6 +85,22 @@ def test_a_bad_row_ends_it_by_name_and_leaves_what_was_there(model: Model, tmp_p
     assert rows[1]["words_kept"] is None
 
 
+@pytest.mark.parametrize(
+    ("limit", "unit"), [("MOST_CHARACTERS", "characters"), ("MOST_WORDS", "words")]
+)
+def test_a_text_longer_than_any_is_a_bad_row(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, unit: str
+) -> None:
+    monkeypatch.setattr(f"rss_rl.data.checks.{limit}", 50)
+    source = texts_file(tmp_path / "in.csv", ("A day.", "good " * 51, "Another day."))
+    with pytest.raises(DataError, match=rf"in\.csv, row 3: .*{unit}.*Cut it into parts"):
+        score_file(model, source, tmp_path / "out.jsonl", ("review",))
+    counts = score_file(model, source, tmp_path / "out.jsonl", ("review",), skip_bad_rows=True)
+    assert counts == Counts(3, 1)
+    with pytest.raises(DataError, match=f"example 1: .*{unit}"):
+        model.predict(["good " * 51])
+
+
 @pytest.mark.parametrize("place", ["file/out.csv", "n" * 250 + ".csv", "folder.csv"])
 def test_an_output_that_cannot_be_written_is_one_line(
     place: str, model: Model, tmp_path: Path
