@@ -67,8 +67,9 @@ TakeOver = Annotated[
 TrustPlugins = Annotated[
     bool,
     Parameter(
-        help="Import components that the run or export names as package.module:OBJECT. This can run"
-        " any code, so use it only for files of your own or of somebody you trust."
+        help="Import components that the run or export names as package.module:OBJECT, and open"
+        " data at a URI that it names. This can run any code, so use it only for files of your own"
+        " or of somebody you trust."
     ),
 ]
 

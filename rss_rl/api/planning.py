@@ -25,6 +25,7 @@ from rss_rl.config import (
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.mirror.restore import stored_config
 from rss_rl.packaged import find_config
+from rss_rl.reading.trained_runs import untrusted_data
 from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, RunDirectory
 from rss_rl.storage import is_uri, open_storage
 from rss_rl.training.attempts import LocalRoles, Roles
@@ -109,6 +110,8 @@ def plan_training(
             raise
         # A run that this machine does not have yet.
         stored = parse_config(found, where=f"{storage}/{CONFIG_FILE}", trust=trusted)
+        if is_uri(stored.data) and not trusted.admits(stored.data):
+            raise untrusted_data(stored.data, "Trust it with --trust-plugins") from None
         return Plan(stored, Path(start))
     config = load_config(file, overrides, trusted | _trust_in(file))
     _check_demo(file.stem, config.data)
@@ -168,6 +171,9 @@ def _plan_of_run(
     directory = RunDirectory.open(run)
     trusted = trusted | trust_in_overrides(overrides)  # a plug-in of the run, named by the user
     config = directory.parsed_config(trusted)
+    if is_uri(config.data) and not trusted.admits(config.data):
+        command = shell("rss-rl", "train", "--resume", run, f"data={config.data}")
+        raise untrusted_data(config.data, f"Name it again: {command}")
     changed = with_overrides(directory.config, overrides)
     again = parse_config(changed, where=str(run / CONFIG_FILE), trust=trusted)
     if again != config or run_dir:

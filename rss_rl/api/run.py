@@ -127,6 +127,8 @@ class Run:
     def resume(self, *, callbacks: Sequence[Callable[[RunEvent], None]] = ()) -> Run:
         """Train from the last checkpoint to the end; see `rss_rl.train`."""
         names = [setting(key, value) for key, value in plugins_named(self.config)]
+        if self.trust.admits(self.config.data):
+            names.append(setting("data", self.config.data))
         return rss_rl.train(self.path, names, resume=True, callbacks=callbacks)
 
     def __repr__(self) -> str:

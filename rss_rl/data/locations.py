@@ -99,8 +99,8 @@ def open_files(location: Path | str, digest: str = "") -> Files:
     """
     if not (isinstance(location, str) and is_uri(location)):
         return Files(str(Path(location).resolve()), Path(location))
-    if digest and _place(digest).is_dir():
-        return Files(location, _place(digest), digest)
+    if digest and (found := cached_files(location, digest)):
+        return found
     storage = open_storage(location)
     content = storage.read(MANIFEST_FILE, MANIFEST_BYTES)
     if content is None:
@@ -109,21 +109,27 @@ def open_files(location: Path | str, digest: str = "") -> Files:
             where=location,
             remedy="Check the address; copy a prepared folder there, whole",
         )
-    found = hashlib.sha256(content).hexdigest()
-    if digest not in ("", found):
+    sha256 = hashlib.sha256(content).hexdigest()
+    if digest not in ("", sha256):
         raise DataError("was replaced meanwhile", where=location, remedy="Start again")
     manifest = Manifest.parse(content, f"{location.rstrip('/')}/{MANIFEST_FILE}")
 
-    place = _place(found)
+    place = _place(sha256)
     with cache_errors(place):
         place.parent.mkdir(parents=True, exist_ok=True)
-        with file_lock(place.parent / f".lock-{found}", lambda: None):
+        with file_lock(place.parent / f".lock-{sha256}", lambda: None):
             if not place.is_dir():  # else another process was faster
                 with new_folder(place) as folder:
                     for name, info in manifest.files().items():
                         storage.download(name, folder / name, info.bytes)
                     (folder / MANIFEST_FILE).write_bytes(content)
-    return Files(location, place, found)
+    return Files(location, place, sha256)
+
+
+def cached_files(location: str, digest: str) -> Files | None:
+    """The files at a URI with this manifest, if this machine has a copy of them."""
+    place = _place(digest)
+    return Files(location, place, digest) if place.is_dir() else None
 
 
 def _place(digest: str) -> Path:

@@ -51,7 +51,7 @@ from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.json_files import read_json, read_record
 from rss_rl.metrics.measures import leading_measures, score_sentences
 from rss_rl.models.encoders.protocol import SavedEncoder
-from rss_rl.pretrained.folder import is_plain, plain_files
+from rss_rl.pretrained.folder import is_plain, open_pretrained, plain_files
 from rss_rl.reading.memory import available_bytes
 from rss_rl.reading.models import Models, restored_models
 from rss_rl.reading.trained_runs import open_models
@@ -117,7 +117,7 @@ def export_run(
         # Paths of the data and of another run on this machine mean nothing elsewhere.
         config = config.model_copy(update={"data": inputs.manifest.name})
         config = config.with_from_run(lambda _: None)
-        config = with_folders(config, partial(_copy_folder, staging))
+        config = _with_folders(config, partial(_copy_folder, staging))
         if saved is not None:
             saved.save(staging / _ENCODER)
         step = load_checkpoint(run, which).step
@@ -141,14 +141,19 @@ def _saved_encoder(models: Models, config: RunConfig, run: Path) -> SavedEncoder
     return encoder
 
 
-def _copy_folder(folder: Path, name: str) -> str:
-    """Copy a folder named in the configuration into the export; its new name.
+def _with_folders(config: RunConfig, change: Callable[[str], str]) -> RunConfig:
+    """The configuration with `change` applied to the folders of transformers that a model reads."""
+    parts = {"model": config.model, "policy": config.policy}
+    changed = {key: with_folders(part, change) for key, part in parts.items()}
+    # A reward model is not used again.
+    reward = with_folders(config.reward, lambda name: Path(name).name)
+    return config.model_copy(update={**changed, "reward": reward})
 
-    A name that is not a local folder is returned as it is: it can be resolved elsewhere, too.
-    """
+
+def _copy_folder(folder: Path, name: str) -> str:
+    """Copy a folder, or what a name on a hub stands for, into the export; its new name."""
     source = Path(name).expanduser()
-    if not source.is_dir():
-        return name
+    source = source if source.is_dir() else open_pretrained(name).folder
     number = len(list(folder.glob(f"{_FOLDER_PREFIX}*")))
     target = folder / f"{_FOLDER_PREFIX}{number}"
     target.mkdir()
@@ -262,11 +267,12 @@ class PackedModel:
         tree, where = self.record.get("config"), str(Path(self.where, EXPORT_FILE))
         tree = tree if isinstance(tree, dict) else {}
         config = parse_config(tree, where=where, trust=trust, in_use=True)
+        config = config.model_copy(update={"data": ""}).with_from_run(lambda _: None)
         with tempfile.TemporaryDirectory(prefix="rss-rl-") as name:
             folder = Path(name)
             with disk_errors(folder, "cannot be written", _FREE_SPACE):
                 self._write(folder)
-            config = with_folders(config, partial(_resolve_folder, folder))
+            config = _with_folders(config, partial(_resolve_folder, self.where, folder))
             inputs = open_prepared(folder)
             tensors = read_tensors(folder / WEIGHTS_FILE, _AGAIN)
             vectors = _vectors(self.where, inputs, tensors)
@@ -349,11 +355,12 @@ def _wrong(path: Path | str, name: str, what: str) -> CheckpointError:
     return CheckpointError(what, where=str(Path(path, name)), remedy=_AGAIN)
 
 
-def _resolve_folder(unpacked: Path, name: str) -> str:
-    """Path of a folder copied into the export; other names unchanged."""
+def _resolve_folder(export: str, unpacked: Path, name: str) -> str:
+    """Path of a folder copied into the export."""
     inside = name.removeprefix("./")
-    known = _FOLDER.fullmatch(inside) is not None and (unpacked / inside).is_dir()
-    return str(unpacked / inside) if known else name
+    if _FOLDER.fullmatch(inside) is None or not (unpacked / inside).is_dir():
+        raise _wrong(export, EXPORT_FILE, f"names '{name:.200}', which is not in the export")
+    return str(unpacked / inside)
 
 
 def _vectors(path: str, inputs: Prepared, tensors: dict[str, Any]) -> Array:

@@ -118,7 +118,7 @@ def open_with_data(
         RssError: see `score_run`.
     """
     config, models, inputs = open_models(path, which, trust)
-    prepared = data_of(config, inputs)
+    prepared = data_of(config, inputs, trust)
     used_device = find_device(device or config.learner.device)
     models.classifier.to(used_device)
     models.policy.to(used_device)

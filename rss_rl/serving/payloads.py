@@ -14,10 +14,10 @@ from typing import Any, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rss_rl.data.store import open_prepared
 from rss_rl.errors import ConfigError, DataError, RssError
 from rss_rl.inference.model import Encoded, Model
 from rss_rl.pages.explanation import text_titles
+from rss_rl.reading.trained_runs import data_of
 
 _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
 _EXAMPLES, _EXAMPLE_WORDS = 3, 40
@@ -122,9 +122,11 @@ def model_shown(model: Model, name: str, examples: Sequence[Sequence[str]]) -> d
 
 
 def data_examples(model: Model) -> list[list[str]]:
-    """The first words of the texts of a few examples of the model's data, where these are here."""
+    """The first words of the texts of a few examples of a run's data, where these are here."""
+    if not model.config.data:  # an export
+        return []
     try:
-        split = open_prepared(model.config.data).split("dev")
+        split = data_of(model.config, model.inputs).split("dev")
     except RssError:
         return []
     rows = range(min(_EXAMPLES, len(split)))

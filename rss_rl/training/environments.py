@@ -64,7 +64,7 @@ def find_task(
         share = ShareController(config.reward)
     else:
         config, models, inputs = open_models(run, which, trust)
-        prepared = data_of(config, inputs)
+        prepared = data_of(config, inputs, trust)
         share = ShareController(config.reward)
         share.load_state_dict(load_checkpoint(Path(run), which).state["share"])
     found = run_task(config, models, prepared.split(split), prepared.vocabulary.words)

@@ -19,6 +19,7 @@ from rss_rl.durable import file_sha256
 from rss_rl.errors import CheckpointError, ConfigError, RssError
 from rss_rl.inference.artifact import EXPORT_FILE, WEIGHTS_FILE, export_run, pack_model
 from rss_rl.inference.model import load_model
+from rss_rl.serving.payloads import data_examples
 
 SECRET = "secret.json"
 """A file beside the export, of which a stranger knows the checksum."""
@@ -156,3 +157,28 @@ def test_sizes_are_those_of_the_weights_before_memory_is_taken(
     for path in (export, copy):
         with pytest.raises((CheckpointError, ConfigError), match="do not fit|more than|too large"):
             rss_rl.load(path)
+
+
+PLACES = ["memory://place/data", "http://localhost:9/data", "{folder}"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_an_export_names_elsewhere_is_not_opened(
+    place: str, export: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its data, the run it began with, a folder of a transformer or a name on the hub."""
+    opened: list[object] = []
+    for name in ("rss_rl.data.locations.open_storage", "rss_rl.pretrained.folder._checked"):
+        monkeypatch.setattr(name, opened.append)
+    monkeypatch.setattr("rss_rl.pretrained.folder._fetched", opened.append)
+    place = place.format(folder=json.loads((run / "config.json").read_text())["config"]["data"])
+    change(export, lambda record: record["config"].update(data=place))
+    change(export, lambda record: record["config"]["policy"].update(from_run=str(run)))
+    model = rss_rl.load(export)
+    assert model.config.policy.from_run is None
+    assert data_examples(model) == []
+    encoders = encoder("transformer", pretrained=place.removeprefix("memory://"))
+    change(export, lambda record: encoders(record["config"]))
+    with pytest.raises(CheckpointError, match="names .* which is not in the export"):
+        rss_rl.load(export)
+    assert opened == []

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from kernel_cache import share_kernels
 
+from rss_rl.api.run import Run
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.envs.task import make_task
+from rss_rl.errors import DataError
 from rss_rl.results.reading import score_run
 from rss_rl.training.run import Finished, train
 
@@ -36,5 +38,14 @@ def test_a_run_reads_its_data_from_a_uri(
     assert away == here
     metrics = score_run(tmp_path / "away", "test", ["thresholded"])
     assert metrics["thresholded"] == here["splits"]["test"]["thresholded"]
+    # Without a copy here only who trusts the run goes where it says.
+    monkeypatch.setenv("RSS_RL_CACHE", str(share_kernels(tmp_path / "empty")))
+    run = Run(tmp_path / "away")
+    for use in (lambda: run.evaluate(modes=["thresholded"]), run.resume):
+        with pytest.raises(DataError, match="an address that only the run names"):
+            use()
+    assert not (tmp_path / "empty" / "data").exists()
+    trusted = Run(tmp_path / "away", trust_plugins=True)
+    assert trusted.evaluate(modes=["thresholded"]) == metrics
     task = make_task(prepared=uri, reward_model=len, split="dev")
     assert (len(task.examples), task.vocabulary_size) == (20, len(tiny.vocabulary))

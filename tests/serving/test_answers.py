@@ -82,6 +82,9 @@ def test_examples_are_those_of_dev_for_people_on_this_machine(tiny: Prepared) ->
     model = reader("pair")
     model.config = model.config.model_copy(update={"data": str(tiny.folder)})
     with client_of(model) as client:
+        assert client.get("/model").json()["examples"] == []  # the model's are others
+    model.inputs = tiny
+    with client_of(model) as client:
         shown = client.get("/model").json()["examples"]
     assert shown == [[" ".join(t) for t in tiny.split("dev").words(row)] for row in range(3)]
     with client_of(model, token="t") as client:
