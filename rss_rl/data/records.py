@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -45,6 +46,7 @@ _TOO_LONG = f"more than {_LONGEST_ROW:,} characters"
 _BLOCK_BYTES = 1 << 26
 """Of the rows of a Parquet file that are held at once, as far as its footer tells."""
 _CHUNK = 1 << 20
+_SURROGATE = re.compile("[\udc80-\udcff]")
 
 
 @dataclass(frozen=True)
@@ -235,7 +237,7 @@ def _open_text(path: Path) -> IO[str]:
 
 
 def _undecodable(text: str) -> bool:
-    return any("\udc80" <= sign <= "\udcff" for sign in text)
+    return not text.isascii() and _SURROGATE.search(text) is not None
 
 
 def _shown(text: str) -> str:

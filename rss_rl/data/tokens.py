@@ -99,7 +99,7 @@ class Tokenizer:
         if isinstance(text, tuple) and not isinstance(text, Words):
             return Tokens(text, text)
         words = text if isinstance(text, tuple) else _split(text)
-        return Tokens(words, tuple(word.lower() for word in words) if self.lower else words)
+        return Tokens(words, tuple(map(str.lower, words)) if self.lower else words)
 
 
 def _split(text: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -58,8 +59,7 @@ class Vocabulary:
 
     def ids(self, keys: Iterable[str]) -> Array:
         """int64 [n], the id of each key; UNKNOWN for out-of-vocabulary keys."""
-        known = self._ids
-        return np.fromiter((known.get(key, UNKNOWN) for key in keys), dtype=np.int64)
+        return np.fromiter(map(self._ids.get, keys, repeat(UNKNOWN)), dtype=np.int64)
 
     def save(self, path: Path) -> None:
         """Write the words as a JSON list; `trainable` is in the manifest."""

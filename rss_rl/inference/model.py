@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
@@ -30,7 +31,7 @@ from rss_rl.models.encoders.protocol import WordEncoder
 from rss_rl.ops.rationale_overlap import top_share
 from rss_rl.policies.distributions import word_scores
 from rss_rl.pretrained.context import ContextReader
-from rss_rl.reading.device import find_device
+from rss_rl.reading.device import find_device, fixed_threads
 from rss_rl.reading.memory import memory_errors
 from rss_rl.reading.models import Models
 from rss_rl.reading.scan import Scanned
@@ -40,8 +41,12 @@ Example = Text | tuple[Text, Text]
 """One text, or two for tasks on pairs."""
 
 _CPU = torch.device("cpu")
-_BATCH, _BATCH_TOKENS = 128, 1 << 14
+_BATCH, _BATCH_TOKENS = 256, 1 << 14
 """Limits of a batch: examples, and tokens including padding."""
+_ONE_THREAD = 1 << 30
+"""Multiplications of weights that one thread does in some 50 ms. Waiting for a second thread where
+other programs are busy takes as long, even for one text.
+"""
 _NEW_WORDS = 1 << 17
 """Limit of unseen words that a model remembers."""
 
@@ -57,6 +62,10 @@ class Encoded:
     texts: tuple[Text, ...]
     sentences: tuple[Tokens, ...]
     ids: tuple[Array, ...]
+
+    def __len__(self) -> int:
+        """Words of all sentences."""
+        return sum(map(len, self.ids))
 
 
 @dataclass(frozen=True)
@@ -141,6 +150,8 @@ class Model:
         self.scores = scores
         for module in models.modules.values():
             module.to(device)
+        tuned = models.classifier.embedding.trainable.numel()
+        self._weights = sum(weight.numel() for weight in models.parameters()) - tuned
         self._new_words: dict[str, int] = {}
         self._subwords = inputs.subwords
         encoder = getattr(models.classifier, "encoder", None)
@@ -192,7 +203,7 @@ class Model:
             ConfigError: a share of a run without a policy, or not in [0, 1].
         """
         check_share(share)
-        return [found for cut in cuts(self._encoded(examples)) for found in self.read(cut, share)]
+        return self.read_all(self._encoded(examples), share)
 
     def _encoded(self, examples: Sequence[Example]) -> list[Encoded]:
         if isinstance(examples, str | Mapping) or hasattr(examples, "columns"):
@@ -278,6 +289,15 @@ class Model:
         first = len(self.inputs.vocabulary) + len(self._new_words)
         self._new_words |= {word: first + number for number, word in enumerate(words)}
 
+    def read_all(
+        self, examples: Sequence[Encoded], share: float | None = None
+    ) -> list[Explanation]:
+        """`read` of any number of examples, in batches of like lengths; in the given order."""
+        order = sorted(range(len(examples)), key=lambda place: len(examples[place]))
+        read = (self.read(cut, share) for cut in _cuts([examples[place] for place in order]))
+        found = dict(zip(order, chain.from_iterable(read), strict=True))
+        return [found[place] for place in range(len(examples))]
+
     def choose(self, examples: Sequence[Encoded]) -> Chosen:
         """The selections of a batch."""
         with torch.inference_mode():
@@ -319,7 +339,9 @@ class Model:
         Raises:
             ConfigError: a share of a run without a policy. ResourceError: not enough memory.
         """
-        with memory_errors("to read a text", "Cut it into parts, or use a machine with more"):
+        few = sum(map(len, examples)) * self._weights < _ONE_THREAD
+        threads = fixed_threads(1 if few else torch.get_num_threads())
+        with threads, memory_errors("to read a text", "Cut it, or use a machine with more"):
             chosen = self.choose(examples)
             chosen = chosen if share is None else keep_share(chosen, share)
             chosen = chosen if keep is None else keep_words(chosen, keep)
@@ -328,7 +350,7 @@ class Model:
     def _explained(self, examples: Sequence[Encoded], chosen: Chosen) -> list[Explanation]:
         # What reads subword pieces knows new words, too; of others only label weights are known.
         known = len(self.inputs.vocabulary) + (len(self._new_words) if self._readers else 0)
-        sentences = [_sentences(own, chosen, row, known) for row, own in enumerate(examples)]
+        sentences = list(zip(*_sentences(examples, chosen, known), strict=True))
         if not self.config.predicts:
             return [Explanation(own, None, None) for own in sentences]
         logits = self.logits(chosen)
@@ -366,17 +388,16 @@ def load_model(
         return Model(config, models, inputs, found, scores)
 
 
-def cuts(encoded: Sequence[Encoded]) -> Iterator[Sequence[Encoded]]:
-    """Split the examples into batches of bounded memory."""
-    start, longest = 0, 0
-    for end, example in enumerate(encoded):
-        longest = max(longest, sum(map(len, example.ids)))
+def _cuts(examples: Sequence[Encoded]) -> Iterator[Sequence[Encoded]]:
+    """Split examples of ascending length into batches of bounded memory."""
+    start = 0
+    for end, example in enumerate(examples):
         count = end - start
-        if count and (count == _BATCH or longest * (count + 1) > _BATCH_TOKENS):
-            yield encoded[start:end]
-            start, longest = end, sum(map(len, example.ids))
-    if start < len(encoded):
-        yield encoded[start:]
+        if count and (count == _BATCH or len(example) * (count + 1) > _BATCH_TOKENS):
+            yield examples[start:end]
+            start = end
+    if examples:
+        yield examples[start:]
 
 
 def _batch(examples: Sequence[Encoded]) -> Batch:
@@ -401,16 +422,18 @@ def _padded(rows: Sequence[Array]) -> Array:
 
 
 def _sentences(
-    example: Encoded, chosen: Chosen, row: int, known: int
-) -> tuple[MarkedSentence, ...]:
-    """The sentences of an example; words with ids from `known` on are unknown."""
-    marked = []
-    for slot, ids in enumerate(example.ids):
-        bits = chosen.selections[slot][row, :, : len(ids)].numpy()
-        chances = None
-        if chosen.probabilities is not None:
-            chances = chosen.probabilities[slot][row, :, : len(ids)].numpy()
-        words = example.sentences[slot].words
-        seen = (ids != UNKNOWN) & (ids < known)
-        marked.append(MarkedSentence(words, seen, bits, chances))
-    return tuple(marked)
+    examples: Sequence[Encoded], chosen: Chosen, known: int
+) -> Iterator[list[MarkedSentence]]:
+    """The sentences of each slot; words with ids from `known` on are unknown."""
+    for slot, (ids, selected) in enumerate(
+        zip(chosen.scanned.batch.ids, chosen.selections, strict=True)
+    ):
+        seen, bits = (ids != UNKNOWN) & (ids < known), selected.numpy()
+        chances = None if chosen.probabilities is None else chosen.probabilities[slot].numpy()
+        marked = []
+        for row, example in enumerate(examples):
+            words = example.sentences[slot].words
+            end = len(words)
+            each = None if chances is None else chances[row, :, :end]
+            marked.append(MarkedSentence(words, seen[row, :end], bits[row, :, :end], each))
+        yield marked

@@ -44,13 +44,13 @@ from rss_rl.data.sources import BadRow, Text
 from rss_rl.durable import disk_errors, file_sha256, is_same_file, remove_unfinished, replacing
 from rss_rl.errors import DataError, StorageError
 from rss_rl.inference.explanation import Explanation
-from rss_rl.inference.model import Encoded, Model, check_share, cuts
+from rss_rl.inference.model import Encoded, Model, check_share
 from rss_rl.json_files import without_non_finite
 from rss_rl.storage import Storage, open_storage
 from rss_rl.types import LabelSpec
 
 Rows = Sequence[Mapping[str, Any]]
-_BLOCK = 256
+_BLOCK = 1024
 _FOOTER = b"rss_rl.predict"
 
 
@@ -332,7 +332,7 @@ def _score(
             if not skip_bad_rows:
                 raise
             faults[record.row] = error.what
-    found = (explanation for cut in cuts(encoded) for explanation in model.read(cut, share))
+    found = iter(model.read_all(encoded, share))
     for record in block:
         bad = record.row in faults
         cells = {"error": faults[record.row]} if bad else _cells(next(found))

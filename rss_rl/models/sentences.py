@@ -7,6 +7,7 @@ sentence slot s, L kept tokens of the fullest sentence, R of all sentences.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -71,6 +72,7 @@ class SentencesClassifier(Classifier):
         self.encoder = encoder
         self.head = head
         self._reads_words = isinstance(encoder, WordEncoder)
+        self._packs = isinstance(encoder, PackedEncoder)  # once: it takes as long as a small layer
         if self._reads_words:  # only the policy reads word vectors, and nothing trains them
             embedding.trainable.requires_grad_(False)
 
@@ -98,8 +100,9 @@ class SentencesClassifier(Classifier):
         """
         if selections is None:
             selections = [mask[:, None].expand(-1, 2, -1) for mask in valid]
-        if isinstance(self.encoder, PackedEncoder) and not selections[0].is_floating_point():
-            return self.head(self._encode_packed(self.encoder, tokens, valid, selections))
+        if self._packs and not selections[0].is_floating_point():
+            packs = cast(PackedEncoder, self.encoder)
+            return self.head(self._encode_packed(packs, tokens, valid, selections))
         keys, vectors = slot_keys(len(tokens)), []
         for slot, sentence in enumerate(zip(tokens, valid, selections, strict=True)):
             with keyed_dropout(None if keys is None else keys[slot]):

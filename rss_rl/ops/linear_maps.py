@@ -19,6 +19,8 @@ from rss_rl.ops.matmul import empty_rows, matmul, weight_gradient
 from rss_rl.ops.native import one_kind
 from rss_rl.ops.operators import Fusion, activate, activate_back, dropout, mix, mix_back, parts_of
 
+_SMALL = 1 << 15
+"""Numbers up to which, without gradients, torch's own operations take less than a kernel's call."""
 LEVELS = 1 << 16
 """Values of the 16-bit uniform number that decides on an element; a hash yields four."""
 
@@ -61,8 +63,10 @@ class Drop(NamedTuple):
 
 
 def has_kernels(values: Tensor, backend: KernelBackend) -> bool:
-    """Whether `linear_maps` and `gate_mix` can replace torch's own operations."""
+    """Whether `linear_maps` and `gate_mix` can replace torch's own operations, and are faster."""
     if backend != "compiled" or not one_kind([values]):
+        return False
+    if torch.is_inference_mode_enabled() and values.numel() < _SMALL:
         return False
     lower = torch.is_autocast_enabled("cpu")
     return not lower or torch.get_autocast_dtype("cpu") == torch.bfloat16

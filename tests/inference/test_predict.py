@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from readers import REVIEWS as TEXTS
 from readers import TASKS, reader
 
@@ -17,6 +18,7 @@ import rss_rl
 from rss_rl.errors import DataError, StorageError
 from rss_rl.inference.model import Model
 from rss_rl.inference.predict import Counts, own_columns, score_file
+from rss_rl.reading.device import fixed_threads
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +70,28 @@ def test_every_format_tells_what_the_model_says(
         assert row["kept"] == pytest.approx(len(kept) / len(sentence.words))
         assert "error" not in row
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", target.name]
+
+
+def test_texts_of_all_lengths_are_told_as_alone_and_in_their_order() -> None:
+    model = reader("classes", seed=3)
+    texts = [" ".join(f"w{n % 26 + 2}" for n in range(k % 41 + 1)) for k in range(0, 2100, 7)]
+    for text, found in zip(texts, model.predict(texts), strict=True):
+        (alone,) = model.predict([text])
+        assert found.prediction == alone.prediction
+        assert repr(found.sentences) == repr(alone.sentences)
+        assert found.class_probabilities == pytest.approx(alone.class_probabilities, abs=1e-5)
+
+
+def test_a_text_takes_one_thread_and_much_work_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, seen = reader("classes"), []
+    policy = cast(torch.nn.Module, model.models.policy)
+    policy.register_forward_hook(lambda *_: seen.append(torch.get_num_threads()))
+    with fixed_threads(2):
+        model.predict(["w3 w4"])
+        assert torch.get_num_threads() == 2
+        monkeypatch.setattr("rss_rl.inference.model._ONE_THREAD", 0)
+        model.predict(["w3 w4"])
+    assert seen == [1, 2]
 
 
 def test_a_bad_row_ends_it_by_name_and_leaves_what_was_there(model: Model, tmp_path: Path) -> None:
