@@ -200,7 +200,7 @@ def _table(rows: Any) -> pa.Table:
             made = rows.to_arrow() if hasattr(rows, "to_arrow") else rows.with_format("arrow")[:]
             found = made if isinstance(made, pa.Table) else pa.Table.from_batches(made)
         elif hasattr(rows, "iloc"):
-            found = pa.Table.from_pandas(rows, preserve_index=False)
+            found = pa.Table.from_pandas(_as_shown(rows), preserve_index=False)
         else:
             found = pa.Table.from_pylist([dict(row) for row in rows])
     except (AttributeError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
@@ -214,12 +214,27 @@ def _table(rows: Any) -> pa.Table:
     return _with_names(found, getattr(rows, "features", None) or {})
 
 
+def _as_shown(frame: Any) -> Any:
+    """A pandas frame with categories, periods and what else Arrow has other names for as text."""
+    import pandas as pd
+
+    frame = frame.infer_objects()
+    for place, kind in enumerate(frame.dtypes):
+        column = frame.iloc[:, place]
+        if isinstance(kind, pd.CategoricalDtype):
+            frame.isetitem(place, column.cat.rename_categories(str))
+        elif isinstance(kind, pd.PeriodDtype | pd.IntervalDtype) or kind.kind == "m":
+            frame.isetitem(place, column.map(str, na_action="ignore").astype("string"))
+    return frame
+
+
 def _with_names(table: pa.Table, features: Mapping[str, Any]) -> pa.Table:
     """The table with names of classes: text for categories, and for Hugging Face's ClassLabel."""
     for place, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):  # as text: Parquet forgets categories that are not
-            values = table[place].cast(field.type.value_type).cast(pa.string())
-            table = table.set_column(place, field.name, values.dictionary_encode())
+            shown = [None if value is None else str(value) for value in table[place].to_pylist()]
+            values = pa.array(shown, pa.string()).dictionary_encode()
+            table = table.set_column(place, field.name, values)
     for name, feature in features.items():
         if names := getattr(feature, "names", None):
             numbers = table[name].combine_chunks()

@@ -14,6 +14,7 @@ import pytest
 
 from rss_rl.api.adapting import guess_task
 from rss_rl.api.rows import split_files
+from rss_rl.data.records import Record, read_records
 from rss_rl.errors import DataError
 
 
@@ -50,6 +51,18 @@ def test_categories_and_yes_and_no_are_classes(tmp_path: Path, kind: str) -> Non
     numbers = pd.Series(range(40)) if kind == "category" else pd.Series([0, 1] * 20)
     path = written(pd.DataFrame({"label": numbers.astype(kind)}), tmp_path)["rows"]
     assert guess_task([path], "label") == "classes"
+
+
+@pytest.mark.parametrize(
+    "value", [True, 1.0, pd.Period("2020Q1"), pd.Interval(0.0, 1.0), pd.Timedelta("1h")]
+)
+def test_labels_are_named_as_pandas_shows_them(tmp_path: Path, value: Any) -> None:
+    """So that train and dev agree whatever the types of their columns."""
+    for values in (pd.Series([value, None]), pd.Series([value, None], dtype=object)):
+        for column in (values, values.astype("category")):
+            path = written(pd.DataFrame({"label": column}), tmp_path)["rows"]
+            rows = [row.values["label"] for row in read_records(path) if isinstance(row, Record)]
+            assert (str(rows[0]), rows[1]) == (str(values[0]), None)
 
 
 def test_a_mapping_of_splits_is_taken_as_such(tmp_path: Path) -> None:
