@@ -29,7 +29,7 @@ model = rss_rl.load(sys.argv[1])
 assert sentence.words == ("the", "warm", "film")
 print(model.predict(["the warm film"])[0].class_probabilities)
 LEARN = "envs learners logs mirror results reward_models rollouts training".split()
-others = ["gymnasium", "matplotlib", "ray", "tensorboard"]
+others = ["gymnasium", "matplotlib", "nltk", "pandas", "ray", "scipy", "sklearn", "tensorboard"]
 loaded = {*others, *(f"rss_rl.{room}" for room in LEARN)} & {*sys.modules}
 assert not loaded, loaded
 """
