@@ -5,7 +5,9 @@ Legend: K gates an example, B examples of this learner's shard, S sentences, N_s
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +21,6 @@ from rss_rl.ops.losses import role_charge
 from rss_rl.ops.matmul import products_in
 from rss_rl.ops.relaxed import expected_cost
 from rss_rl.policies.protocol import Policy
-from rss_rl.reward_models.likelihood import COMPLEMENT
 from rss_rl.reward_models.protocol import COHERENCE, SPARSITY
 from rss_rl.types import DEPENDENT, HEAD
 
@@ -34,7 +35,6 @@ class _Objective(nn.Module):
         self.policy = policy
         self._model = (model,)  # a tuple, so that nn.Module does not register it
         self._reward = reward
-        self._complement = float(reward.model.options.get("complement", 0.0))
 
     def forward(
         self,
@@ -42,8 +42,10 @@ class _Objective(nn.Module):
         batch: TensorBatch,
         uniforms: Sequence[Tensor],
         price: tuple[float, float] | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss [] and entropy [], differentiable; sums [8] of the statistics."""
+    ) -> tuple[Tensor, Tensor, Tensor, list[str]]:
+        """Loss [] and entropy [], differentiable; sums of the statistics: [6], before them one of
+        each term of the score, which are named.
+        """
         gates, costs, turns, entropies, charges = [], [], [], [], []
         for vectors, valid, drawn in zip(inputs, batch.valid, uniforms, strict=True):
             found = self.policy(vectors, valid)
@@ -55,28 +57,16 @@ class _Objective(nn.Module):
                 charges.append(role_charge(chance, valid, price))
             entropies.append(_entropy(chance, valid))
         samples = len(gates[0])
-        losses = self._losses(batch, gates)  # [K * B]
-        known = self._left_out(batch, gates)  # [K * B]
+        (model,) = self._model
+        scores = model.gated_scores(batch, gates)  # [K * B] each
         cost, entropy = torch.stack(costs).sum(), torch.stack(entropies).sum()
         with torch.no_grad():
             shares = _shares(gates, batch.valid)
-            parts = [
-                -losses.sum() / samples,
-                -known.sum() / samples,
-                cost,
-                torch.stack(turns).sum(),
-                entropy,
-            ]
+            terms = [score.sum() / samples for score in scores.values()]
+            parts = [*terms, cost, torch.stack(turns).sum(), entropy]
             sums = torch.cat([torch.stack(parts), shares]).double()
-        constrained = torch.stack([cost, *charges]).sum()
-        return (losses + known).sum() / samples + constrained, entropy, sums
-
-    def _left_out(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Tensor:
-        """The penalty for the label's likelihood under the unselected tokens, [K * B]."""
-        if not self._complement:
-            return gates[0].new_zeros(len(gates[0]) * len(batch.labels))
-        rest = [(1 - gate) * valid[:, None] for gate, valid in zip(gates, batch.valid, strict=True)]
-        return self._complement * torch.exp(-self._losses(batch, rest))
+        score = reduce(operator.add, scores.values()).sum() / samples
+        return torch.stack([cost, *charges]).sum() - score, entropy, sums, list(scores)
 
     def _cost(self, chance: Tensor, valid: Tensor) -> Tensor:
         return expected_cost(
@@ -94,11 +84,6 @@ class _Objective(nn.Module):
         if not weight:
             return chance.new_zeros(())
         return expected_cost(chance, valid, sparsity=0.0, product=False, coherence=weight).sum()
-
-    def _losses(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Tensor:
-        """The reward model's losses, [K * B]."""
-        (model,) = self._model
-        return model.gated_losses(batch, gates)
 
 
 def _entropy(chance: Tensor, valid: Tensor) -> Tensor:
@@ -123,7 +108,7 @@ def _shares(gates: Sequence[Tensor], valid: Sequence[Tensor]) -> Tensor:
 
 
 class Pathwise:
-    """Descends E[-log p(y* | x*, gates)] + costs - entropy_cost * H over the policy's parameters.
+    """Descends E[-score(gates)] + costs - entropy_cost * H over the policy's parameters.
 
     Gates are drawn here, without samplers, from uniform numbers that depend only on update and
     row, not on how the batch is sharded. The costs are expected costs in closed form.
@@ -153,24 +138,24 @@ class Pathwise:
             with products_in(self._autocast, batch.labels.device):
                 with torch.no_grad():
                     inputs = self._inputs(batch)
-                loss, entropy, sums = self._objective(inputs, batch, uniforms, price)
+                loss, entropy, sums, names = self._objective(inputs, batch, uniforms, price)
             totals, examples = self._group.sum(sums), batch.global_size
             weight = self._entropy_cost / (examples * len(batch.tokens))
             norm = self._step.prepare(number, (loss, 1 / examples), (entropy, -weight))
 
         def metrics(numbers: list[float]) -> dict[str, float]:
-            likelihood, complement, cost, coherence, summed, heads, dependents, kept = (
+            *scores, cost, coherence, summed, heads, dependents, kept = (
                 total / examples for total in numbers[:-1]
             )
-            bits, objective = summed / len(batch.tokens), likelihood + complement - cost
+            bits, objective = summed / len(batch.tokens), sum(scores) - cost
             self._step.clip(-objective - self._entropy_cost * bits, numbers[-1])
-            terms = {f"reward/{COHERENCE}": coherence, f"reward/{COMPLEMENT}": complement}
-            return {name: value for name, value in terms.items() if value} | {
+            terms = dict(zip(names, scores, strict=True))
+            terms |= {COHERENCE: coherence} if coherence else {}
+            return {f"reward/{name}": value for name, value in terms.items()} | {
                 "policy/loss": -objective,
                 "policy/gradient_norm": numbers[-1],
                 "policy/entropy": bits,
                 "reward/total": objective,
-                "reward/log_likelihood": likelihood,
                 f"reward/{SPARSITY}": cost - coherence,
                 "selection/kept": kept,
                 "selection/heads_kept": heads,

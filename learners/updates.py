@@ -66,8 +66,10 @@ class RewardBatch(NamedTuple):
 class GatedReward(Protocol):
     """A reward model with the capability `gates`: its score is differentiable in the gates."""
 
-    def gated_losses(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Tensor:
-        """The negative score in nats, [K * B], of gates S x [K, B, 2, N_s]; weights are fixed."""
+    def gated_scores(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Mapping[str, Tensor]:
+        """The terms of the score in nats, [K * B] each, of gates S x [K, B, 2, N_s]; weights are
+        fixed.
+        """
 
 
 @dataclass(frozen=True)

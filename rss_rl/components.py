@@ -114,8 +114,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
         "reward.model",
         {
             "classifier": "scores with the run's classifier",
-            "gates": "is minus the classifier's loss, which pathwise gradients differentiate; its"
-            " option `complement`, if any, weights the prediction from the unselected tokens",
+            "gates": "its score is differentiable in gates, for pathwise gradients",
         },
         of_function="rss_rl.reward_models.blackbox:of_function",
     ),

@@ -1,4 +1,4 @@
-"""Checks for policies, encoders and reward models of your own: what a run relies on.
+"""Checks for components of your own: what a run relies on of policies, updates, encoders, rewards.
 
     from rss_rl.testing import check_policy
     check_policy(MY_POLICY, inputs=8, options={"scale": 2.0})
@@ -8,7 +8,7 @@ Legend: K samples, B sentences, M sentences or scored selections, N tokens, E em
 
 from __future__ import annotations
 
-__all__ = ["check_encoder", "check_policy", "check_reward_model"]
+__all__ = ["check_encoder", "check_policy", "check_policy_update", "check_reward_model"]
 
 import copy
 import pickle
@@ -20,15 +20,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rss_rl.components import Component
-from rss_rl.config import ModelConfig
+from rss_rl.components import Component, find_component
+from rss_rl.config import LearnerConfig, ModelConfig, OptimizerConfig, RewardConfig
 from rss_rl.errors import ComponentError, ConfigError
+from rss_rl.learners.updates import Needs, PolicyUpdate, RewardBatch, UpdateSetup, read
 from rss_rl.models.build import build_classifier
 from rss_rl.models.dropout import drawing, evaluating
 from rss_rl.models.encoders.protocol import EncoderSetup, GatedEncoder, TrainingLengths
+from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.sentences import remove_unselected
 from rss_rl.policies.build import check_distribution, check_module
 from rss_rl.policies.distributions import Certain
+from rss_rl.policies.inputs import selection_uniforms
 from rss_rl.policies.protocol import Policy, PolicySetup, bits_per_token, reads_ends
 from rss_rl.reward_models.protocol import RewardSetup, named_scores
 from rss_rl.types import ROLES, Array, Batch, LabelSpec
@@ -41,6 +44,7 @@ _DRAWS, _LARGEST_Z = 20_000, 6.0
 _MASK = "Read only real tokens: mask sums, means, maxima, softmaxes and recurrences"
 _CLASSES = LabelSpec("classes", ("no", "yes"))
 _CPU = torch.device("cpu")
+_UPDATES, _LEAST_GAIN = 100, 0.1
 Answers = Mapping[str, Any]
 """Tensors or arrays by name, whose axis of sentences is the first, or the third from the end."""
 
@@ -527,3 +531,127 @@ def _check_scores(
             " is the k-th of example b",
             within=1e-4,
         )
+
+
+# Policy updates
+
+
+def check_policy_update(update: Component, *, options: Mapping[str, Any] | None = None) -> None:
+    """Check what a run relies on: nothing changes before `apply`; words that are paid for become
+    more likely than others; under a price alone fewer are kept; finite metrics; an update that is
+    saved and loaded continues as if it had not been. Takes some seconds.
+
+    Args:
+        update: a component of kind `estimator`. options: of it; None: its defaults.
+
+    Raises:
+        ComponentError: the first broken promise, with a remedy.
+        ConfigError: invalid options, or it builds no `PolicyUpdate`.
+    """
+    promises, play = _Promises(update.name), partial(_Play, update, update.parse(options or {}))
+    one = play()
+    before = one.weights()
+    one.step(paying=True, apply=False)
+    promises.same(one.weights(), before, "`gradients` changes {}", "Change it in `apply`")
+    for _ in range(_UPDATES):
+        metrics = one.step(paying=True)
+        finite = np.isfinite(list(metrics.values())).all()
+        promises(finite, "a metric is not finite", "Read docs/metrics.md for what they are")
+    gained = one.gap() - play().gap()
+    what = f"words that are paid for are kept {gained:+.0%} more often than others after training"
+    promises(gained > _LEAST_GAIN, what, "Ascend the rewards, which are not losses")
+    other = play()
+    other.policy.load_state_dict(one.policy.state_dict())
+    other.update.load_state_dict(copy.deepcopy(dict(one.update.state_dict())))
+    other.number = one.number
+    for each in (one, other):
+        each.step(paying=True)
+    what = "loaded from `state_dict`, an update continues with another {}"
+    promises.same(one.weights(), other.weights(), what, "Save and load all that is not weights")
+    priced = play()
+    kept = priced.kept()
+    for _ in range(_UPDATES):
+        priced.step(paying=False)
+    what = "a price on words does not lower how many are kept"
+    promises(priced.kept() < kept, what, "Charge `price` on the probabilities, see `role_charge`")
+
+
+class _Play:
+    """A small policy, and an update of it that is paid for every second word of the vocabulary."""
+
+    def __init__(self, update: Component, options: Any) -> None:
+        needs = Needs(*(update.can(name, options) for name in Needs._fields))
+        draw = torch.Generator().manual_seed(0)
+        self._vectors = torch.randn(len(VOCABULARY), 6, generator=draw)
+        examples, _ = _random_batch(_CLASSES, 1, 0)
+        tokens, valid = (torch.from_numpy(each[0]) for each in (examples.tokens, examples.valid))
+        labels = torch.from_numpy(examples.labels)
+        self._batch = TensorBatch([tokens], [valid], labels, rows=np.arange(len(labels)))
+        self._good = (tokens % 2 == 0) & valid  # [B, N]
+        self._needs, self.number = needs, 0
+        policy = find_component("policy", "rss" if needs.log_probs else "gumbel")
+        with drawing(1):
+            setup = PolicySetup(6, "elu", VOCABULARY)
+            self.policy: Policy = check_module(policy.build(setup, policy.parse({})), policy.name)
+        rate = OptimizerConfig(name="adam", learning_rate=0.02)
+        learner = LearnerConfig(policy=rate, entropy_cost=0)
+        costs = RewardConfig(sparsity_cost=0)
+        made = UpdateSetup(
+            self.policy,
+            lambda batch: [self._vectors[tokens] for tokens in batch.tokens],
+            learner,
+            costs,
+            uniforms=self._uniforms,
+            gated=lambda: self,
+        )
+        self.update: PolicyUpdate = update.build(made, options)
+
+    def _uniforms(self, batch: TensorBatch, number: int) -> list[Tensor]:
+        assert batch.rows is not None
+        width, pairs = batch.valid[0].shape[1], self._needs.antithetic
+        return selection_uniforms(0, number, batch.rows, [width], 4, _CPU, antithetic=pairs)
+
+    def _worth(self, selections: Tensor) -> Tensor:
+        """Score of selections or gates [K, B, 2, N], [K, B]."""
+        signs = torch.where(self._good, 1.0, -1.0) * self._batch.valid[0]
+        return (selections * signs[:, None]).sum((-1, -2)) * self._paying
+
+    def gated_scores(self, batch: TensorBatch, gates: Sequence[Tensor]) -> dict[str, Tensor]:
+        """See `GatedReward`."""
+        return {"worth": self._worth(gates[0]).flatten()}
+
+    def step(self, *, paying: bool, apply: bool = True) -> dict[str, float]:
+        """One update, paid by the words that are kept or, with a price on these, by nothing."""
+        self._paying, paid = float(paying), None
+        if self._needs.log_probs:
+            with torch.no_grad():
+                found = self._distribution()
+                drawn = found.sample(self._uniforms(self._batch, self.number)[0]).selection
+                modes = self._worth(found.mode.float()[None])[0, :, None]
+            paid = RewardBatch([drawn], self._worth(drawn.float())[..., None], modes)
+        price = None if paying else (1.0, 1.0)
+        gradients = self.update.gradients
+        metrics = read([gradients(self._batch, paid, number=self.number, price=price)])
+        if apply:
+            self.update.apply()
+            self.number += 1
+        return metrics
+
+    def _distribution(self) -> Any:
+        return self.policy(self._vectors[self._batch.tokens[0]], self._batch.valid[0])
+
+    def weights(self) -> Answers:
+        """A copy of the policy's parameters."""
+        return {name: value.detach().clone() for name, value in self.policy.named_parameters()}
+
+    def kept(self) -> float:
+        """Mean probability of a word."""
+        with torch.no_grad():
+            return float(self._distribution().probs.mean())
+
+    def gap(self) -> float:
+        """How much more probable words are that are paid for."""
+        with torch.no_grad():
+            chances = self._distribution().probs.mean(1)  # [B, N]
+        bad = self._batch.valid[0] & ~self._good
+        return float(chances[self._good].mean() - chances[bad].mean())

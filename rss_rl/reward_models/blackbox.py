@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rss_rl.components import Component, Options
+from rss_rl.components import Component, NoOptions, Options
 from rss_rl.errors import ComponentError, ConfigError
 from rss_rl.models.inputs import TensorBatch, to_tensors
 from rss_rl.ops.gated import union
@@ -214,8 +214,8 @@ class GatedBlackboxReward(BlackboxReward):
 
     _classifier: TransformerClassifier
 
-    def gated_losses(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Tensor:
-        """Minus the log-likelihood, [K * B], of gates S x [K, B, 2, N]; see `GatedReward`.
+    def gated_scores(self, batch: TensorBatch, gates: Sequence[Tensor]) -> dict[str, Tensor]:
+        """`log_likelihood`, [K * B], of gates S x [K, B, 2, N]; see `GatedReward`.
 
         Raises:
             ConfigError: the attention of the classifier cannot weigh words.
@@ -235,7 +235,8 @@ class GatedBlackboxReward(BlackboxReward):
         )
         texts, real = ([each.cpu().numpy() for each in part] for part in (words, valid))
         target = torch.from_numpy(self._target(texts, real, batch.labels.cpu().numpy()))
-        return -log_probs.gather(1, target.to(log_probs.device).repeat(samples)[:, None])[:, 0]
+        chosen = target.to(log_probs.device).repeat(samples)[:, None]
+        return {"log_likelihood": log_probs.gather(1, chosen)[:, 0]}
 
 
 class _Function:
@@ -324,23 +325,27 @@ def _build(setup: RewardSetup, options: BlackboxOptions) -> BlackboxReward:
 
 
 def of_function(function: Probabilities, name: str) -> Component:
-    """The component of a function from texts to probabilities, named `package.module:FUNCTION`.
+    """The component of a function `package.module:FUNCTION`.
 
-    The function's attribute `classes` names the classes; without it they are 0, 1, ...
+    One of two arguments, `score(batch, selections)`, is a reward model itself. One of texts returns
+    probabilities; its attribute `classes` names the classes, which are 0, 1, ... without it.
     """
+    help_ = (inspect.getdoc(function) or "").strip().partition("\n")[0]
 
-    def build(setup: RewardSetup, options: TargetOptions) -> BlackboxReward:
-        classifier = _Function(function, name, setup)
-        return BlackboxReward(classifier, setup, options, name)
+    scores = len(inspect.signature(function).parameters) > 1
 
-    help_ = (inspect.getdoc(function) or "").strip()
-    help_ = help_ or "A function from texts to probabilities of classes."
+    def build(setup: RewardSetup, options: Any) -> Any:
+        if scores:
+            return function
+        return BlackboxReward(_Function(function, name, setup), setup, options, name)
+
+    what = "that scores selections" if scores else "from texts to probabilities of classes"
     return Component(
         kind="reward_model",
         name=name.rpartition(":")[2],
-        help=help_.splitlines()[0],
+        help=help_ or f"A function {what}.",
         build=build,
-        options=TargetOptions,
+        options=NoOptions if scores else TargetOptions,
     )
 
 

@@ -51,7 +51,7 @@ class ClassifierReward:
 
     The classifier is referenced, not copied, so one in training scores with its current weights.
     A subclass says another score by overriding `score`, which may ask `logits`. If a policy is to
-    learn it through gates, it overrides `gated_losses`, too: the inherited one is not for it.
+    learn it through gates, it overrides `gated_scores`, too: the inherited one is not for it.
 
     Args:
         classifier: a module with `forward(tokens, valid, selections) -> logits [M, C]` and
@@ -68,8 +68,8 @@ class ClassifierReward:
         self._device = torch.device(device)
 
     def __init_subclass__(cls) -> None:
-        if "score" in vars(cls) and "gated_losses" not in vars(cls):
-            cls.gated_losses = None  # type: ignore[assignment]  # as `__eq__` does to `__hash__`
+        if "score" in vars(cls) and "gated_scores" not in vars(cls):
+            cls.gated_scores = None  # type: ignore[assignment]  # as `__eq__` does to `__hash__`
 
     def score(self, batch: Batch, selections: Sequence[Array]) -> dict[str, Array]:
         """`log_likelihood`, float32 [M] in nats; see `RewardModel.score`."""
@@ -114,8 +114,8 @@ class ClassifierReward:
         predict = getattr(self._classifier, "predict", None)
         return None if predict is None else cast(Array, predict(logits).cpu().numpy())
 
-    def gated_losses(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Tensor:
-        """The negative score of gates S x [K, B, 2, N_s], [K * B]; see `GatedReward`."""
+    def gated_scores(self, batch: TensorBatch, gates: Sequence[Tensor]) -> dict[str, Tensor]:
+        """`log_likelihood` of gates S x [K, B, 2, N_s], [K * B]; see `GatedReward`."""
         classifier: Any = self._classifier
         samples = len(gates[0])
         fixed = {name: value.detach() for name, value in classifier.named_parameters()}
@@ -126,8 +126,7 @@ class ClassifierReward:
         )
         with evaluating(classifier):
             logits = functional_call(classifier, fixed, arguments)
-        losses: Tensor = classifier.losses(logits, batch.labels.repeat(samples))
-        return losses
+        return {"log_likelihood": -classifier.losses(logits, batch.labels.repeat(samples))}
 
     def _tensor(self, array: Array) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
@@ -140,13 +139,11 @@ class ComplementReward(ClassifierReward):
         weight: w > 0. The others: see `ClassifierReward`.
     """
 
-    gated_losses = ClassifierReward.gated_losses  # the update adds the complement
-
     def __init__(
         self, classifier: nn.Module, weight: float, device: str | torch.device = "cpu"
     ) -> None:
         super().__init__(classifier, device)
-        self._weight = np.float32(weight)
+        self._weight = weight
 
     def score(self, batch: Batch, selections: Sequence[Array]) -> dict[str, Array]:
         """`log_likelihood` and `complement`, float32 [M]; see `RewardModel.score`."""
@@ -155,8 +152,15 @@ class ComplementReward(ClassifierReward):
             for selection, valid in zip(selections, batch.valid, strict=True)
         ]
         (left_out,) = super().score(batch, rest).values()
-        complement = -self._weight * np.exp(left_out)
+        complement = -np.float32(self._weight) * np.exp(left_out)
         return super().score(batch, selections) | {COMPLEMENT: complement}
+
+    def gated_scores(self, batch: TensorBatch, gates: Sequence[Tensor]) -> dict[str, Tensor]:
+        """`log_likelihood` and `complement`, [K * B]; see `GatedReward`."""
+        rest = [(1 - gate) * valid[:, None] for gate, valid in zip(gates, batch.valid, strict=True)]
+        (left_out,) = super().gated_scores(batch, rest).values()
+        complement = -self._weight * torch.exp(left_out)
+        return super().gated_scores(batch, gates) | {COMPLEMENT: complement}
 
 
 class LikelihoodOptions(Options):

@@ -273,9 +273,9 @@ class LocalLearner:
                 remedy="Use an encoder with the capability `gates` on one or two sentences, see"
                 " `rss-rl components encoders`, or an estimator that learns from rewards",
             )
-        if getattr(model, "gated_losses", None) is None:
+        if getattr(model, "gated_scores", None) is None:
             raise ConfigError(
-                f"{type(model).__name__} has a `score` of its own, but no `gated_losses`, which the"
+                f"{type(model).__name__} has a `score` of its own, but no `gated_scores`, which the"
                 " policy's gradient needs",
                 where="reward.model",
                 remedy="Write it, or take `gates` from the component's capabilities",

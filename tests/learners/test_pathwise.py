@@ -15,7 +15,8 @@ from rss_rl.learners.pathwise import Pathwise
 from rss_rl.learners.updates import UpdateSetup
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.policies.build import build_policy
-from rss_rl.reward_models.likelihood import ClassifierReward
+from rss_rl.reward_models.protocol import RewardSetup
+from rss_rl.types import LabelSpec
 
 ENTROPY_COST, COMPLEMENT = 0.3, 0.7
 TREE: dict[str, Any] = {
@@ -43,13 +44,14 @@ def setting(
     tokens, valid = small.sentences(5, 2, 3)
     batch = TensorBatch([tokens], [valid], torch.tensor([0, 1, 2]))
     drawn = [torch.from_numpy(np.random.default_rng(2).uniform(0.01, 0.99, (2, 3, 2, 5)))]
+    rewarding = RewardSetup(LabelSpec("classes", ("a", "b", "c")), 1, classifier)
     setup = UpdateSetup(
         module,
         lambda batch: [classifier.embedding(tokens) for tokens in batch.tokens],
         config.learner,
         config.reward,
         uniforms=lambda batch, number: drawn,
-        gated=lambda: ClassifierReward(classifier),
+        gated=lambda: config.reward.model.build(rewarding),
     )
     return Pathwise(setup), module, classifier, batch, drawn
 

@@ -84,10 +84,10 @@ def test_gates_of_0_and_1_lose_what_a_selection_scores(folder: Path, target: str
         )
     )
     gates = torch.from_numpy(bits.reshape(2, 2, 2, 6)).float().requires_grad_()
-    losses = reward.gated_losses(tensor_batch(once, torch.device("cpu")), [gates])
+    (scores,) = reward.gated_scores(tensor_batch(once, torch.device("cpu")), [gates]).values()
     expected = reward.score(examples, [bits])["log_likelihood"]
-    np.testing.assert_allclose(-losses.detach(), expected, atol=1e-5)
-    losses.sum().backward()
+    np.testing.assert_allclose(scores.detach(), expected, atol=1e-5)
+    scores.sum().backward()
     assert gates.grad is not None
     assert bool((gates.grad[gates > 0] != 0).any())
 
@@ -126,8 +126,8 @@ def test_pairs_are_read_as_the_library_reads_them(tmp_path: Path) -> None:
             theirs = torch.log_softmax(model(input_ids=ids, token_type_ids=types).logits[0], -1)
         assert found[row] == pytest.approx(theirs[1 - examples.labels[row]].item(), abs=1e-5)
     gates = [torch.from_numpy(bits)[None].float() for bits in chosen]
-    losses = reward.gated_losses(tensor_batch(pairs, torch.device("cpu")), gates)
-    np.testing.assert_allclose(-losses, found, atol=1e-5)
+    (scores,) = reward.gated_scores(tensor_batch(pairs, torch.device("cpu")), gates).values()
+    np.testing.assert_allclose(scores, found, atol=1e-5)
 
 
 def of(function: Probabilities, sentences: int = 1, **options: Any) -> Any:

@@ -41,3 +41,8 @@ RULE = Component(
     build=Rule,
     options=RuleOptions,
 )
+
+
+def score(batch: Batch, selections: Sequence[Array]) -> Array:
+    """A tenth for each kept word."""
+    return sum(kept.any(1).sum(1) for kept in selections) / np.float32(10)

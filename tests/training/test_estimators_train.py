@@ -196,7 +196,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "another score": (
         {"learner": {"estimator": "pathwise"}, "policy": {"name": "gumbel"}}
         | {"reward": {"model": f"{__name__}:MARGIN"}},
-        "no `gated_losses`",
+        "no `gated_scores`",
     ),
     "no parameters": (
         {"policy": {"name": f"{__name__}:FIXED"}, "learner": {"estimator": "pathwise"}},

@@ -147,3 +147,13 @@ def test_a_supervised_phase_trains_the_classifier_for_prediction(
     (dev,) = (e.metrics["thresholded"] for e in events if isinstance(e, Evaluated) and e.update)
     assert {"loss", "accuracy", "reward"} <= set(dev)
     assert dev["reward"] > 0 > -dev["loss"]
+
+
+def test_a_function_of_selections_is_a_reward(tiny_config: RunConfig, tmp_path: Path) -> None:
+    reward = {"model": "plugged_rewards:score", "sparsity_cost": 0.0}
+    config = of(tiny_config, reward=reward, phases=ALONE)
+    events = list(train(config, tmp_path / "run"))
+    assert isinstance(events[-1], Finished)
+    rows = read_metrics(tmp_path / "run").to_pylist()
+    kept = [row["value"] for row in rows if row["tag"] == "dev/thresholded/kept"]
+    assert kept[-1] > kept[0]
