@@ -8,16 +8,14 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
 from types import FrameType
 from typing import Any, Self
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SHOW_CURSOR = b"\x1b[?25h"
-PATIENCE_S = 4.0
-"""An update that takes longer than this after SIGTERM is discarded."""
 _LAST_S = 8.0
 """Time after SIGTERM at which the process ends in any case, with the last checkpoint."""
+_WITHIN = b"\nended within an update; the last checkpoint is kept\n"
 _AT_ONCE_S = 0.3
 
 
@@ -25,20 +23,16 @@ class Interruption:
     """A context in which the first signal requests a stop and the second ends the process.
 
     Python runs signal handlers only between bytecodes, but one torch operation on a long text can
-    take minutes. With `leave`, a thread watches for signals too: it ends the process at the second
-    signal, and within ten seconds of a SIGTERM after which nobody called `asked`.
+    take minutes. With `watches`, a thread watches for signals, too: it ends the process at the
+    second signal, and within ten seconds of a SIGTERM after which nobody called `asked`.
 
     Args:
         message: printed at the first signal, on standard error. raises: then interrupt the caller,
             which does not ask.
-        leave: called in that thread before it ends the process, to save state; returns True when
-            done, and is called again until then, while there is time.
     """
 
-    def __init__(
-        self, message: str, leave: Callable[[], bool] | None = None, *, raises: bool = False
-    ) -> None:
-        self._message, self._leave, self._raises = f"\n{message}\n".encode(), leave, raises
+    def __init__(self, message: str, *, watches: bool = False, raises: bool = False) -> None:
+        self._message, self._watches, self._raises = f"\n{message}\n".encode(), watches, raises
         self._signal: int | None = None
         self._heeded = threading.Event()
         self._before: dict[int, Any] = {}
@@ -72,7 +66,7 @@ class Interruption:
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
-    def _watch(self, reading: int, leave: Callable[[], bool]) -> None:
+    def _watch(self, reading: int) -> None:
         """Watch the wakeup pipe `reading` for signals, even while the main thread computes."""
         first: int | None = None
         deadline = float("inf")
@@ -86,9 +80,9 @@ class Interruption:
                     _end(number)
                 first = number
                 if number == signal.SIGTERM:
-                    deadline = time.monotonic() + PATIENCE_S
-            late = time.monotonic() - deadline
-            if late >= 0 and (leave() or late > _LAST_S - PATIENCE_S):
+                    deadline = time.monotonic() + _LAST_S
+            if time.monotonic() > deadline:
+                os.write(2, _WITHIN)
                 _end(signal.SIGTERM)
 
     def __enter__(self) -> Self:
@@ -96,16 +90,15 @@ class Interruption:
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
                 self._before[number] = signal.signal(number, self._handle)
-            if self._leave is not None:
-                self._start_watching(self._leave)
+            if self._watches:
+                self._start_watching()
         return self
 
-    def _start_watching(self, leave: Callable[[], bool]) -> None:
+    def _start_watching(self) -> None:
         reading, writing = self._ends = os.pipe()
         os.set_blocking(writing, False)
         self._fd_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        arguments = reading, leave
-        self._watcher = threading.Thread(target=self._watch, args=arguments, daemon=True)
+        self._watcher = threading.Thread(target=self._watch, args=(reading,), daemon=True)
         self._watcher.start()
 
     def __exit__(self, *_: object) -> None:

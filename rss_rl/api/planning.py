@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from rich.console import Console
 
 from rss_rl.api.options import Config
-from rss_rl.api.terminal import printable, say, shell
+from rss_rl.api.terminal import say, shell
 from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import (
     RunConfig,
@@ -29,7 +29,6 @@ from rss_rl.reading.trained_runs import untrusted_data
 from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, RunDirectory
 from rss_rl.storage import is_uri, open_storage
 from rss_rl.training.attempts import LocalRoles, Roles
-from rss_rl.training.stopping import SafePoint
 from rss_rl.training.trainer import Stopped
 
 
@@ -38,28 +37,6 @@ class Plan(NamedTuple):
 
     config: RunConfig
     path: Path
-
-
-def abort_update(plan: Plan, point: SafePoint) -> Callable[[], bool] | None:
-    """How to abort an update that takes too long; None if learners are other processes.
-
-    Those finish their update and are then stopped.
-    """
-    if plan.config.learner.actors:
-        return None
-
-    def leave() -> bool:
-        try:
-            if not point.leave():
-                return False
-            message = "Stopped within an update, which is lost; those before it are saved."
-        except Exception as error:  # the process must end in any case
-            message = f"Stopped within an update, and nothing more could be saved: {error}"
-        resume = f"  {shell('rss-rl', 'train', '--resume', plan.path)}"
-        os.write(2, f"{printable(message)} Resume it with:\n{printable(resume)}\n".encode())
-        return True
-
-    return leave
 
 
 def check_lasting(path: Path, storage: str | None) -> None:

@@ -16,7 +16,7 @@ from rss_rl.training.attempts import LearnersLost
 from rss_rl.training.run import RunEvent
 from rss_rl.training.status import span
 from rss_rl.training.status_writer import Course
-from rss_rl.training.trainer import Evaluated, PhaseBegan, UpdateReport
+from rss_rl.training.trainer import Evaluated, PhaseBegan, Updated
 
 _SMOOTHING = 0.9
 _TRAINING = {
@@ -55,7 +55,7 @@ class _Progress:
             self._smooth = {}
             end = f"to {event.update + event.steps}" if event.steps else "until its plateau"
             say(out, f"{event.name}: from update {record.update} {end} ({place})")
-        elif isinstance(event, UpdateReport):
+        elif isinstance(event, Updated):
             for name, value in event.scalars.items():
                 before = self._smooth.get(name, value)
                 self._smooth[name] = _SMOOTHING * before + (1 - _SMOOTHING) * value

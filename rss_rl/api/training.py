@@ -91,7 +91,7 @@ def train(
     from rss_rl.results.sentences import run_warnings
     from rss_rl.training.run import train as train_events
     from rss_rl.training.status_writer import Course
-    from rss_rl.training.stopping import SafePoint, TimeBudget, seconds
+    from rss_rl.training.stopping import TimeBudget, seconds
     from rss_rl.training.trainer import Stopped
 
     check_defaults()
@@ -108,12 +108,13 @@ def train(
         shown.print("The run is finished; its report:")
         return Run(plan.path, trust_plugins=named)
     say(shown, f"Run: {plan.path}")
-    budget, point = None, SafePoint()
+    budget = None
     if time is not None:
         budget = TimeBudget(plan.config.phases, seconds(time), compares=plan.config.compares)
     with (
         shown_progress(shown, Course(plan.config, budget)) as show,
-        Interruption(_STOPPING, planning.abort_update(plan, point)) as interruption,
+        # Learners in other processes finish their update and are then stopped.
+        Interruption(_STOPPING, watches=not plan.config.learner.actors) as interruption,
         planning.workers(plan.config, address, shown) as roles,
         torch.inference_mode(False),
         torch.enable_grad(),
@@ -129,7 +130,6 @@ def train(
             storage=storage,
             take_over=take_over,
             budget=budget,
-            point=point,
         )
         for event in events:
             try:

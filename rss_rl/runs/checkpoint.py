@@ -31,7 +31,7 @@ from rss_rl.runs.tensor_file import TensorLike, read_tensors, write_tensors
 from rss_rl.types import Array
 
 SCHEMA_VERSION = 1
-LATEST = "latest"
+BEST, LATEST = "best", "latest"
 STATE_FILE = "state.json"
 _UNNAMED = "tensors"
 _STEP = re.compile(r"step-(\d{6,18})")

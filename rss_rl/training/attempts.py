@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -21,23 +22,15 @@ from rss_rl.reading.device import find_device
 from rss_rl.reading.models import build_prepared_models
 from rss_rl.rollouts.backend import Backend, LocalBackend
 from rss_rl.rollouts.sampler import Sampler
-from rss_rl.runs.checkpoint import (
-    Checkpoint,
-    checkpoint_steps,
-    load_checkpoint,
-    mark_checkpoint,
-    state_errors,
-)
+from rss_rl.runs.checkpoint import Checkpoint, checkpoint_steps, load_checkpoint, state_errors
 from rss_rl.training.evaluation import Mode
 from rss_rl.training.initial_policy import with_policy
 from rss_rl.training.learner import Learner, LocalLearner
 from rss_rl.training.observer import Observer
-from rss_rl.training.stopping import SafePoint, TimeBudget
-from rss_rl.training.trainer import Event, PhaseBegan, Stopped, Trainer
+from rss_rl.training.recorder import Recorder
+from rss_rl.training.stopping import TimeBudget
+from rss_rl.training.trainer import Event, Saved, Stopped, Trainer
 from rss_rl.types import Array
-
-FORK = "fork"
-"""Mark of the checkpoint at which the comparison with all tokens branches off."""
 
 SPLITS = ("dev", "test")
 """Splits scored in a report."""
@@ -91,7 +84,6 @@ class RunContext:
     """Shared by all parts of a run: data, learners and samplers, when to stop, the observer.
 
     budget  time for the phases, or None
-    point   where another thread may end the run, or None
     splits  scored at the end
     """
 
@@ -100,7 +92,6 @@ class RunContext:
     stop: Callable[[], bool]
     observer: Observer
     budget: TimeBudget | None = None
-    point: SafePoint | None = None
     splits: tuple[str, ...] = SPLITS
 
 
@@ -136,9 +127,9 @@ def train_phases(
     """
     lost, before = 0, -1
     while True:
-        start = load_checkpoint(path) if checkpoint_steps(path) else begin
+        own = load_checkpoint(path) if checkpoint_steps(path) else None
         try:
-            return (yield from _attempt(config, path, context, start, initial_policy, fork))
+            return (yield from _attempt(config, path, context, own, begin, initial_policy, fork))
         except LearnersLostError as error:
             reached = max(checkpoint_steps(path), default=0)
             # Only losses without progress between them count: spot machines may come and go.
@@ -153,11 +144,17 @@ def _attempt(
     config: RunConfig,
     path: Path,
     context: RunContext,
-    start: Checkpoint | None,
+    own: Checkpoint | None,
+    begin: Checkpoint | None,
     initial_policy: Mapping[str, Array] | None,
     fork: bool,
 ) -> Generator[Event, None, Trained | None]:
-    """Train from a checkpoint to the end of the last phase, and score the result."""
+    """Train from a checkpoint to the end of the last phase, and score the result.
+
+    Args:
+        own: checkpoint of this directory to resume from. begin: otherwise, where to begin.
+    """
+    start = own or begin
     step = None if start is None else start.step
     rows = None if start is None else start.state.get("metric_rows")
     observer, roles, prepared = context.observer, context.roles, context.prepared
@@ -174,30 +171,27 @@ def _attempt(
         if start is None and initial_policy is not None:
             learner.load_tensors(with_policy(learner.tensors(), initial_policy))
 
-        def leave(event: Stopped) -> None:
-            observer.take(event, path, writer, event.update)
-            observer.close()
-
         with state_errors(start):
             trainer = Trainer(
                 config,
-                path,
                 prepared,
-                writer,
                 learner=learner,
                 backend=lambda: roles.backend(config, prepared, observer.log),
+                marked=partial(load_checkpoint, path),
                 resume=start,
                 stop=context.stop,
                 budget=context.budget,
-                point=context.point,
-                leave=leave,
             )
+            keep_last = config.checkpoint.keep_last
+            recorder = Recorder(path, writer, own, keep_last=keep_last, fork=fork)
+        # In this order: the copy on a storage is of what the recorder has written.
+        consumers = recorder.take, partial(observer.take, part=path, writer=writer)
         with closing(trainer):
             for event in trainer.run():
-                if fork and isinstance(event, PhaseBegan) and event.index == 1:
-                    mark_checkpoint(path, event.update, FORK)
-                observer.take(event, path, writer, trainer.take_saved())
-                yield event
+                for take in consumers:
+                    take(event)
+                if not isinstance(event, Saved):  # its tensors are the learner's own
+                    yield event
                 if isinstance(event, Stopped):
                     return None
         return Trained(

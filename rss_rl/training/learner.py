@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, reduce
 from typing import Any, Protocol
 
@@ -112,14 +112,11 @@ class LocalLearner:
 
     Args:
         group: of learners that share each batch; all of them must be given the same tasks.
-
-    `before_steps` is called in each update before the first parameter changes.
     """
 
     def __init__(self, config: RunConfig, prepared: Prepared, group: Group = ALONE) -> None:
         keep_freed_memory()
         self.config, self._prepared, self._group = config, prepared, group
-        self.before_steps: Callable[[], None] = lambda: None
         self.device = find_device(config.learner.device)
         self.examples = prepared.split("train")
         self.models: Models = build_prepared_models(config, prepared)
@@ -199,7 +196,6 @@ class LocalLearner:
             scalars |= read(measured)
             if learns is not None and rollout is not None:
                 scalars |= _rewards(rollout, whole, turn.price)
-            self.before_steps()
             if learns is not None:
                 learns.apply()
                 self._publisher.note(POLICY)

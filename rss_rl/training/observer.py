@@ -12,7 +12,7 @@ from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.mirror.mirror import Mirror, NullMirror
 from rss_rl.runs.checkpoint import Checkpoint, checkpoint_steps
 from rss_rl.training.status_writer import Course, EndState, StatusWriter
-from rss_rl.training.trainer import Evaluated, Event, PhaseBegan, Stopped, UpdateReport
+from rss_rl.training.trainer import Evaluated, Event, PhaseBegan, Saved, Stopped, Updated
 
 
 class Observer:
@@ -53,17 +53,12 @@ class Observer:
         for warning in () if checkpoint is None else checkpoint.warnings:
             self.log.write("checkpoint_passed_over", "warning", cause=warning)
 
-    def take(
-        self, event: Event, part: Path, writer: MetricsWriter, saved: int | None = None
-    ) -> None:
+    def take(self, event: Event, part: Path, writer: MetricsWriter) -> None:
         """Record a training event of `part`: the run directory or the comparison's.
 
-        Call it after the event's checkpoint and marks have been written.
-
-        Args:
-            saved: step of a checkpoint that was written since the last call.
+        Of `Saved`, call it after the checkpoint and its marks have been written.
         """
-        if isinstance(event, UpdateReport):
+        if isinstance(event, Updated):
             version = event.scalars.get("policy/version")
             self.log.at(event.update, None if version is None else int(version))
         elif isinstance(event, PhaseBegan):
@@ -71,15 +66,14 @@ class Observer:
             self.log.write("phase_began", phase=event.name, steps=event.steps, done=event.done)
         elif isinstance(event, Evaluated):
             self.log.write("evaluated", phase=event.phase, best=event.best, scores=event.metrics)
-        if saved is not None:
-            self.log.write("checkpoint_saved", step=saved, part=part.name)
-            self._status.note_checkpoint(saved)
+        elif isinstance(event, Saved):
+            self.log.write("checkpoint_saved", step=event.update, part=part.name)
         copying = self._mirror.scalars()
         self._status.take(event, copying)
-        if saved is not None:
+        if isinstance(event, Saved):
             self._mirror.changed()
             if copying:
-                writer.scalars(saved, copying)
+                writer.scalars(event.update, copying)
         if isinstance(event, Stopped):
             self.log.write("stop_asked")
             self._conclude("run_stopped", "stopped")

@@ -36,7 +36,6 @@ from rss_rl.runs.run_directory import (
     refuse_changed,
 )
 from rss_rl.training.attempts import (
-    FORK,
     SPLITS,
     LearnersLost,
     LocalRoles,
@@ -49,8 +48,9 @@ from rss_rl.training.attempts import (
 from rss_rl.training.initial_policy import read_initial_policy
 from rss_rl.training.learner import POLICY_UPDATE
 from rss_rl.training.observer import Observer
+from rss_rl.training.recorder import FORK
 from rss_rl.training.status_writer import Course
-from rss_rl.training.stopping import SafePoint, TimeBudget
+from rss_rl.training.stopping import TimeBudget
 from rss_rl.training.trainer import Event, find_best_metric, fork_state
 from rss_rl.types import Array
 from rss_rl.version import VERSION, installed_version
@@ -87,7 +87,6 @@ def train(
     storage: str | None = None,
     take_over: bool = False,
     budget: TimeBudget | None = None,
-    point: SafePoint | None = None,
     splits: tuple[str, ...] = SPLITS,
 ) -> Generator[RunEvent, None, None]:
     """Train in the run directory `path`, as a stream of events that ends in `Finished`.
@@ -102,7 +101,6 @@ def train(
             gets the run from. take_over: write there though another process seems to.
         budget: of time for all of it, or None. Within it, the comparison with every token makes
             as many updates as the run itself made.
-        point: given to another thread, which may leave the run there.
         splits: that are scored at the end; whoever chooses between runs leaves test away.
 
     Raises:
@@ -120,7 +118,7 @@ def train(
     ):
         _copy_inputs(run, prepared)
         run.note_provenance(provenance(prepared) | _products(config))
-        context = RunContext(prepared, roles or LocalRoles(), stop, observer, budget, point, splits)
+        context = RunContext(prepared, roles or LocalRoles(), stop, observer, budget, splits)
         settled = _settled(config, run)
         trained = yield from train_phases(
             settled, run.path, context, initial_policy=initial, fork=config.compares

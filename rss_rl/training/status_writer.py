@@ -21,7 +21,7 @@ from rss_rl.config import RunConfig
 from rss_rl.runs.run_directory import ALL_TOKENS, STATUS_FILE
 from rss_rl.training.status import Scored, StatusRecord
 from rss_rl.training.stopping import TimeBudget
-from rss_rl.training.trainer import Evaluated, Event, PhaseBegan, UpdateReport
+from rss_rl.training.trainer import Evaluated, Event, PhaseBegan, Saved, Updated
 
 _SMOOTHING = 0.95
 _EVERY_S = 1.0
@@ -59,7 +59,7 @@ class Course:
                 left = max(0, left - record.update)
             record.updates_left = left
             self._last_update = None  # the time between two phases is not that of an update
-        elif isinstance(event, UpdateReport):
+        elif isinstance(event, Updated):
             self._update(event)
         elif isinstance(event, Evaluated):
             scores = {mode: _finite(metrics) for mode, metrics in event.metrics.items()}
@@ -72,7 +72,7 @@ class Course:
             limit = math.inf if self._budget is None else self._budget.left_s
             record.eta_s = min(record.updates_left * self._update_s, limit)
 
-    def _update(self, event: UpdateReport) -> None:
+    def _update(self, event: Updated) -> None:
         now, record = time.monotonic(), self.record
         if self._last_update is not None:
             taken = now - self._last_update
@@ -105,12 +105,11 @@ class StatusWriter:
             copying: metrics of the storage path.
         """
         self._course.take(event)
+        if isinstance(event, Saved):
+            self._record.checkpoint_step = event.update
+            self._record.checkpoint_time = datetime.now(UTC)
         self._record.copying = _finite(copying)
         self._write(force=isinstance(event, PhaseBegan))
-
-    def note_checkpoint(self, step: int) -> None:
-        """Record a completed checkpoint; written with the next event."""
-        self._record.checkpoint_step, self._record.checkpoint_time = step, datetime.now(UTC)
 
     def end(self, state: EndState, error: str | None = None) -> None:
         """Write the last record."""

@@ -1,16 +1,10 @@
-"""What ends a run early: a time limit divided among its phases, and another thread.
-
-From the begin of an update until its gradients are applied, the model and the optimisers do not
-change: a checkpoint written in that time holds the state after the last complete update.
-"""
+"""A time limit, divided among the phases of a run."""
 
 from __future__ import annotations
 
 import re
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -73,37 +67,3 @@ class TimeBudget:
             part = self._weights[index] / sum(self._weights[index:])
             self._index, self._deadline = index, now + part * max(0.0, self._end - now)
         return now >= self._deadline
-
-
-class SafePoint:
-    """Open from the begin of an update until its gradients are applied."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._leave: Callable[[], None] | None = None
-
-    @contextmanager
-    def open(self, leave: Callable[[], None]) -> Iterator[None]:
-        """Until `close` or exit, another thread may call `leave`, which writes a checkpoint."""
-        with self._lock:
-            self._leave = leave
-        try:
-            yield
-        finally:
-            self.close()
-
-    def close(self) -> None:
-        """Called before parameters change. Blocks forever once another thread ends the run."""
-        with self._lock:
-            self._leave = None
-
-    def leave(self) -> bool:
-        """End the run if the safe point is open; the training thread then stays blocked, so the
-        process must exit."""
-        if not self._lock.acquire(timeout=1.0):
-            return False
-        if self._leave is None:
-            self._lock.release()
-            return False
-        self._leave()  # the lock is kept, so that training cannot continue
-        return True

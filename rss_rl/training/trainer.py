@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,23 +17,15 @@ from rss_rl.errors import NonFiniteError
 from rss_rl.learners.phases import PhaseSchedule, Turn
 from rss_rl.learners.share_control import ShareController, merit
 from rss_rl.learners.updates import Needs
-from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.metrics.measures import Measure
 from rss_rl.metrics.metrics import best_metric
 from rss_rl.rollouts.backend import Backend
 from rss_rl.rollouts.rollout import Job
-from rss_rl.runs.checkpoint import (
-    Checkpoint,
-    checkpoint_steps,
-    load_checkpoint,
-    mark_checkpoint,
-    save_checkpoint,
-    step_directory,
-)
+from rss_rl.runs.checkpoint import BEST, Checkpoint
 from rss_rl.training.evaluation import Mode
-from rss_rl.training.learner import Learner, LocalLearner
+from rss_rl.training.learner import Learner
 from rss_rl.training.pipeline import RolloutPipeline
-from rss_rl.training.stopping import SafePoint, TimeBudget
+from rss_rl.training.stopping import TimeBudget
 from rss_rl.types import Array
 
 
@@ -71,8 +61,8 @@ class PhaseBegan:
 
 
 @dataclass(frozen=True)
-class UpdateReport:
-    """Of one update: its number (from 1), its phase, the rows learnt from, and metrics by tag."""
+class Updated:
+    """One update: its number (from 1), its phase, the rows learnt from, and metrics by tag."""
 
     update: int
     phase: str
@@ -87,63 +77,76 @@ class UpdateReport:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The dev split was scored; `best` says whether this is the best checkpoint of the phase."""
+    """The dev split was scored; a `Saved` follows.
+
+    metrics   by mode of selection
+    best      whether this is the best checkpoint of the phase
+    scalars   the same and the time it took, by tag
+    showcase  sentences of dev with the selected words, Markdown; empty where all are read
+    """
 
     phase: str
     update: int
     metrics: dict[str, dict[str, float]]
     best: bool
+    scalars: Mapping[str, float] = field(default_factory=dict)
+    showcase: str = ""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a checkpoint of `update` needs, to be written before the next event is asked for.
+
+    tensors  see `Learner.tensors`; the next update may change them
+    state    plain JSON data
+    marks    of the checkpoint, such as `best`
+    """
+
+    update: int
+    tensors: Mapping[str, Any]
+    state: Mapping[str, Any]
+    marks: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Stopped:
-    """Training was stopped, and a checkpoint of `update` was written."""
+    """Training was stopped, after the `Saved` of `update`."""
 
     update: int
 
 
-Event = PhaseBegan | UpdateReport | Evaluated | Stopped
+Event = PhaseBegan | Updated | Evaluated | Saved | Stopped
 
 
 class Trainer:
-    """Runs the phases of a configuration in a run directory.
+    """Runs the phases of a configuration; whatever is written, others write by its events.
 
     Update u learns from batch u of the data, in every phase, so the number of updates alone says
     where the run is. It is the policy's version as well.
 
     Args:
-        path: the run directory. writer: of its metrics.
         backend: makes the samplers when the first selection is to be sampled, so that a run that
             samples nothing starts none.
+        marked: reads the checkpoint that a `Saved` marked with a name.
         resume: checkpoint to resume from, or None for a new run.
-        stop: called after each update; True writes a checkpoint and ends the stream.
+        stop: called after each update; True ends the stream with `Saved` and `Stopped`.
         budget: time for the phases, or None.
-        point: opened while another thread may end the run; only with a learner in this process.
-            leave: called after the checkpoint of the last complete update is written.
     """
 
     def __init__(
         self,
         config: RunConfig,
-        path: Path,
         prepared: Prepared,
-        writer: MetricsWriter,
         *,
         learner: Learner,
         backend: Callable[[], Backend],
+        marked: Callable[[str], Checkpoint],
         resume: Checkpoint | None = None,
         stop: Callable[[], bool] = lambda: False,
         budget: TimeBudget | None = None,
-        point: SafePoint | None = None,
-        leave: Callable[[Stopped], None] = lambda _: None,
     ) -> None:
-        self.config, self.path, self.learner = config, path, learner
-        self._writer, self._stop, self._budget = writer, stop, budget
-        # Learners in other processes cannot be interrupted: they answer when they are done.
-        self._point = point if isinstance(learner, LocalLearner) else None
-        self._on_leave = leave
-        if point is not None and isinstance(learner, LocalLearner):
-            learner.before_steps = point.close
+        self.config, self.learner = config, learner
+        self._marked, self._stop, self._budget = marked, stop, budget
         self._best_metric = find_best_metric(config, prepared)
         self._needs = Needs.of(config.estimator)
         self._order = BatchOrder(
@@ -159,7 +162,7 @@ class Trainer:
         self.schedule = PhaseSchedule(config.phases)
         self.share = ShareController(config.reward, config.policy_updates)
         self.updates = 0  # done so far
-        self._saved: int | None = None  # step of a checkpoint that `take_saved` has not told
+        self._saved = 0  # update of the last checkpoint
         self._evaluation_due = True  # a phase begins with one, and a stop may come before one
         self._best: float | None = None
         self._is_best_here = False  # no update since the best evaluation of the phase
@@ -182,17 +185,19 @@ class Trainer:
             while self._evaluation_due or not schedule.phase_over:
                 if self._evaluation_due:
                     yield self._evaluate()
+                    yield self.checkpoint()
                     continue
                 yield self.update()
                 if self._stop():
-                    self.save()
+                    yield self.checkpoint()
                     yield Stopped(self.updates)
                     return
                 if not self._evaluation_due and self._due(self.config.checkpoint.every):
-                    self.save()
+                    yield self.checkpoint()
             self._end_phase()
+            yield self.checkpoint()
 
-    def update(self) -> UpdateReport:
+    def update(self) -> Updated:
         """One update of the present phase.
 
         Raises:
@@ -204,14 +209,13 @@ class Trainer:
         rows, rollout = self._order.rows(self.updates), None
         scalars: dict[str, float] = {"phase/index": self.schedule.index}
         try:
-            with self._may_be_left():
-                if self._samples(turn):
-                    self._supply_samplers()  # in a phase's first update; else they are at work
-                    rollout, sampled = self._pipeline.take(self.updates)
-                    scalars |= sampled | self._publishing
-                    self._publishing = {}
-                turn = turn._replace(target=self.share.target, price=self.share.costs)
-                scalars |= self.learner.update(self.updates, rows, turn, rollout)
+            if self._samples(turn):
+                self._supply_samplers()  # in a phase's first update; else they are at work
+                rollout, sampled = self._pipeline.take(self.updates)
+                scalars |= sampled | self._publishing
+                self._publishing = {}
+            turn = turn._replace(target=self.share.target, price=self.share.costs)
+            scalars |= self.learner.update(self.updates, rows, turn, rollout)
         except NonFiniteError as error:
             raise self._located(error, phase, rows) from error
         if turn.policy:  # lambda moves here, so that it is one for all learners
@@ -227,23 +231,22 @@ class Trainer:
         }
         if rollout is not None:
             scalars["learner/idle_share"] = scalars["time/sample_s"] / elapsed
-        self._writer.scalars(self.updates, scalars)
         self.trained_s += elapsed
         self.seen += len(rows)
         if self._budget is not None and self._budget.over(self.schedule.index):
             self.schedule.cut()
         self._is_best_here = False
         self._evaluation_due = self.schedule.phase_over or self._due(self.config.evaluation.every)
-        return UpdateReport(self.updates, phase, rows, scalars)
+        return Updated(self.updates, phase, rows, scalars)
 
     def _located(self, error: NonFiniteError, phase: str, rows: Array) -> NonFiniteError:
         """The error with what it happened to."""
         where = f"phase {phase}, update {self.updates + 1}, rows {rows[:4].tolist()}..."
-        last = step_directory(self.path, checkpoint_steps(self.path)[-1])
         return NonFiniteError(
             error.what,
             where=f"{where}, {error.where}" if error.where else where,
-            remedy=f"Lower the learning rate or the clip norm; the last good checkpoint is {last}",
+            remedy="Lower the learning rate or the clip norm; the last good checkpoint is that of"
+            f" update {self._saved}",
         )
 
     def _samples(self, turn: Turn | None) -> bool:
@@ -289,27 +292,23 @@ class Trainer:
         ]
 
     def _evaluate(self) -> Evaluated:
-        """Score dev, save, and mark the checkpoint if it is the best of the phase."""
+        """Score dev; it is the best of the phase, or not."""
         schedule = self.schedule
         mode: Mode = "thresholded" if schedule.phase.selects else "all"
         started = time.perf_counter()
-        with self._may_be_left():
-            metrics = self.learner.evaluate("dev", [mode])
+        metrics, showcase = self.learner.evaluate("dev", [mode]), ""
         scalars = {f"dev/{mode}/{name}": value for name, value in metrics[mode].items()}
         scalars["time/evaluate_s"] = time.perf_counter() - started
-        self._writer.scalars(self.updates, scalars)
         if mode == "thresholded":
             if schedule.phase.policy:
                 self.share.scored(metrics[mode]["kept"])
-            self._writer.text(self.updates, "selection/examples", self.learner.showcase())
+            showcase = self.learner.showcase()
             schedule.observe(-merit(metrics[mode]["reward"], metrics[mode], self.config.reward))
         else:
             schedule.observe(metrics[mode]["loss"])
         self._evaluation_due = False
-        self._is_best_here = self._is_best(metrics[mode])
-        self.save()
-        self._mark()
-        return Evaluated(schedule.phase.name, self.updates, metrics, self._is_best_here)
+        self._is_best_here = best = self._is_best(metrics[mode])
+        return Evaluated(schedule.phase.name, self.updates, metrics, best, scalars, showcase)
 
     def _is_best(self, metrics: dict[str, float]) -> bool:
         value = metrics.get(self._best_metric.name, math.nan)
@@ -325,13 +324,6 @@ class Trainer:
         self._best = value
         return True
 
-    def _mark(self) -> None:
-        """Mark the current checkpoint if it is the best."""
-        if self._is_best_here:
-            mark_checkpoint(self.path, self.updates, best_mark(self.schedule.index))
-            if self.schedule.is_last:
-                mark_checkpoint(self.path, self.updates)
-
     def _end_phase(self) -> None:
         """Begin the next phase, with the best weights of this one and the lambda that led to them
         where that is asked for.
@@ -339,40 +331,22 @@ class Trainer:
         schedule = self.schedule
         self._pipeline.forget()
         if schedule.phase.restore_best or schedule.is_last:
-            best = load_checkpoint(self.path, best_mark(schedule.index))
+            best = self._marked(best_mark(schedule.index))
             self.learner.load_tensors(best.tensors)
             self.share.load_state_dict(best.state["share"])
         schedule.advance()
         self._evaluation_due, self._best, self._is_best_here = True, None, False
-        self.save()
 
     def _due(self, every: int) -> bool:
         return self.schedule.steps % every == 0
 
-    def _may_be_left(self) -> AbstractContextManager[None]:
-        """Within it, until parameters change, another thread may end the run."""
-        return nullcontext() if self._point is None else self._point.open(self._leave)
-
-    def _leave(self) -> None:
-        self.save()
-        self._on_leave(Stopped(self.updates))
-
-    def save(self) -> None:
-        """Write a checkpoint of the current state."""
-        self._writer.flush()
-        save_checkpoint(
-            self.path,
-            self.updates,
-            self.learner.tensors(),
-            self.state(),
-            keep_last=self.config.checkpoint.keep_last,
-        )
-        self._saved = self.updates
-
-    def take_saved(self) -> int | None:
-        """The step of the newest checkpoint, if one was written since the last call."""
-        saved, self._saved = self._saved, None
-        return saved
+    def checkpoint(self) -> Saved:
+        """The current state, marked if it is the best of the phase, or of the run."""
+        self._saved, marks = self.updates, []
+        if self._is_best_here:
+            marks += [best_mark(self.schedule.index)]
+            marks += [BEST] if self.schedule.is_last else []
+        return Saved(self.updates, self.learner.tensors(), self.state(), tuple(marks))
 
     def state(self) -> dict[str, Any]:
         """The state that a checkpoint holds besides tensors."""
@@ -386,7 +360,6 @@ class Trainer:
             "trained_s": self.trained_s,
             "wall_s": self.wall_seconds,
             "seen": self.seen,
-            "metric_rows": self._writer.rows,
         }
 
     def _restore(self, checkpoint: Checkpoint) -> None:
@@ -398,8 +371,7 @@ class Trainer:
         self._evaluation_due, self._best = state["evaluation_due"], state["best"]
         self._is_best_here = state["is_best_here"]
         self.trained_s, self.seen = state["trained_s"], state["seen"]
-        self._wall_before_s = state["wall_s"]
-        self._mark()  # the process may have been killed between the checkpoint and its mark
+        self._wall_before_s, self._saved = state["wall_s"], self.updates
 
     @property
     def wall_seconds(self) -> float:

@@ -21,7 +21,7 @@ from rss_rl.errors import ConfigError, DataError, RssError
 from rss_rl.inference.explanation import Explanation, MarkedSentence
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.training.stopping import TimeBudget, seconds
-from rss_rl.training.trainer import Evaluated, UpdateReport
+from rss_rl.training.trainer import Evaluated, Updated
 
 SMALL = {
     "model.hidden": 8,
@@ -56,14 +56,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> rss_rl.Run:
         rows(), text="review", label="stars", keep=0.4, out=out, overrides=SMALL,
         callbacks=[events.append],
     )  # fmt: skip
-    assert sum(isinstance(event, UpdateReport) for event in events) == 18
+    assert sum(isinstance(event, Updated) for event in events) == 18
     assert any(isinstance(event, Evaluated) for event in events)
     return found
 
 
 def test_a_callback_that_raises_ends_the_run_which_the_same_call_continues(tmp_path: Path) -> None:
     def refuse(event: Any) -> None:
-        if isinstance(event, UpdateReport) and event.update == 16:
+        if isinstance(event, Updated) and event.update == 16:
             raise ValueError("no more of this")
 
     given: dict[str, Any] = {"text": "review", "label": "stars", "out": tmp_path / "run"}
@@ -82,7 +82,7 @@ def test_a_callback_that_raises_ends_the_run_which_the_same_call_continues(tmp_p
         assert rss_rl.Run(path).finished
         assert {"linear", "weights"} < set(rss_rl.Run(path).report["splits"]["test"])
     assert '"run_resumed"' in (tmp_path / "run" / "events.jsonl").read_text()
-    assert sum(isinstance(event, UpdateReport) for event in reports) < 2 * 18
+    assert sum(isinstance(event, Updated) for event in reports) < 2 * 18
     with pytest.raises(ConfigError, match="there is already a run"):
         rss_rl.fit(rows(), **given, overrides=SMALL, seeds=2)
 

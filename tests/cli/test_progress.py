@@ -17,7 +17,7 @@ from rss_rl.training.attempts import LearnersLost
 from rss_rl.training.run import Finished, RunEvent
 from rss_rl.training.status_writer import Course
 from rss_rl.training.stopping import TimeBudget
-from rss_rl.training.trainer import Evaluated, PhaseBegan, UpdateReport
+from rss_rl.training.trainer import Evaluated, PhaseBegan, Updated
 
 RATE = "throughput/examples_per_second"
 CONFIG = RunConfig.model_validate(
@@ -31,9 +31,9 @@ CONFIG = RunConfig.model_validate(
 )
 
 
-def update(number: int, loss: float) -> UpdateReport:
+def update(number: int, loss: float) -> Updated:
     scalars = {"train/loss": loss, "selection/kept": 0.4, "selection/heads_kept": 0.3, RATE: 1234.0}
-    return UpdateReport(number, "co-train", 16, scalars)
+    return Updated(number, "co-train", 16, scalars)
 
 
 def evaluated(number: int, accuracy: float, best: bool) -> Evaluated:
@@ -85,7 +85,7 @@ def test_the_time_left_counts_the_comparison(monkeypatch: pytest.MonkeyPatch) ->
             show(update(number, 1.0))
         show(PhaseBegan(ALL_TOKENS, 100, 50))
         clock[0] = 70
-        show(UpdateReport(101, ALL_TOKENS, 16, {}))
+        show(Updated(101, ALL_TOKENS, 16, {}))
     _, silent, _, last = out.getvalue().splitlines()
     # 37 updates of this phase and 50 of the comparison, each of 15 s.
     assert silent.startswith("co-train 113  phase 2 of 3, about 22 min left  loss 1.000")

@@ -22,7 +22,7 @@ from rss_rl.runs.checkpoint import save_checkpoint
 from rss_rl.runs.run_directory import EVENTS_FILE, STATUS_FILE, RunDirectory
 from rss_rl.training.status import read_status
 from rss_rl.training.status_writer import Course, StatusWriter
-from rss_rl.training.trainer import Evaluated, PhaseBegan, UpdateReport
+from rss_rl.training.trainer import Evaluated, PhaseBegan, Saved, Updated
 
 CONFIG = RunConfig(
     data="some",
@@ -43,10 +43,10 @@ def written(run: Path) -> StatusWriter:
     """A run on its 14th update, half a second each."""
     copying = {"storage/lag_checkpoints": 2.0}
     made = StatusWriter(run, Course(CONFIG), "s3://bucket/run")
-    made.note_checkpoint(12)
     with mock.patch("time.monotonic") as clock:
         clock.return_value = 0.0
         made.take(PhaseBegan("frozen", 10, 30, 0, 1), copying)
+        made.take(Saved(12, {}, {}, ()), copying)
         scores = {"thresholded": {"accuracy": 0.9, "loss": 0.2, "kept": 0.25}}
         made.take(Evaluated("frozen", 10, scores, True), copying)
         for update in range(11, 15):
@@ -54,7 +54,7 @@ def written(run: Path) -> StatusWriter:
             scalars = {"selection/kept": 0.3, "policy/lag": 1.0, "policy/lag_max": 3}
             scalars |= {"sampler/alive": 2, "sampler/restarts": 2, "learner/idle_share": 0.9}
             scalars["policy/loss"] = float("nan")
-            made.take(UpdateReport(update, "frozen", 8, scalars), copying)
+            made.take(Updated(update, "frozen", 8, scalars), copying)
     return made
 
 
@@ -168,7 +168,7 @@ def test_it_is_written_once_a_second_at_most(
     made = StatusWriter(tmp_path, Course(CONFIG))
     for update in range(1, 101):
         now[0] += 0.05
-        made.take(UpdateReport(update, "warm-up", 8, {}), {})
+        made.take(Updated(update, "warm-up", 8, {}), {})
         writes.add(json.loads((tmp_path / STATUS_FILE).read_text())["update"])
     assert len(writes) == 5
 

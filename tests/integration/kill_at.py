@@ -3,7 +3,7 @@
     python kill_at.py CONFIG.json RUN KILL...
 
 Each KILL is one attempt at the run in RUN, which resumes the one before: `update:N` is killed after
-its update N, `save_checkpoint:N` and `mark_checkpoint:N` at the trainer's N-th call of that
+its update N, `save_checkpoint:N` and `mark_checkpoint:N` at the recorder's N-th call of that
 function, `finish` is not. The library is imported once, and each attempt is a fork.
 """
 
@@ -16,10 +16,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import rss_rl.training.trainer as trainer
+import rss_rl.training.recorder as recorder
 from rss_rl.config import parse_config
 from rss_rl.training.run import train
-from rss_rl.training.trainer import UpdateReport
+from rss_rl.training.trainer import Updated
 
 
 def die() -> None:
@@ -27,8 +27,8 @@ def die() -> None:
 
 
 def die_at_call(name: str, number: int) -> None:
-    """Have the trainer die instead of its `number`-th call of a function."""
-    function, calls = getattr(trainer, name), []
+    """Have the recorder die instead of its `number`-th call of a function."""
+    function, calls = getattr(recorder, name), []
 
     def counted(*arguments: Any, **options: Any) -> Any:
         calls.append(1)
@@ -36,7 +36,7 @@ def die_at_call(name: str, number: int) -> None:
             die()
         return function(*arguments, **options)
 
-    setattr(trainer, name, counted)
+    setattr(recorder, name, counted)
 
 
 def attempt(config: Path, run: Path, kill: str) -> None:
@@ -47,7 +47,7 @@ def attempt(config: Path, run: Path, kill: str) -> None:
     updates = 0
     parsed = parse_config(json.loads(config.read_text()), where=str(config))
     for event in train(parsed, run, resume=True):
-        updates += isinstance(event, UpdateReport)
+        updates += isinstance(event, Updated)
         if what == "update" and updates == int(number):
             die()
 

@@ -28,7 +28,7 @@ from rss_rl.logs.events import NO_LOG
 from rss_rl.rollouts.rollout import Job, Rollout
 from rss_rl.rollouts.snapshot import Snapshot
 from rss_rl.training.run import RunEvent, train
-from rss_rl.training.trainer import UpdateReport
+from rss_rl.training.trainer import Updated
 
 ray.cloudpickle.register_pickle_by_value(fake_sampler)
 
@@ -47,7 +47,7 @@ def train_harmed(
     roles, events = WatchedRoles(), []
     for event in train(config, path, roles=roles):
         events.append(event)
-        if isinstance(event, UpdateReport) and event.update in after:
+        if isinstance(event, Updated) and event.update in after:
             after.pop(event.update)(roles)
     assert not after, "a fault was never made"
     return events

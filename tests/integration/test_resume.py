@@ -13,7 +13,7 @@ from tiny_runs import Outcome
 from rss_rl.config import RunConfig
 from rss_rl.errors import CheckpointError, DataError
 from rss_rl.training.run import Finished, train
-from rss_rl.training.trainer import PhaseBegan, Stopped, UpdateReport
+from rss_rl.training.trainer import PhaseBegan, Stopped, Updated
 
 KILL_AT = Path(__file__).with_name("kill_at.py")
 
@@ -42,9 +42,9 @@ def test_killed(
 
 def test_stopped(tiny: Callable[..., RunConfig], reference: Outcome, tmp_path: Path) -> None:
     after = 17
-    made: list[UpdateReport] = []
+    made: list[Updated] = []
     for event in train(tiny(), tmp_path / "run", stop=lambda: len(made) >= after):
-        if isinstance(event, UpdateReport):
+        if isinstance(event, Updated):
             made.append(event)
         last = event
     assert isinstance(last, Stopped)

@@ -25,7 +25,7 @@ from rss_rl.rollouts.backend import Done
 from rss_rl.rollouts.rollout import Job
 from rss_rl.rollouts.snapshot import Publisher, Snapshot
 from rss_rl.training.run import RunEvent, train
-from rss_rl.training.trainer import UpdateReport
+from rss_rl.training.trainer import Updated
 from rss_rl.types import Array
 
 pytestmark = pytest.mark.usefixtures("shared_ray")
@@ -60,7 +60,7 @@ def train_with_ray(
     events = []
     for event in train(config, path, roles=roles):
         events.append(event)
-        if isinstance(event, UpdateReport) and roles.samplers and roles.samplers._slots:
+        if isinstance(event, Updated) and roles.samplers and roles.samplers._slots:
             on_update(event.update, roles.samplers)
     return events
 
@@ -79,15 +79,15 @@ def test_batches_of_few_tokens_and_an_average_do_not_mind_who_samples(
 ) -> None:
     """Nor being stopped: the batches of an update are cut alike, and so are their rollouts."""
     settings = {"batch_tokens": 90, "learner": {"weight_average": 0.9}}
-    reports: list[UpdateReport] = []
+    reports: list[Updated] = []
     for event in train(tiny(**settings), tmp_path / "here"):
-        if isinstance(event, UpdateReport):
+        if isinstance(event, Updated):
             reports.append(event)
     sizes = {report.examples for report in reports}
     assert len(sizes) > 2
-    made: list[UpdateReport] = []
+    made: list[Updated] = []
     for event in train(tiny(**settings), tmp_path / "again", stop=lambda: len(made) >= 17):
-        if isinstance(event, UpdateReport):
+        if isinstance(event, Updated):
             made.append(event)
     list(train(tiny(**settings), tmp_path / "again", resume=True))
     others = [tmp_path / "again"]
@@ -113,7 +113,7 @@ def test_a_killed_sampler_is_replaced(
     config = tiny(sampler={"backend": "ray", "actors": 2})
     events = train_with_ray(config, tmp_path / "run", kill)
     assert len(set(killed)) == 2
-    reports = [event for event in events if isinstance(event, UpdateReport)]
+    reports = [event for event in events if isinstance(event, Updated)]
     restarts = [report.scalars.get("sampler/restarts", 0) for report in reports]
     assert max(restarts) == 2
     Outcome.read(tmp_path / "run").assert_equals(reference)

@@ -26,14 +26,14 @@ from rss_rl.mirror import mirror
 from rss_rl.runs.checkpoint import checkpoint_steps, load_checkpoint
 from rss_rl.runs.run_directory import EVENTS_FILE
 from rss_rl.training.run import Finished, train
-from rss_rl.training.trainer import PhaseBegan, Stopped, UpdateReport
+from rss_rl.training.trainer import PhaseBegan, Stopped, Updated
 
 LIVES = """
     import json, os, signal, sys
     from pathlib import Path
     from rss_rl.config import parse_config
     from rss_rl.training.run import train
-    from rss_rl.training.trainer import UpdateReport
+    from rss_rl.training.trainer import Updated
 
     config = parse_config(json.loads(Path(sys.argv[1]).read_text()), where="test")
     place = Path(sys.argv[2])
@@ -43,7 +43,7 @@ LIVES = """
         updates = 0
         machine = place / f"machine-{number}" / "run"
         for event in train(config, machine, resume=True, storage=f"file://{there}"):
-            updates += isinstance(event, UpdateReport)
+            updates += isinstance(event, Updated)
             if updates >= kill and (there / "checkpoints" / "LATEST").exists():
                 os.kill(os.getpid(), signal.SIGKILL)
 
@@ -87,10 +87,10 @@ def test_machine_after_machine_is_killed(
 def test_a_stop_brings_everything_there(
     tiny: Callable[..., RunConfig], reference: Outcome, tmp_path: Path
 ) -> None:
-    made: list[UpdateReport] = []
+    made: list[Updated] = []
     uri = str(tmp_path / "there")
     for event in train(tiny(), tmp_path / "run", stop=lambda: len(made) >= 21, storage=uri):
-        if isinstance(event, UpdateReport):
+        if isinstance(event, Updated):
             made.append(event)
         last = event
     assert last == Stopped(21)

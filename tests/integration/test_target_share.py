@@ -14,7 +14,7 @@ from rss_rl.data.prepare import prepare
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.run import Finished, train
-from rss_rl.training.trainer import UpdateReport
+from rss_rl.training.trainer import Updated
 
 STEERED = {"target_share": 0.4}
 
@@ -63,7 +63,7 @@ def test_reached(wide: Path, tiny: Callable[..., RunConfig], tmp_path: Path) -> 
         found = scores["thresholded"]
         assert found["kept"] == pytest.approx(0.25, abs=0.02)
         assert min(found["heads_kept"], found["dependents_kept"]) > 0.06
-    last = [e.scalars for e in events if isinstance(e, UpdateReport) and e.phase == "co-train"]
+    last = [e.scalars for e in events if isinstance(e, Updated) and e.phase == "co-train"]
     settled = [scalars["selection/share_error"] for scalars in last[-60:]]
     assert sum(map(abs, settled)) / len(settled) < 0.05
     assert load_checkpoint(tmp_path / "run").state["share"]["gap"] != 0  # dev was looked at

@@ -18,7 +18,7 @@ from rss_rl.data.sources import RawExample, Source
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.run import ALL_TOKENS, train
-from rss_rl.training.trainer import UpdateReport
+from rss_rl.training.trainer import Updated
 from rss_rl.types import LabelSpec
 
 ROWS = {"train": 96, "dev": 24, "test": 24}
@@ -122,22 +122,22 @@ class Outcome:
         assert self.report == other.report
 
 
-def reports_of(events: Iterable[object]) -> list[UpdateReport]:
+def reports_of(events: Iterable[object]) -> list[Updated]:
     """The updates of the main part of a run, without those of the comparison."""
-    updates = [event for event in events if isinstance(event, UpdateReport)]
+    updates = [event for event in events if isinstance(event, Updated)]
     return [update for update in updates if update.phase != ALL_TOKENS]
 
 
 def stop_and_resume(config: RunConfig, path: Path, updates: int) -> None:
     """Train in this process, stopped after so many updates and resumed to the end."""
-    made: list[UpdateReport] = []
+    made: list[Updated] = []
     for event in train(config, path, stop=lambda: len(made) >= updates):
-        if isinstance(event, UpdateReport):
+        if isinstance(event, Updated):
             made.append(event)
     list(train(config, path, resume=True))
 
 
-def assert_each_example_once_an_epoch(reports: Iterable[UpdateReport]) -> None:
+def assert_each_example_once_an_epoch(reports: Iterable[Updated]) -> None:
     """No row is lost or learnt from twice; an update made again has the rows it had before."""
     rows: dict[int, list[int]] = {}
     for report in reports:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from trainers import trainer_of
+from trainers import saved_by, trainer_of
 
 from rss_rl.components import EVERYTHING, Component
 from rss_rl.config import RunConfig, parse_config
@@ -22,7 +21,6 @@ from rss_rl.reward_models.likelihood import ClassifierReward
 from rss_rl.rollouts.rollout import Job
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Publisher
-from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.learner import LocalLearner
 from rss_rl.training.trainer import Trainer
 from rss_rl.types import Array, Batch
@@ -53,11 +51,11 @@ def arrays_of(trainer: Trainer) -> dict[str, Any]:
 
 @pytest.mark.parametrize("settings", WAYS.values(), ids=WAYS)
 def test_each_phase_teaches_whom_it_names(
-    tiny_config: RunConfig, tiny: Prepared, tmp_path: Path, settings: dict[str, Any]
+    tiny_config: RunConfig, tiny: Prepared, settings: dict[str, Any]
 ) -> None:
     config = with_settings(tiny_config, settings)
     config = config.model_copy(update={"phases": tiny_config.phases[1:]})
-    trainer = trainer_of(config, tiny, tmp_path)
+    trainer = trainer_of(config, tiny)
     before = arrays_of(trainer)
     scalars = trainer.update().scalars  # frozen: only the policy
     frozen = arrays_of(trainer)
@@ -81,15 +79,14 @@ def test_each_phase_teaches_whom_it_names(
 
 @pytest.mark.parametrize("name", ["hardkuma", "reinforce shared", "reinforce of the example"])
 def test_a_run_that_was_resumed_goes_on_the_same(
-    tiny_config: RunConfig, tiny: Prepared, tmp_path: Path, name: str
+    tiny_config: RunConfig, tiny: Prepared, name: str
 ) -> None:
     config = with_settings(tiny_config, WAYS[name])
     config = config.model_copy(update={"phases": tiny_config.phases[2:]})
-    whole = trainer_of(config, tiny, tmp_path / "whole")
+    whole = trainer_of(config, tiny)
     whole.update(), whole.update()
-    whole.save()
-    saved = load_checkpoint(tmp_path / "whole")
-    again = trainer_of(config, tiny, tmp_path / "again", resume=saved)
+    saved = saved_by(whole)
+    again = trainer_of(config, tiny, resume=saved)
     assert whole.update().scalars["policy/loss"] == again.update().scalars["policy/loss"]
     ended = arrays_of(again)
     for key, value in arrays_of(whole).items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -113,11 +112,9 @@ def test_rollouts_are_drawn_and_paid_without_dropout(
     assert not any(modes_of(models))
 
 
-def test_a_learner_learns_in_training_mode(
-    config: RunConfig, tiny: Prepared, tmp_path: Path
-) -> None:
+def test_a_learner_learns_in_training_mode(config: RunConfig, tiny: Prepared) -> None:
     learner = LocalLearner(config, tiny)
-    trainer = trainer_of(config, tiny, tmp_path, learner=learner)
+    trainer = trainer_of(config, tiny, learner=learner)
     modes = modes_of(learner.models)
     modes.clear()
     trainer.update()

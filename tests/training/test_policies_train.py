@@ -79,7 +79,7 @@ def test_stale_rollouts_are_corrected(
     config = changed(config, "learner", estimator=EstimatorConfig(name=estimator), policy=faster)
     config = changed(config, "sampler", max_policy_lag=2)
     config = config.model_copy(update={"phases": tiny_config.phases[1:]})
-    trainer = trainer_of(config, tiny, tmp_path, backend=lambda: FirstSnapshot(config, tiny))
+    trainer = trainer_of(config, tiny, backend=lambda: FirstSnapshot(config, tiny))
     reports = [trainer.update().scalars for _ in range(3)]
     assert [report["policy/lag"] for report in reports] == [0, 1, 2]
     assert [RATIOS & report.keys() for report in reports] == [set(), RATIOS, RATIOS]

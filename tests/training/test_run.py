@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+from trainers import saved_by, trainer_of
 
 from rss_rl.config import PhaseConfig, RunConfig
 from rss_rl.data.store import Prepared
@@ -20,13 +21,13 @@ from rss_rl.logs.events import parse_events
 from rss_rl.logs.logger import run_name
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.reading.trained_runs import open_models
-from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.runs.checkpoint import Checkpoint, load_checkpoint
 from rss_rl.runs.run_directory import EVENTS_FILE
 from rss_rl.training import learner
 from rss_rl.training.evaluation import evaluate
 from rss_rl.training.run import ALL_TOKENS, Finished, train
 from rss_rl.training.showcase import make_showcase, mark_sentence
-from rss_rl.training.trainer import Evaluated, PhaseBegan, Stopped, UpdateReport
+from rss_rl.training.trainer import Evaluated, PhaseBegan, Saved, Stopped, Updated
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def test_phases_follow_each_other_and_each_update_is_reported(
         ("co-train", 7, 5),
         (ALL_TOKENS, 4, 8),
     ]
-    updates = [e.update for e in events if isinstance(e, UpdateReport)]
+    updates = [e.update for e in events if isinstance(e, Updated)]
     assert updates == [*range(1, 13), *range(5, 13)]
     assert isinstance(events[-1], Finished)
     opening = [e.update for e in events if isinstance(e, Evaluated) and e.phase == "co-train"]
@@ -191,8 +192,7 @@ def test_a_loss_that_is_no_number_names_what_where_and_the_last_checkpoint(
     message = str(caught.value)
     assert "phase warm-up, update 2" in message
     assert "supervised" in message
-    last = str(load_checkpoint(tmp_path / "run").path)
-    assert last in message
+    assert f"checkpoint is that of update {load_checkpoint(tmp_path / 'run').step}" in message
 
 
 def test_an_undefined_metric_neither_stops_a_run_nor_is_the_best(
@@ -265,3 +265,23 @@ def test_tensorboard_names_runs_and_shows_what_matters_first(
     first = ["accuracy_all_words", "accuracy_kept_words", "kept", "reward"]
     assert tags[:4] == [f"0_main/{name}" for name in first]
     assert "selection/examples/text_summary" in tags
+
+
+def test_a_trainer_alone_writes_nothing(
+    finished: tuple[Path, list[object]],
+    tiny_config: RunConfig,
+    tiny: Prepared,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Checkpoints in memory serve it as those on disk do."""
+    monkeypatch.chdir(tmp_path)
+    kept: dict[str, Checkpoint] = {}
+    trainer = trainer_of(tiny_config, tiny, marked=kept.__getitem__)
+    for event in trainer.run():
+        if isinstance(event, Saved):
+            kept |= dict.fromkeys(event.marks, saved_by(trainer))
+    assert not any(Path().iterdir())
+    written = load_checkpoint(finished[0]).tensors
+    for name, value in saved_by(trainer).tensors.items():
+        np.testing.assert_array_equal(value, written[name], err_msg=name)
