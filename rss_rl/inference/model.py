@@ -27,6 +27,7 @@ from rss_rl.data.vocabulary import PAD, UNKNOWN
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference.artifact import PackedModel, Scores, about_model, open_result
 from rss_rl.inference.explanation import Explanation, MarkedSentence
+from rss_rl.models.build import check_defaults
 from rss_rl.models.encoders.protocol import WordEncoder
 from rss_rl.ops.rationale_overlap import top_share
 from rss_rl.policies.distributions import word_scores
@@ -375,6 +376,7 @@ def load_model(
     device: str = "cpu",
 ) -> Model:
     """See `rss_rl.load`."""
+    check_defaults()
     found = find_device(device, "device")
     with memory_errors("for the model", "Use a machine with more, or end other programs"):
         config, models, inputs, scores = open_result(path, which, trust)
