@@ -171,11 +171,3 @@ def test_undecodable_and_missing_files(minimal: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read the configuration") as caught:
         load_config(minimal.parent / "missing.yaml")
     assert "missing.yaml" in str(caught.value)
-
-
-def test_the_shipped_configurations_are_valid(repository: Path) -> None:
-    shipped = sorted((repository / "configs").rglob("*.yaml"))
-    runs = [path for path in shipped if path.parent.name not in ("cluster", "sweeps")]
-    assert runs
-    for path in runs:
-        load_config(path)

@@ -166,11 +166,6 @@ def test_commands_are_functions(run: rss_rl.Run, tmp_path: Path) -> None:
     assert len(pd.read_csv(target)) == 5
 
 
-def test_fit_does_not_replace_a_run_unasked(run: rss_rl.Run) -> None:
-    with pytest.raises(ConfigError, match="there is already a run"):
-        rss_rl.fit(rows(), text="review", label="stars", out=run.path)
-
-
 def test_answers_print_and_render(run: rss_rl.Run) -> None:
     text = 'A "dull" film.'
     found = run.model.explain(text)

@@ -1,4 +1,4 @@
-"""Feature-wise attention, and the training step around it, by each backend.
+"""Feature-wise attention by each backend.
 
     python tests/benchmarks/bench.py --only attention --clock cpu
 
@@ -22,12 +22,9 @@ from suite.records import Record, compared
 from suite.timing import CLOCKS, Settings
 from torch import Tensor
 
-from rss_rl.config import ModelConfig
-from rss_rl.models.build import build_classifier
 from rss_rl.ops.attention import KernelBackend, feature_wise_attention
 from rss_rl.ops.masking import kept_indices
 from rss_rl.ops.packing import Pairs
-from rss_rl.types import LabelSpec
 
 SCALE = 5.0
 Work = Callable[[], Any]
@@ -129,45 +126,8 @@ def attention_records(
                 yield compare_memory(f"{name}, memory", make("compiled"), make(backend))
 
 
-def step_of(
-    encoder: str, backend: KernelBackend, tokens: list[Tensor], valid: list[Tensor]
-) -> Work:
-    """Loss and gradients of pairs of sentences, without the optimizer."""
-    torch.manual_seed(0)
-    config = ModelConfig(encoder=encoder, attention=backend)  # type: ignore[arg-type]
-    vectors = torch.randn(2000, 300).numpy()
-    model = build_classifier(config, LabelSpec("score", (), 1.0, 5.0), 2, vectors, 2000)
-    weights = [p for p in model.parameters() if p.requires_grad]
-    generator = torch.Generator().manual_seed(1)
-    share = 1.0 if encoder == "disan" else 0.5
-    selections = [
-        (torch.rand(len(v), 2, v.shape[1], generator=generator) < share) & v[:, None] for v in valid
-    ]
-
-    def work() -> None:
-        outputs = model(tokens, valid, selections)
-        torch.autograd.grad(outputs.square().sum(), weights, allow_unused=True)
-
-    return work
-
-
-def step_records(repeats: int, clock: Callable[[], float]) -> Iterator[Record]:
-    """A whole training step, which decides whether compiling pays."""
-    generator = torch.Generator().manual_seed(0)
-    lengths = [torch.randint(5, 15, (64,), generator=generator) for _ in range(2)]
-    lengths[0][0], lengths[1][0] = 18, 20
-    valid = [torch.arange(int(some.max())) < some[:, None] for some in lengths]
-    tokens = [torch.randint(1, 2000, v.shape, generator=generator) * v for v in valid]
-    for encoder in ("disan", "resan"):
-        ours, theirs = (step_of(encoder, b, tokens, valid) for b in ("compiled", "eager"))
-        yield compare(
-            f"step of 64 pairs, {encoder}, compiled v. eager", ours, theirs, repeats, clock
-        )
-
-
 def attention(settings: Settings) -> Iterator[Record]:
     """A benchmark of `bench.py`; `device.sh` measures attention on a CUDA device."""
     torch.set_num_threads(settings.threads)
     clock = CLOCKS[settings.clock]
-    yield from step_records(settings.repeats, clock)
     yield from attention_records(128, [12, 32], 300, settings.repeats, clock)

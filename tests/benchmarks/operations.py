@@ -1,7 +1,5 @@
 """Operations of torch and reads of the host, in each kind of step of a run.
 
-    PYTHONPATH=. python tests/benchmarks/operations.py [--only own] [--attention eager]
-
 A GPU that is given many small operations waits for their launches, and the host waits wherever it
 reads a number of a tensor, or makes a tensor whose size is in one. Runs are the cases of digest.py;
 figures are medians over the steps of a phase.
@@ -13,10 +11,8 @@ shapes      whose result has a size that the data determine: a GPU waits for the
 
 from __future__ import annotations
 
-import argparse
 import io
 import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -33,9 +29,6 @@ import digest
 
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.training.learner import LocalLearner
-
-CASES = "demo", "own", "movies", "transformer"
-FORMS = "auto", "eager"
 
 
 class Counts(NamedTuple):
@@ -97,21 +90,3 @@ def count(case: str, attention: str, folder: Path) -> dict[str, Counts]:
     with counting(found), patch.dict(digest.SMALL, form), redirect_stdout(io.StringIO()):
         digest.train(case, folder)
     return {name: Counts(*map(median, zip(*steps, strict=True))) for name, steps in found.items()}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", action="append", choices=CASES, help="a case; repeatable")
-    parser.add_argument("--attention", action="append", choices=FORMS, help="a form; repeatable")
-    asked = parser.parse_args()
-    print(f"{'case':12} {'attention':10} {'step':32} operations  reads  shapes")
-    for case in asked.only or CASES:
-        for form in asked.attention or FORMS:
-            with tempfile.TemporaryDirectory() as folder:
-                for name, counts in sorted(count(case, form, Path(folder)).items()):
-                    own = f"{counts.operations:10,.0f} {counts.reads:6,.0f} {counts.shapes:7,.0f}"
-                    print(f"{case:12} {form:10} {name:32} {own}", flush=True)
-
-
-if __name__ == "__main__":
-    main()

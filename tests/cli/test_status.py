@@ -179,17 +179,6 @@ def test_a_damaged_file_is_none(run: Path, damage: str) -> None:
     assert "not running" in show(run)
 
 
-def test_directories_in_the_place_of_files(tmp_path: Path) -> None:
-    for name in (STATUS_FILE, EVENTS_FILE):
-        (tmp_path / name).mkdir()
-    (tmp_path / "config.json").write_text("{}")
-    assert "not running" in show(tmp_path)
-    (tmp_path / "config.json").unlink()
-    (tmp_path / "config.json").mkdir()
-    with pytest.raises(CheckpointError, match="there is no run"):
-        read_status(str(tmp_path))
-
-
 def test_no_run_is_an_error(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, 1, {"a": np.zeros(1)}, {}, keep_last=1)
     result = invoke(["status", str(tmp_path)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import json
 import os
 import pty
@@ -11,7 +10,6 @@ import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from io import BytesIO, StringIO, TextIOWrapper
-from pathlib import Path
 
 import pytest
 from invoking import invoke
@@ -131,17 +129,6 @@ def test_what_takes_a_while_is_said_every_half_minute(monkeypatch: pytest.Monkey
     with counted(SafeConsole(file=out, force_terminal=True, width=40), "[b] file") as progress:
         progress("[b]\x1b[2J" + "a" * 50, 1, None)
     assert "[b]\\u001b[2Jaaa" in out.getvalue()
-
-
-def test_names_and_columns_of_a_file(tmp_path: Path) -> None:
-    path = tmp_path / f"{EVIL[:10]}.csv"
-    with path.open("w", newline="", errors="surrogateescape") as stream:
-        csv.writer(stream).writerows([("text", EVIL[:-2]), (EVIL[:-2], "x"), ("a", "y")])
-    given = ["--text", "text", "--out", str(tmp_path / "out")]
-    for label in ("label", EVIL[:-2]):
-        result = invoke(["data", "prepare", str(path), *given, "--label", label])
-        assert "owned" in result.output
-        assert not RAW & set(result.output)
 
 
 def test_the_streams_are_put_back() -> None:

@@ -213,11 +213,3 @@ def test_the_moving_average_is_carried_from_update_to_update() -> None:
         assert (stats["policy/loss"] == 0) is (
             number == 0
         )  # the first update subtracts its own mean
-
-
-def test_self_critical_needs_thresholded_rewards() -> None:
-    policy = small.policy()
-    tokens, valid = sentence(TOKENS, 2)
-    paid = RewardBatch([small.selection(valid)[None]], table(1, 2, 1), None)
-    with pytest.raises(ValueError, match="needs the thresholded rewards"):
-        estimate(policy, "self-critical", [(tokens, valid)], paid)

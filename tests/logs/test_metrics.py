@@ -61,15 +61,6 @@ def test_scalars_are_in_both_files(tmp_path: Path) -> None:
     assert read_metrics(tmp_path)["wall_time"][0].as_py() > 1.6e9
 
 
-def test_texts_are_shown(tmp_path: Path) -> None:
-    with written(tmp_path) as writer:
-        writer.text(3, "selection/examples", "a **b**")
-    found = events(tmp_path)
-    assert found.Tags()["tensors"] == ["selection/examples/text_summary"]
-    text = found.Tensors("selection/examples/text_summary")[0].tensor_proto.string_val
-    assert text == [b"a **b**"]
-
-
 def test_what_is_not_finite_is_left_out_and_counted(tmp_path: Path) -> None:
     with written(tmp_path) as writer:
         writer.scalars(

@@ -37,7 +37,6 @@ class Benchmark:
 BENCHMARKS: dict[str, Benchmark] = {
     "reading": Benchmark("reading:reading", minutes=3),
     "step": Benchmark("suite.training_step:training_step", minutes=3.5),
-    "vocabulary": Benchmark("suite.training_step:vocabulary", minutes=4),
     "attention": Benchmark("attention:attention", minutes=3),
     "sampling": Benchmark("sampling:sampling", minutes=2),
     "peers": Benchmark("sampling:peers", minutes=30, asked=True),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -232,20 +232,6 @@ def training_step(settings: Settings) -> Iterator[Record]:
             yield limited(
                 f"step/{name}/{precision} against its bound", found[precision], bound, "pairs/s"
             )
-
-
-def vocabulary(settings: Settings) -> Iterator[Record]:
-    """A step with 400,000 words beside one with SICK's 2,300, and beside the plain one."""
-    SIZES["large"] = replace(SIZES["SICK"], words=400_000)
-    turns = {
-        f"{kind}, {size}": make(size=size, threads=settings.threads, clock=settings.clock, **more)
-        for size in ("SICK", "large")
-        for kind, make, more in (("ours", ours, {"precision": "float32"}), ("plain", plain, {}))
-    }
-    found = in_turns(turns, settings.repeats)
-    for kind in ("ours", "plain"):
-        name = f"step/400,000 words against 2,300, {kind}"
-        yield compared(name, found[f"{kind}, large"], found[f"{kind}, SICK"], "pairs/s")
 
 
 def bound_s(batches: Sequence[TensorBatch], precision: str, settings: Settings) -> float:
