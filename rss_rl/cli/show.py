@@ -240,6 +240,8 @@ def print_explanation(out: Console, explanation: Explanation) -> None:
         say(out, f"kept {explanation.kept:.0%} of the tokens (in brackets above)")
     else:
         say(out, "no token was kept")
+    if explanation.note:
+        say(out, f"Warning: {explanation.note}", "yellow")
     if explanation.prediction is None:
         say(out, "no prediction: the run trained no classifier", "dim")
         return

@@ -36,6 +36,13 @@ class MarkedSentence:
         """bool [N], selected as head or as dependent."""
         return np.asarray(self.selection.any(0))
 
+    @property
+    def known_share(self) -> float:
+        """Share of the words that are known; punctuation aside, if there is more."""
+        words = zip(self.words, self.known.tolist(), strict=True)
+        bits = [known for word, known in words if any(map(str.isalnum, word))]
+        return float(np.mean(bits or self.known))
+
     def __repr__(self) -> str:
         pairs = zip(self.words, self.kept, strict=True)
         return " ".join(f"[{word}]" if kept else word for word, kept in pairs)
@@ -84,6 +91,16 @@ class Explanation:
         return kept / max(1, sum(len(sentence.words) for sentence in self.sentences))
 
     @property
+    def known(self) -> float:
+        """Share of the words that are known, of the sentence of which fewest are."""
+        return min(sentence.known_share for sentence in self.sentences)
+
+    @property
+    def note(self) -> str:
+        """Why the prediction says little; empty if nothing is against it."""
+        return "" if self.known else "no word of the text is known: the prediction says little"
+
+    @property
     def title(self) -> str:
         """The prediction with its probability, or the score."""
         if self.prediction is None:
@@ -105,5 +122,7 @@ class Explanation:
             "prediction": self.prediction,
             "class_probabilities": self.class_probabilities,
             "kept": self.kept,
+            "known": self.known,
+            "note": self.note,
             "sentences": [sentence.to_list() for sentence in self.sentences],
         }

@@ -6,6 +6,7 @@ error           with --skip-bad-rows: what is wrong with the row; the next colum
 prediction      name of the class, or the score
 p_CLASS         probability of each class
 kept            share of the words that are kept
+known           share of the words that are known to the model, see `Explanation.known`
 words_kept      the kept words, with spaces between them
 
 The columns of the input follow, empty if a row could not be parsed. Names that clash with those
@@ -303,7 +304,8 @@ def score_file(
                 while block := list(islice(rows, _BLOCK)):
                     scored = list(score(block, beside))
                     write(scored)
-                    bad = sum(row.get("error") is not None for row in scored)
+                    # Without `skip_bad_rows` a column of this name is the input's.
+                    bad = skip_bad_rows and sum(row.get("error") is not None for row in scored)
                     counts += Counts(len(block), bad)
                     progress(counts)
             if file_sha256(source) != before:
@@ -341,7 +343,8 @@ def _score(
 
 
 def _cells(explanation: Explanation) -> dict[str, Any]:
-    cells: dict[str, Any] = {"prediction": explanation.prediction, "kept": explanation.kept}
+    cells: dict[str, Any] = {"prediction": explanation.prediction}
+    cells |= {"kept": explanation.kept, "known": explanation.known}
     shares = explanation.class_probabilities or {}
     cells |= {f"p_{name}": share for name, share in shares.items()}
     for sentence, suffix in zip(explanation.sentences, ("", "_b"), strict=False):
@@ -403,7 +406,7 @@ def own_columns(labels: LabelSpec, texts: int, *, errors: bool) -> dict[str, pa.
     columns = {"error": pa.string()} if errors else {}
     columns["prediction"] = pa.float64() if labels.kind == "score" else pa.string()
     names = [f"p_{name}" for name in labels.names]
-    columns |= dict.fromkeys((*names, "kept"), pa.float64())
+    columns |= dict.fromkeys((*names, "kept", "known"), pa.float64())
     return columns | dict.fromkeys(("words_kept", "words_kept_b")[:texts], pa.string())
 
 

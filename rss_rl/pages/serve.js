@@ -189,7 +189,7 @@ class Run {
     const own = this.own.answer;
     const shown = (one) => (typeof one.prediction === "number" ? one.prediction.toFixed(3) : one.prediction === null ? "no prediction: the run trained no classifier" : one.prediction);
     const note = shown(own) === shown(answer) ? "" : "; “" + shown(own) + "” from the policy's own choice";
-    this.heading.replaceChildren(shown(answer), make("small", "", kept + note));
+    this.heading.replaceChildren(shown(answer), make("small", "", kept + note + (answer.note && "; " + answer.note)));
     this.heading.dataset.prediction = shown(answer);
   }
 

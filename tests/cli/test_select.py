@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -42,6 +43,8 @@ def test_kept_words_stand_out_without_colours(sentence: MarkedSentence) -> None:
     assert "kept 75% of the tokens" in "\n".join(lines)
     assert "prediction: yes" in lines
     assert any(line.split()[:2] == ["yes", "75.0%"] for line in lines)
+    strange = replace(sentence, known=np.zeros(4, bool))
+    assert "Warning: no word of the text is known" in shown(Explanation((strange,), 0.5, None))
 
 
 def test_a_score_has_no_classes(sentence: MarkedSentence) -> None:

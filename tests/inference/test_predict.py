@@ -16,6 +16,7 @@ from readers import TASKS, reader
 
 import rss_rl
 from rss_rl.errors import DataError, StorageError
+from rss_rl.inference.explanation import Explanation
 from rss_rl.inference.model import Model
 from rss_rl.inference.predict import Counts, own_columns, score_file
 from rss_rl.reading.device import fixed_threads
@@ -107,6 +108,29 @@ def test_a_bad_row_ends_it_by_name_and_leaves_what_was_there(model: Model, tmp_p
     assert [row["error"] for row in rows] == [None, "column 'review' holds no text", None]
     assert [row["prediction"] is None for row in rows] == [False, True, False]
     assert rows[1]["words_kept"] is None
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_errors_are_counted_whatever_the_input_calls_its_columns(
+    skip: bool, model: Model, tmp_path: Path
+) -> None:
+    source = tmp_path / "in.csv"
+    source.write_text(f"text,error,prediction\nwarm,E1,\n{' ' if skip else 'dull'},,x\nw3,E3,x\n")
+    counts = score_file(model, source, tmp_path / "out.jsonl", ("text",), skip_bad_rows=skip)
+    assert counts == Counts(3, int(skip))
+
+
+def test_a_text_of_which_no_word_is_known_is_said(model: Model, tmp_path: Path) -> None:
+    """Neither by its punctuation, nor by the other text of a pair."""
+    (known,) = model.inputs.vocabulary.words[-1:]
+    texts = (f"{known} qqq", f"{known} {known}", "\u5f71\u7247 \u597d .")
+    target = tmp_path / "out.jsonl"
+    score_file(model, texts_file(tmp_path / "in.csv", texts), target, ("review",))
+    assert [row["known"] for row in read(target)] == [0.5, 1, 0]
+    found = model.predict(texts)
+    assert [bool(one.note) for one in found] == [False, False, True]
+    pair = Explanation((*found[1].sentences, *found[2].sentences), None, None)
+    assert "no word of the text is known" in str(pair.to_dict()["note"])
 
 
 @pytest.mark.parametrize(
