@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from rss_rl.data.tokens import TOKENIZER_NAME
 from rss_rl.durable import as_text, file_sha256, plain_bytes
 from rss_rl.errors import DataError
 from rss_rl.json_files import first_fault
@@ -171,6 +173,10 @@ class Manifest(_Record):
         labels = self.labels
         if labels.kind == "classes" and not labels.names:
             raise ValueError("there is no class")
+        if twice := [name for name, count in Counter(labels.names).items() if count > 1]:
+            raise ValueError(f"two classes are called '{twice[0]:.40}'")
+        if self.tokenizer.name != TOKENIZER_NAME:
+            raise ValueError(f"there is no tokenizer '{self.tokenizer.name:.40}'")
         if not math.isfinite(labels.low) or not labels.low <= labels.high < math.inf:
             raise ValueError(f"not a range of scores: {labels.low} to {labels.high}")
         for split, info in self.splits.items():

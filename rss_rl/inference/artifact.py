@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig, parse_config, with_folders
@@ -48,7 +49,7 @@ from rss_rl.durable import (
     sync_file,
 )
 from rss_rl.errors import CheckpointError, ConfigError
-from rss_rl.json_files import read_json, read_record
+from rss_rl.json_files import first_fault, read_json, read_record
 from rss_rl.metrics.measures import leading_measures, score_sentences
 from rss_rl.models.encoders.protocol import SavedEncoder
 from rss_rl.pretrained.folder import is_plain, open_pretrained, plain_files
@@ -63,6 +64,7 @@ from rss_rl.version import VERSION
 
 Scores = Mapping[str, Mapping[str, Mapping[str, float | None]]]
 """By split, mode of selection and measure."""
+_SCORES: TypeAdapter[Scores] = TypeAdapter(dict[str, dict[str, dict[str, float | None]]])
 ModelCard = Callable[[RunConfig, Manifest, str, int, Scores], str]
 SCHEMA_VERSION = 3
 EXPORT_FILE, WEIGHTS_FILE = "export.json", "weights.safetensors"
@@ -231,7 +233,15 @@ def read_scores(run: Path, step: int | None = None) -> Scores:
     """
     file = run / REPORT_FILE
     report = read_json(file, remedy="Finish the run") if file.is_file() else {}
-    return report.get("splits", {}) if step in (None, report.get("best_step")) else {}
+    return _scores(report.get("splits"), file) if step in (None, report.get("best_step")) else {}
+
+
+def _scores(found: object, file: Path) -> Scores:
+    try:
+        return _SCORES.validate_python(found or {})
+    except ValidationError as error:
+        what = f"does not hold scores ({first_fault(error)})"
+        raise CheckpointError(what, where=str(file), remedy=_AGAIN) from error
 
 
 def is_export(path: Path) -> bool:
@@ -279,7 +289,7 @@ class PackedModel:
             models = restored_models(config, inputs, tensors, vectors)
             # These are kept, and the folder is not.
             _ = inputs.subwords, models.context and models.context.reader
-        return config, models, inputs, self.record.get("scores") or {}
+        return config, models, inputs, _scores(self.record.get("scores"), Path(where))
 
     def _write(self, folder: Path) -> None:
         for name, content in self.files.items():

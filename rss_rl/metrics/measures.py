@@ -162,8 +162,9 @@ def score_sentences(
     """
     label, lines = find_measure(metric).label, []
     chosen, whole, linear = (modes.get(name, {}) for name in ("thresholded", "all", "linear"))
-    if (value := chosen.get(metric)) is not None:
-        text = f"With {chosen['kept']:.1%} of the words, the {label} on {split} is "
+    value, kept = chosen.get(metric), chosen.get("kept")
+    if value is not None and kept is not None:
+        text = f"With {kept:.1%} of the words, the {label} on {split} is "
         text += format_measure(metric, value)
         for name, what in _OTHER_WORDS.items():
             if (other := modes.get(name, {}).get(metric)) is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from rss_rl.config import RunConfig, yaml_text
 from rss_rl.data.manifest import Manifest
 from rss_rl.inference.artifact import Scores, about_model
-from rss_rl.results.tables import markdown_table, mode_cells, modes_frame
+from rss_rl.results.tables import markdown_table, markdown_text, mode_cells, modes_frame
 from rss_rl.version import VERSION
 
 
@@ -24,8 +25,8 @@ def _paragraphs(
     config: RunConfig, manifest: Manifest, run: str, step: int, scores: Scores
 ) -> Iterator[str]:
     example = '["A text."]' if manifest.sentences == 1 else '[("A text.", "Another.")]'
-    yield f"# {run}"
-    yield " ".join(about_model(config, manifest, scores))
+    yield f"# {markdown_text(run)}"
+    yield markdown_text(" ".join(about_model(config, manifest, scores)))
     yield f"Update {step} of a run with seed {config.seed}, written by rss-rl {VERSION}."
     yield "## Use"
     yield (
@@ -37,9 +38,11 @@ def _paragraphs(
     if not scores:
         yield "The run has no report of this checkpoint."
     for split, modes in scores.items():
-        yield markdown_table(*mode_cells(modes_frame(modes), split))
+        yield markdown_table(*mode_cells(modes_frame(modes), markdown_text(split)))
     if files := [*manifest.sources, *manifest.vectors.files]:
         yield "## Data"
-        yield markdown_table(["file", "SHA-256"], [[f"`{f.name}`", f"`{f.sha256}`"] for f in files])
+        yield markdown_table(["file", "SHA-256"], [[file.name, file.sha256] for file in files])
     yield "## Configuration"
-    yield f"```yaml\n{yaml_text(config.model_dump(mode='json'))}```"
+    settings = yaml_text(config.model_dump(mode="json"))
+    fence = max(["``", *re.findall("`+", settings)], key=len) + "`"
+    yield f"{fence}yaml\n{settings}{fence}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import pandas as pd
 from rss_rl.metrics.measures import find_measure, format_measure, in_order, task_measures
 from rss_rl.results.frame import is_setting, score_names
 
+_MARKUP = re.compile(r"[`*_{}\[\]<>#|~&]|\\(?!u[0-9a-f]{4})")
 NONE = "-"
 """Table cell without a value."""
 MODES = {
@@ -99,14 +101,24 @@ def differing_settings(frame: pd.DataFrame) -> pd.DataFrame:
     return texts[texts.nunique(axis=1) > 1]
 
 
-def markdown_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    r"""A table in Markdown; bars in cells are escaped.
+def markdown_text(text: str) -> str:
+    r"""Any text as one line that Markdown shows literally, HTML and control characters included.
 
-    >>> print(markdown_table(["model", "r"], [["A|B", "0.5"]]))
-    | model | r |
+    >>> print(markdown_text("# <b>`x`\n"))
+    \# \<b\>\`x\`\u000a
+    """
+    shown = "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in text)
+    return _MARKUP.sub(r"\\\g<0>", shown)
+
+
+def markdown_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    r"""A table in Markdown, which the header may use, too.
+
+    >>> print(markdown_table(["*model*", "r"], [["A|B", "0.5"]]))
+    | *model* | r |
     | --- | --- |
     | A\|B | 0.5 |
     """
-    lines = ([cell.replace("|", r"\|") for cell in line] for line in (header, *body))
+    lines = [list(header), *(list(map(markdown_text, line)) for line in body)]
     head, *rest = (f"| {' | '.join(line)} |" for line in lines)
     return "\n".join([head, f"| {' | '.join(['---'] * len(header))} |", *rest])

@@ -159,6 +159,13 @@ def test_sizes_are_those_of_the_weights_before_memory_is_taken(
             rss_rl.load(path)
 
 
+@pytest.mark.parametrize("scores", [3, {"dev": [1]}, {"test": {"thresholded": {"loss": "x"}}}])
+def test_scores_are_numbers(scores: object, export: Path) -> None:
+    change(export, lambda record: record.update(scores=scores))
+    with pytest.raises(CheckpointError, match="does not hold scores"):
+        rss_rl.load(export)
+
+
 PLACES = ["memory://place/data", "http://localhost:9/data", "{folder}"]
 
 
