@@ -16,6 +16,7 @@ classes and for a score, else the number of classes), G hashed subwords, F folds
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -30,6 +31,8 @@ _FEWEST_ROWS = 2
 """Rows that a word must be in: the weight of a rarer one would say the label of its row."""
 _COST = 2.0
 """The inverse of the regularisation."""
+_STEPS, _FEWEST_EPOCHS = 100_000, 10
+"""Texts that a linear model reads, one after another: many classes took minutes by L-BFGS."""
 _SHORTEST, _LONGEST = 3, 5
 """Characters of a subword; the ends of a word are marked by a space."""
 HASHES = 1 << 16
@@ -144,6 +147,7 @@ def _linear_weights(counts: Any, labels: Array, classes: Sequence[str]) -> Array
     Args:
         labels: of the rows; perhaps not all `classes` are among them. classes: none for scores.
     """
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.linear_model import LogisticRegression, Ridge
 
@@ -154,8 +158,11 @@ def _linear_weights(counts: Any, labels: Array, classes: Sequence[str]) -> Array
         return weights
     tfidf = TfidfTransformer(sublinear_tf=True)
     features = tfidf.fit_transform(counts[:, often])
-    model = LogisticRegression(C=_COST, max_iter=1000) if classes else Ridge()
-    found = np.atleast_2d(model.fit(features, labels).coef_)
+    epochs = max(_FEWEST_EPOCHS, _STEPS // len(labels))
+    model = LogisticRegression(C=_COST, solver="saga", max_iter=epochs, tol=0, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the last digits do not matter
+        found = np.atleast_2d((model if classes else Ridge()).fit(features, labels).coef_)
     if columns == 1:
         weights[often] = (found * tfidf.idf_).T
         return weights

@@ -46,8 +46,8 @@ from rss_rl.errors import DataError, StorageError
 from rss_rl.seeding import generator
 from rss_rl.types import Array, LabelSpec
 
-_WEIGHED_WORDS = 4_000_000
-"""Words, of rows drawn at random, that label weights are learnt from: more take minutes."""
+_WEIGHED_ROWS, _WEIGHED_WORDS = 50_000, 4_000_000
+"""Rows, drawn at random, and their words that label weights are learnt from: more take minutes."""
 _MOST_DIM = 1 << 16
 
 
@@ -193,7 +193,7 @@ def _label_weights(train: StagedSplit, vocabulary: Vocabulary, progress: Progres
             for texts, label in zip(zip(*slots, strict=True), labels, strict=True):
                 yield vocabulary.ids(chain(*texts)), label
 
-    share = _WEIGHED_WORDS / max(1, sum(train.tokens))
+    share = min(_WEIGHED_ROWS / max(1, train.rows), _WEIGHED_WORDS / max(1, sum(train.tokens)))
     if share >= 1:
         return learn_weights(rows(), vocabulary, progress)
     # Drawn, as rows may come in turns of their labels.
