@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from rss_rl.api.options import Overrides, PythonOnly, RunDirectory
+from rss_rl.api.options import Directory, Overrides, PythonOnly
 from rss_rl.api.preparing import prepare
 from rss_rl.api.terminal import SafeConsole, busy, say
 from rss_rl.api.training import train
@@ -24,7 +24,7 @@ def demo(
     overrides: Overrides = (),
     *,
     real: bool = False,
-    run_dir: RunDirectory = None,
+    out: Directory = None,
     seed: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
     console: PythonOnly[Console | None] = None,
 ) -> Run:
@@ -38,7 +38,7 @@ def demo(
     Args:
         overrides: Settings that differ from `configs/demo.yaml`, or `configs/demo_real.yaml`.
         real: Train on real text: sentences from product reviews, which are included in the package.
-        run_dir: Directory of the run. Default: runs/demo, or runs/demo-real.
+        out: Directory of the run. Default: runs/demo, or runs/demo-real.
         seed: Seed of the generated sentences and of the training.
         console: for progress; default: standard output.
 
@@ -48,7 +48,7 @@ def demo(
     Examples:
         `rss-rl demo`
 
-        `rss-rl demo --seed 1 --run-dir runs/demo-1`
+        `rss-rl demo --seed 1 --out runs/demo-1`
 
         `rss-rl demo --real`
 
@@ -62,13 +62,11 @@ def demo(
     if real:
         source, config, dim = ("product-reviews", "demo_real", 50)
         own = []
-    run_dir = Path(run_dir or Path("runs") / config.replace("_", "-"))
-    data = run_dir.with_name(f"{run_dir.name}-data").resolve()
-    if (run_dir / CONFIG_FILE).is_file() and (
-        RunDirectory.open(run_dir).config.get("data") != str(data)
-    ):
+    path = Path(out or Path("runs") / config.replace("_", "-"))
+    data = path.with_name(f"{path.name}-data").resolve()
+    if (path / CONFIG_FILE).is_file() and (RunDirectory.open(path).config.get("data") != str(data)):
         raise CheckpointError(
-            "holds a run that is not a demo", where=str(run_dir), remedy="Give another --run-dir"
+            "holds a run that is not a demo", where=str(path), remedy="Give another --out"
         )
     shown = console or SafeConsole(highlight=False)
     with busy(shown, "preparing sentences"):
@@ -78,4 +76,4 @@ def demo(
     rows = ", ".join(f"{info.rows:,} {name}" for name, info in splits.items())
     say(shown, f"Sentences: {rows}, in {data}")
     chosen = [*settings({"data": str(data), "seed": seed}), *own, *settings(overrides)]
-    return train(config, chosen, out=run_dir, overwrite=True, console=shown)
+    return train(config, chosen, out=path, overwrite=True, console=shown)

@@ -78,8 +78,8 @@ def export(
 def predict(
     run: ModelFolder,
     *,
-    source: Annotated[str, Parameter(name="--input", metavar="FILE|FOLDER|URI")],
-    target: Annotated[str, Parameter(name="--output", metavar="FILE|FOLDER|URI")],
+    input: Annotated[str, Parameter(metavar="FILE|FOLDER|URI")],
+    output: Annotated[str, Parameter(metavar="FILE|FOLDER|URI")],
     text: TextColumn = None,
     text_b: TextColumn = None,
     share: float | None = None,
@@ -99,9 +99,9 @@ def predict(
 
     Args:
         run: Directory of a run or of an export.
-        source: CSV, TSV, JSON lines or Parquet, also .gz, or a folder of Parquet files; here or at
+        input: CSV, TSV, JSON lines or Parquet, also .gz, or a folder of Parquet files; here or at
             a URI (s3://, gs://, ...).
-        target: A file of the same formats, not .gz; it appears when complete. Of a folder: a folder
+        output: A file of the same formats, not .gz; it appears when complete. Of a folder: a folder
             for the Parquet files.
         text: Column of the text, or of a pair's first.
         text_b: Column of a pair's second text.
@@ -132,7 +132,7 @@ def predict(
     trusted, out = EVERYTHING if trust_plugins else NOTHING, SafeConsole(stderr=True)
     packed = pack_model(Path(run), which, trusted)
     job = begin(
-        packed.sha256, source, target, tuple(filter(None, (text, text_b))),
+        packed.sha256, input, output, tuple(filter(None, (text, text_b))),
         share=share, skip_bad_rows=skip_bad_rows, overwrite=overwrite,
     )  # fmt: skip
     of, done, total, started = len(job.outputs), 0, Counts(0, 0), time.monotonic()
@@ -159,11 +159,11 @@ def predict(
             done, total = done + 1, total + counts
             progress(Counts(0, 0))
     if done < of:
-        say(out, f"{done:,} of {of:,} files were written to {target}; the same command continues")
+        say(out, f"{done:,} of {of:,} files were written to {output}; the same command continues")
         raise SystemExit(interruption.exit_code)
     there = f"; {job.complete:,} were complete already" if job.complete else ""
     bad = f", {total.bad:,} of them with an error" if total.bad else ""
-    say(SafeConsole(), f"wrote {target}: {of:,} files, {total.rows:,} rows{bad}{there}")
+    say(SafeConsole(), f"wrote {output}: {of:,} files, {total.rows:,} rows{bad}{there}")
 
 
 def serve(

@@ -169,11 +169,15 @@ def fit(
 
 def _taken(path: Path) -> ConfigError:
     """That a directory has a run, which this call would not continue."""
+    from rss_rl.runs.run_directory import REPORT_FILE
+
+    finished = os.path.isfile(path / REPORT_FILE)
+    words = ("report", path) if finished else ("train", "--resume", path)
+    doing = f"{'See' if finished else 'Resume'} it ({shell('rss-rl', *words)})"
     return ConfigError(
-        "there is already a run",
+        f"there is already a {'finished ' if finished else ''}run",
         where=str(path),
-        remedy=f"Resume it ({shell('rss-rl', 'train', '--resume', path)}), give another"
-        " directory, or overwrite=True (--overwrite)",
+        remedy=f"{doing}, give another directory (--out), or overwrite=True (--overwrite)",
     )
 
 

@@ -146,10 +146,10 @@ def entrypoint(
     words = ["exec", "python", "-m", "rss_rl.cli.main", "train", "config.yaml", "--resume"]
     if is_uri(storage):
         # Next to the unpacked code, which Ray deletes with its session: the storage keeps the run.
-        words += ["--run-dir", f"runs/{job}", "--storage", storage]
+        words += ["--out", f"runs/{job}", "--storage", storage]
         words += ["--take-over"] * take_over
     else:
-        words += ["--run-dir", storage]
+        words += ["--out", storage]
     return shell(*words, *["--trust-plugins"] * trust_plugins)
 
 

@@ -41,9 +41,6 @@ Column = Annotated[str | int | None, Typed(str | None), Parameter(metavar="COLUM
 TextColumn = Annotated[str | None, Parameter(metavar="COLUMN")]
 NeededColumn = Annotated[str | int, Typed(str), Parameter(metavar="COLUMN")]
 Directory = Annotated[str | Path | None, Typed(Path | None), Parameter(metavar="DIR")]
-RunDirectory = Annotated[
-    str | Path | None, Typed(Path | None), Parameter(name="--run-dir", metavar="DIR")
-]
 Duration = Annotated[
     str | float | None,
     Typed(str | None),

@@ -51,7 +51,7 @@ def check_lasting(path: Path, storage: str | None) -> None:
         raise ConfigError(
             "a cluster job's working directory is deleted when the job ends",
             where=str(path),
-            remedy="Give --storage URI, or an absolute --run-dir on a disk that outlives the job",
+            remedy="Give --storage URI, or an absolute --out on a disk that outlives the job",
         )
 
 
@@ -143,7 +143,7 @@ def _plan_of_run(
             "is a run, not a configuration",
             where=str(run),
             remedy=f"Resume it: {shell('rss-rl', 'train', '--resume', run)}, or repeat it: "
-            f"{shell('rss-rl', 'train', run / 'config.yaml')} --run-dir DIR",
+            f"{shell('rss-rl', 'train', run / 'config.yaml')} --out DIR",
         )
     directory = RunDirectory.open(run)
     trusted = trusted | trust_in_overrides(overrides)  # a plug-in of the run, named by the user
@@ -155,10 +155,10 @@ def _plan_of_run(
     again = parse_config(changed, where=str(run / CONFIG_FILE), trust=trusted)
     if again != config or run_dir:
         raise ConfigError(
-            "a run is resumed with its own settings and without --run-dir",
+            "a run is resumed with its own settings and without --out",
             where=str(run),
             remedy="For other settings begin another run: "
-            f"{shell('rss-rl', 'train', run / 'config.yaml')} KEY=VALUE --run-dir DIR",
+            f"{shell('rss-rl', 'train', run / 'config.yaml')} KEY=VALUE --out DIR",
         )
     return Plan(config, run)
 

@@ -10,10 +10,10 @@ from cyclopts import Parameter
 from rss_rl.api.options import (
     Address,
     Config,
+    Directory,
     Duration,
     Overrides,
     PythonOnly,
-    RunDirectory,
     TakeOver,
     TrustPlugins,
     Typed,
@@ -34,7 +34,7 @@ def train(
     config: Annotated[Config | RunConfig, Typed(str), Parameter(name="CONFIG|RUN")],
     overrides: Overrides = (),
     *,
-    out: RunDirectory = None,
+    out: Directory = None,
     resume: bool = False,
     overwrite: bool = False,
     storage: Annotated[str | None, Parameter(metavar="URI")] = None,
@@ -71,11 +71,11 @@ def train(
     Examples:
         `rss-rl train sick data=data/sick` trains in `runs/sick-seed0`.
 
-        `rss-rl train sick seed=3 sampler.backend=ray sampler.actors=4 --run-dir runs/third`
+        `rss-rl train sick seed=3 sampler.backend=ray sampler.actors=4 --out runs/third`
 
         `rss-rl train --resume runs/third` resumes a run that was stopped or killed.
 
-        `rss-rl train sick --run-dir runs/a --storage s3://bucket/a --resume` copies the run to the
+        `rss-rl train sick --out runs/a --storage s3://bucket/a --resume` copies the run to the
         storage while it trains. On a new machine it resumes from there.
     """
     import torch

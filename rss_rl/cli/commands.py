@@ -68,7 +68,7 @@ def add(
     text, _, examples = cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
     records = [get_args(hint)[0].__doc__ for hint in _hints(function).values() if _is_record(hint)]
     meanings = "".join(map(_arguments, [text, *map(cleandoc, records)]))
-    made.__doc__ = f"{_SECTIONS.sub('', text)}\n\nArgs:\n{meanings}"
+    made.__doc__ = _SECTIONS.sub("", text) + (f"\n\nArgs:\n{meanings}" if meanings else "")
     ending = "Examples:\n\n" + cleandoc(examples) if examples else None
     name = function.__name__.strip("_")
     app.command(run, name=name, help_epilogue=ending, sort_key=len(list(app)))

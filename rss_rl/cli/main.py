@@ -6,6 +6,8 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import cyclopts
 
@@ -22,7 +24,7 @@ from rss_rl.cli import show
 from rss_rl.cli.commands import add, group
 from rss_rl.cli.components import components
 from rss_rl.cli.status import show_status
-from rss_rl.errors import RssError
+from rss_rl.errors import RssError, nearest
 from rss_rl.version import VERSION
 
 _EPILOG = """
@@ -83,10 +85,8 @@ def app(arguments: Sequence[str] | None = None) -> None:
             COMMANDS(words)
         except cyclopts.CycloptsError as error:
             helped = shell("rss-rl", *(error.command_chain or ()), "--help")
-            said = str(error).rstrip(".")
-            if isinstance(error, cyclopts.UnusedCliTokensError):
-                said = f"unexpected argument {shell(*(error.unused_tokens or ()))}"
-            _fail(f"{said}. See {helped}")
+            said = _mistake(error, words)
+            _fail(f"{said}{'' if said.endswith('?') else '.'} See {helped}")
         except RssError as error:
             if debug:
                 traceback.print_exc()
@@ -100,6 +100,29 @@ def app(arguments: Sequence[str] | None = None) -> None:
                 raise
             # Of a file or a name that nobody expected to be refused.
             _fail(f"{error.filename}: {error.strerror}")
+
+
+def _mistake(error: cyclopts.CycloptsError, words: Sequence[str]) -> str:
+    """What is wrong with the words of a command."""
+    unused = error.unused_tokens or []
+    if isinstance(error, cyclopts.UnusedCliTokensError):
+        return f"unexpected argument {shell(*unused)}"
+    if isinstance(error, cyclopts.UnknownCommandError) and unused:
+        return f"unknown command '{unused[0]}'{nearest(unused[0], list(COMMANDS))}"
+    missing = isinstance(error, cyclopts.MissingArgumentError) and error.keyword is None
+    if missing and error.argument is not None:
+        return f"{error.argument.name} is missing{_columns(words)}"
+    return str(error).removesuffix(".")
+
+
+def _columns(words: Sequence[str]) -> str:
+    """The columns of the first table that a command names."""
+    from rss_rl.data.records import column_names
+
+    with suppress(RssError, OSError):
+        file = next((Path(word) for word in words[1:] if Path(word).is_file()), None)
+        return "" if file is None else f"; {file} has the columns {', '.join(column_names(file))}"
+    return ""
 
 
 def _fail(message: str) -> None:

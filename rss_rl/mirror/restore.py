@@ -141,7 +141,7 @@ def _check_not_ahead(storage: Storage, run_dir: Path) -> None:
         raise CheckpointError(
             f"the storage {storage.uri} is {ahead} updates ahead of the directory",
             where=str(run_dir),
-            remedy="Resume into an empty --run-dir, which is then restored from the storage",
+            remedy="Resume into an empty --out, which is then restored from the storage",
         )
 
 

@@ -186,7 +186,7 @@ def _read_newest(run_dir: Path) -> Checkpoint:
     raise CheckpointError(
         f"no sound checkpoint; {'; '.join(warnings)}",
         where=str(_checkpoints(run_dir)),
-        remedy="Where it trained with --storage, resume into an empty --run-dir, which gets the"
+        remedy="Where it trained with --storage, resume into an empty --out, which gets the"
         " storage's copy; else start the run again in a new directory",
     )
 

@@ -162,7 +162,7 @@ def test_commands_are_functions(run: rss_rl.Run, tmp_path: Path) -> None:
     assert "<html" in page.read_text()[:200]
     source, target = tmp_path / "in.csv", tmp_path / "out.csv"
     pd.DataFrame(rows(5)).to_csv(source)
-    rss_rl.predict(folder, source=str(source), target=str(target), text="review")
+    rss_rl.predict(folder, input=str(source), output=str(target), text="review")
     assert len(pd.read_csv(target)) == 5
 
 

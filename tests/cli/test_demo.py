@@ -18,7 +18,7 @@ def demo(*more: str) -> Result:
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     run = tmp_path_factory.mktemp("demo") / "run"
-    result = demo("--run-dir", str(run), "--seed", "3")
+    result = demo("--out", str(run), "--seed", "3")
     assert result.exit_code == 0, result.output
     return run, " ".join(result.stdout.split())
 
@@ -40,6 +40,6 @@ def test_another_run_is_not_replaced(ran: tuple[Path, str], tmp_path: Path) -> N
     other = tmp_path / "run"
     other.mkdir()
     (other / "config.json").write_text((ran[0] / "config.json").read_text())
-    result = demo("--run-dir", str(other))
+    result = demo("--out", str(other))
     assert result.exit_code == 2
     assert "holds a run that is not a demo" in result.stderr

@@ -92,13 +92,13 @@ def test_a_job_does_not_train_into_a_directory_that_vanishes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
-    ended = invoke(["train", "demo", f"data={tmp_path}", "--run-dir", "runs/x"])
+    ended = invoke(["train", "demo", f"data={tmp_path}", "--out", "runs/x"])
     assert ended.exit_code != 0
     assert "deleted when the job ends" in str(ended.exception) + ended.output
 
 
 def test_a_name_that_no_file_can_have_is_one_line() -> None:
-    result = invoke(["demo", "--run-dir", "n" * 300])
+    result = invoke(["demo", "--out", "n" * 300])
     assert result.exit_code == 2
     assert result.stderr == f"error: {'n' * 300}/config.json: File name too long\n"
 
@@ -120,9 +120,9 @@ def test_a_table_is_a_file_and_no_address() -> None:
 def test_mistakes_in_a_command_are_one_line_with_where_to_look() -> None:
     for words, why in (
         (["fit", "a.csv", "--lable", "b"], "Unknown option: --lable. Did you mean --label?"),
-        (["fit", "a.csv"], "--text requires an argument"),
+        (["fit", "a.csv"], "--text is missing"),
         (["data", "prepare", "x", "--out", "y", "--task", "z"], 'Invalid value "z" for --task'),
-        (["fot"], 'Unknown command "fot". Did you mean "fit"?'),
+        (["fot"], "unknown command 'fot'; did you mean 'fit'?"),
     ):
         result = invoke(words)
         assert result.exit_code == 2

@@ -19,7 +19,7 @@ START = ["exec", "python", "-m", "rss_rl.cli.main", "train", "config.yaml", "--r
 def test_a_shared_path_is_the_run_directory() -> None:
     assert shlex.split(entrypoint("job", "/nfs/my runs/a")) == [
         *START,
-        *("--run-dir", "/nfs/my runs/a"),
+        *("--out", "/nfs/my runs/a"),
     ]
 
 

@@ -149,7 +149,7 @@ def soak(
         more = [] if nodes is None else RUN_SETTINGS
         copied = [] if storage is None else ["--storage", str(storage)]
         again = [*joined, *copied, *(["--take-over"] if copied else [])]
-        first = [config, *overrides, *more, "--run-dir", str(run), *joined, *copied]
+        first = [config, *overrides, *more, "--out", str(run), *joined, *copied]
         process = drive(first, log, mark, clock, around)
         began = time.monotonic()
         drivers, refused = 1, 0

@@ -75,7 +75,7 @@ def test_killed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = set(os.listdir("/dev/shm"))
-    process = start(configuration(tiny, tmp_path / "c.yaml"), "--run-dir", "run")
+    process = start(configuration(tiny, tmp_path / "c.yaml"), "--out", "run")
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=30)
     RunDirectory.open(tmp_path / "run", lock=True).close()  # nobody holds it any more

@@ -107,7 +107,7 @@ def test_each_keeps_the_promises_of_its_kind() -> None:
 def test_they_train_resume_are_scored_exported_and_loaded(news: Path) -> None:
     run("data", "prepare", "ag-news", "--from", str(news), "--dim", "6",
         "--option", "title_only=true", "--out", "data")  # fmt: skip
-    train = ("train", "own", "data=data", *SMALL, *PLUGGED, "--run-dir")
+    train = ("train", "own", "data=data", *SMALL, *PLUGGED, "--out")
     run(*train, "local")
     run(*train, "ray", "sampler.backend=ray", "sampler.actors=1", "sampler.shards=1")
     reports = [json.loads(Path(name, "report.json").read_text()) for name in ("local", "ray")]
@@ -133,7 +133,7 @@ def test_a_gated_policy_learns_from_the_classifiers_loss(news: Path) -> None:
     run("data", "prepare", "ag-news", "--from", str(news), "--dim", "6", "--out", "data")
     small = [word for word in SMALL if "policy.options" not in word]
     gated = ("model.encoder=source2token", "policy=sparsemax", "learner.entropy_cost=0.0")
-    run("train", "own", "data=data", *small, *gated, "--run-dir", "run")
+    run("train", "own", "data=data", *small, *gated, "--out", "run")
     assert "[" in run("select", "run", "Team wins the final match")
 
 
@@ -142,6 +142,6 @@ def test_one_in_the_working_directory_needs_no_installation(place: Path, news: P
     shutil.copy(EXAMPLES / "rss_rl_examples" / "dilated_encoder.py", place / "my_encoder.py")
     run("data", "prepare", "my_source:AG_NEWS", "--from", str(news), "--dim", "6", "--out", "data")
     run("train", "own", "data=data", *SMALL, "model.encoder=my_encoder:DILATED",
-        "sampler.backend=ray", "sampler.actors=1", "--run-dir", "run")  # fmt: skip
+        "sampler.backend=ray", "sampler.actors=1", "--out", "run")  # fmt: skip
     assert "model.encoder.name" in run("select", "run", "a text", code=2)
     run("select", "run", "a text", "--trust-plugins")

@@ -56,7 +56,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 def test_once(config: Path, tmp_path: Path, start: Callable[..., subprocess.Popen[str]]) -> None:
-    process = start(config, "--run-dir", "run")
+    process = start(config, "--out", "run")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 130, err
@@ -68,7 +68,7 @@ def test_once(config: Path, tmp_path: Path, start: Callable[..., subprocess.Pope
 
 
 def test_twice(config: Path, start: Callable[..., subprocess.Popen[str]]) -> None:
-    process = start(config, "--run-dir", "run")
+    process = start(config, "--out", "run")
     process.send_signal(signal.SIGSTOP)  # both signals are there when it continues
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGTERM)

@@ -193,7 +193,7 @@ class TestRestore:
         storage = synced(tmp_path, 8)
         with RunDirectory.create(tmp_path / "run", CONFIG) as run:
             checkpoint(run.path, 6, 6)
-        with pytest.raises(CheckpointError, match="2 updates ahead.*empty --run-dir"):
+        with pytest.raises(CheckpointError, match="2 updates ahead.*empty --out"):
             continue_from(storage, tmp_path / "run", CONFIG)
 
     def test_a_damaged_newest_checkpoint_is_noticed_before_anything_changes(

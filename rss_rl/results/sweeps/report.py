@@ -160,7 +160,7 @@ def _search_note(states: Sequence[State], points: Sequence[Point]) -> str:
         return note
     return (
         f"{note} The best of many is optimistic; train it with another seed before you rely on it:"
-        f" `rss-rl train {points[0]['paths'][0]}/config.yaml seed=1 --run-dir DIR`."
+        f" `rss-rl train {points[0]['paths'][0]}/config.yaml seed=1 --out DIR`."
     )
 
 
