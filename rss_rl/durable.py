@@ -7,7 +7,9 @@ import fcntl
 import glob
 import hashlib
 import os
+import re
 import secrets
+import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterator
@@ -245,7 +247,9 @@ def replace_file(path: Path, text: str) -> None:
 def new_folder(out: Path) -> Iterator[Path]:
     """A new folder beside `out`, which it replaces when complete, unless the block raises.
 
-    Of a process killed between the two renames the old folder is left, in `.NAME-...`.
+    Its files have the modes of new files, and are on the disk before it appears. What a killed
+    process left of another is removed; one that was killed between the two renames leaves the old
+    folder in `.NAME-...`, until there is a new one.
 
     Args:
         out: absolute. Parents that are missing are made.
@@ -254,12 +258,19 @@ def new_folder(out: Path) -> Iterator[Path]:
         OSError: the disk refuses; `out` is unchanged.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(
-        prefix=f".{out.name}-", dir=out.parent, ignore_cleanup_errors=True
-    ) as beside:
+    _remove_dead(out)
+    with (
+        tempfile.TemporaryDirectory(
+            prefix=f".{out.name}-", dir=out.parent, ignore_cleanup_errors=True
+        ) as beside,
+        _opened(beside, os.O_DIRECTORY) as descriptor,
+    ):
+        with suppress(OSError):  # a filesystem without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         folder, old = Path(beside, "new"), Path(beside, "old")
         folder.mkdir()
         yield folder
+        _settle(folder)
         if out.exists():
             os.replace(out, old)
         try:
@@ -269,3 +280,24 @@ def new_folder(out: Path) -> Iterator[Path]:
                 os.replace(old, out)
             raise
         sync_directory(out.parent)
+
+
+def _remove_dead(out: Path) -> None:
+    """Remove what killed processes left of `new_folder`, but never the only copy of `out`."""
+    pattern = re.compile(rf"\.{re.escape(out.name)}-\w{{8}}")
+    for name in filter(pattern.fullmatch, os.listdir(out.parent)):
+        with suppress(OSError), _opened(out.parent / name, os.O_DIRECTORY | os.O_NOFOLLOW) as left:
+            fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its writer lives
+            held = {*os.listdir(left)}  # empty: its writer is about to lock it
+            if held and held <= ({"new", "old"} if out.exists() else {"new"}):
+                shutil.rmtree(out.parent / name)
+
+
+def _settle(folder: Path) -> None:
+    """Give the files of a folder the modes of new files, and wait until all is on the disk."""
+    mode = folder.stat().st_mode & 0o666
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            os.chmod(Path(parent, name), mode)
+            sync_file(Path(parent, name))
+        sync_directory(Path(parent))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,48 @@ def test_a_folder_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
         assert content(out) == ["old"] * 3
     assert content(out) == ["new"]
     assert os.listdir(tmp_path) == ["out"]
+
+
+def test_what_dead_writers_left_goes_and_what_living_ones_write_stays(tmp_path: Path) -> None:
+    out, mine = tmp_path / "out", tmp_path / ".out-notebook"
+    (mine / "new").mkdir(parents=True)
+    (mine / "new" / "a").write_text("mine")
+    (mine / "thesis").touch()
+    killed = "import os; from pathlib import Path; from rss_rl.durable import new_folder\n"
+    killed += f"with new_folder(Path({str(out)!r})) as f: (f / 'a').touch(); os._exit(9)"
+    subprocess.run([sys.executable, "-c", killed], check=False)
+    assert len(os.listdir(tmp_path)) == 2
+    with new_folder(out) as folder:
+        (folder / "a").write_text("first")
+        with new_folder(out) as other:
+            (other / "a").write_text("other")
+        assert content(folder) == ["first"]
+    assert content(out) == ["first"]
+    assert sorted(os.listdir(tmp_path)) == [mine.name, "out"]
+    left = tmp_path / ".out-abcdefgh"
+    left.mkdir()
+    out.rename(left / "old")  # as one that was killed between the two renames
+    with new_folder(out):
+        assert content(left / "old") == ["first"]
+    with new_folder(out):
+        assert not left.exists()
+
+
+def test_a_folder_is_on_the_disk_before_it_appears(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[Path] = []
+    monkeypatch.setattr("rss_rl.durable.sync_file", lambda path: done.append(path))
+    with new_folder(tmp_path / "out") as folder:
+        (folder / "deep").mkdir()
+        for name in PIECES:
+            (folder / "deep" / name).touch(mode=0o600)
+    written = [folder / "deep" / name for name in PIECES]
+    assert {*done[:-1]} == {*written, folder / "deep", folder}
+    assert done[-1] == tmp_path
+    (tmp_path / "plain").touch()
+    modes = {path.stat().st_mode for path in (tmp_path / "out" / "deep").iterdir()}
+    assert modes == {(tmp_path / "plain").stat().st_mode}
 
 
 def test_a_disk_that_refuses_leaves_the_old_one(

@@ -45,8 +45,6 @@ from rss_rl.durable import (
     file_sha256,
     new_folder,
     plain_bytes_inside,
-    sync_directory,
-    sync_file,
 )
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.json_files import first_fault, read_json, read_record
@@ -182,7 +180,7 @@ def _check_free(out: Path, overwrite: bool) -> None:
 def _fill(
     folder: Path, config: RunConfig, models: Models, inputs: Prepared, about: Mapping[str, Any]
 ) -> None:
-    """Write all files, export.json with the checksums of the others last, and sync them to disk."""
+    """Write all files, export.json with the checksums of the others last."""
     tensors: dict[str, Any] = {
         f"{part}/{name}": value
         for part, module in models.modules.items()
@@ -193,7 +191,6 @@ def _fill(
     # Weights have the vectors; nothing is trained here that would need what is held out.
     for name in {MANIFEST_FILE, *inputs.manifest.word_files()} - {VECTORS_FILE, HELD_OUT_FILE}:
         shutil.copyfile(inputs.folder / name, folder / name)
-    shutil.copymode(folder / MANIFEST_FILE, folder / WEIGHTS_FILE)  # was readable only by its owner
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     record = {
         "schema_version": SCHEMA_VERSION,
@@ -204,9 +201,6 @@ def _fill(
     }
     text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
     (folder / EXPORT_FILE).write_text(text, encoding="utf-8")
-    for path in (*files, folder / EXPORT_FILE):
-        sync_file(path)
-    sync_directory(folder)
 
 
 def about_model(config: RunConfig, manifest: Manifest, scores: Scores) -> list[str]:

@@ -22,11 +22,7 @@ from rss_rl.errors import DataError
         ('"sentences": 1', '"sentences": 2', "does not have 2 sentence slot"),
         ('"schema_version": 7', '"schema_version": 1', "has schema version 1"),
         ('"names": [', '"names": [], "x": [', "Unexpected keyword|there is no class"),
-        (
-            '"names": [',
-            '"names": ["a", "a"], "x": [',
-            "Unexpected keyword|two classes are called 'a'",
-        ),
+        ('"names": [', '"names": ["x", "x", ', "two classes are called 'x'"),
         ('"name": "penn"', '"name": "other"', "there is no tokenizer 'other'"),
         ('"low": 0.0', '"low": NaN', "not a range of scores"),
         ('"longest": [', '"longest": [1], "x": [', "x: Extra inputs"),

@@ -9,7 +9,6 @@ Legend: M sentences, N tokens, R selected tokens of all sentences, H hidden size
 from __future__ import annotations
 
 import copy
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -97,8 +96,6 @@ class TransformerEncoder(nn.Module):
         model = _without_adapters(copy.deepcopy(self.reader.model))
         model.save_pretrained(folder)  # type: ignore[operator]
         self._tokenizer.save_pretrained(folder)
-        for path in folder.glob("*.safetensors"):
-            shutil.copymode(folder / "config.json", path)  # was readable only by its owner
 
     def forward(self, words: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         """See `WordEncoder`."""
