@@ -23,7 +23,7 @@ from sklearn.utils import InputTags, Tags, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 import rss_rl
-from rss_rl.data.checks import is_missing, text_key
+from rss_rl.data.checks import check_alike, is_missing, text_key
 from rss_rl.data.corpora.cuts import cut_texts
 from rss_rl.errors import DataError
 from rss_rl.inference.artifact import pack_model
@@ -244,4 +244,5 @@ def _classes(labels: Any) -> tuple[Array, Array]:
         raise DataError(
             f"the labels cannot be sorted ({error})", where="y", remedy="Give labels of one type"
         ) from error
+    check_alike([name for name in classes.tolist() if isinstance(name, str)], "y")
     return classes, numbers

@@ -33,7 +33,7 @@ from rss_rl.api.rows import split_files
 from rss_rl.api.run import Run
 from rss_rl.api.terminal import counted, say
 from rss_rl.config import RunConfig, load_config, settings
-from rss_rl.data.checks import is_missing
+from rss_rl.data.checks import as_number, is_missing
 from rss_rl.data.manifest import MANIFEST_FILE, SCHEMA_VERSION, Manifest
 from rss_rl.data.pretrained_vectors import ENCODER, PACKAGES, find_static
 from rss_rl.data.records import (
@@ -395,7 +395,7 @@ def guess_task(files: Sequence[Path], label: str) -> str:
     labels = (record.values.get(label) for record in records if isinstance(record, Record))
     seen = [str(v) for v in islice(labels, _LOOKED_AT) if v is not None and not is_missing(str(v))]
     try:
-        numbers = {float(value) for value in seen}
+        numbers = {as_number(value) for value in seen}
     except ValueError:
         return "classes"
     each = len(seen) / max(1, len(numbers))

@@ -8,7 +8,9 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +29,12 @@ _MANY_IDS = 20
 """More classes than this with a row each are ids."""
 _SHOWN = 10_000
 """Most characters of a row in the rejects file."""
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_INVISIBLE = re.compile(  # control characters but white space, and Default_Ignorable_Code_Point
+    r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    r"\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8"
+    r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 Fault = tuple[str, str]
 """Reason and remedy."""
@@ -79,13 +87,15 @@ class LabelChecker:
                 )
         elif name not in self._known:
             names = ", ".join(self._spec.names[:10])
-            hint = nearest(name, list(self._spec.names))
-            return None, (f"unknown label '{name}'{hint}", f"The classes are: {names}")
+            same = [known for known in self._spec.names if _meaning(known) == _meaning(name)]
+            hint = f", not {same[0]!a}" if same else nearest(name, list(self._spec.names))
+            shown = ascii(name) if same else repr(name)
+            return None, (f"unknown label {shown}{hint}", f"The classes are: {names}")
         return name, ("", "")
 
     def _score(self, label: str | float) -> tuple[float | None, Fault]:
         try:
-            score = float(label)
+            score = as_number(label)
         except ValueError:
             return None, (f"the score '{label}' is not a number", "Write a number")
         if not math.isfinite(score):
@@ -135,23 +145,33 @@ class LabelChecker:
                 where=file,
                 remedy="Name the column of the labels with --label; for scores, give --task score",
             )
-        alike: dict[str | float, str] = {}
-        for name in sorted(self._known):
-            other = alike.setdefault(_meaning(name), name)
-            if other != name:
-                raise DataError(
-                    f"the labels {other!r} and {name!r} are two ways to write one class",
-                    where=file,
-                    remedy="Write all labels of a class alike",
-                )
+        check_alike(self._known, file)
 
 
-def _meaning(name: str) -> str | float:
-    """What a name says: its number, or yes or no in any case."""
-    try:
-        return float(name)
-    except ValueError:
-        return name.lower() if name.lower() in ("true", "false") else name
+def check_alike(names: Iterable[str], where: str) -> None:
+    """Refuse names of classes that look or mean the same.
+
+    Raises:
+        DataError: two do; shows them with escapes.
+    """
+    first: dict[str | Decimal, str] = {}
+    for name in sorted(names):
+        other = first.setdefault(_meaning(name), name)
+        if other != name:
+            raise DataError(
+                f"the labels {other!a} and {name!a} are two ways to write one class",
+                where=where,
+                remedy="Write all labels of a class alike",
+            )
+
+
+def _meaning(name: str) -> str | Decimal:
+    """What a name says: its number, yes or no in any case, or what can be seen of it."""
+    shown = visible(name)
+    if _NUMBER.fullmatch(shown):
+        with suppress(InvalidOperation):  # an exponent of dozens of digits
+            return Decimal(shown)
+    return shown.lower() if shown.lower() in ("true", "false") else shown
 
 
 def is_missing(label: str | float) -> bool:
@@ -160,7 +180,18 @@ def is_missing(label: str | float) -> bool:
     >>> [is_missing(label) for label in ("", " ", float("nan"), "NaN", "None", "none", 0.0)]
     [True, True, True, True, True, False, False]
     """
-    return str(label).strip() in _MISSING
+    return visible(str(label)) in _MISSING
+
+
+def as_number(value: str | float) -> float:
+    """The number that a value is, as `float` has it, which takes 1_1 for 11.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if "_" in str(value):
+        raise ValueError
+    return float(value)
 
 
 def _ordered(names: set[str]) -> list[str]:
@@ -172,10 +203,10 @@ def _ordered(names: set[str]) -> list[str]:
 def choice_number(label: str | float) -> int | None:
     """The label as the number of a sentence or candidate; None if it is not such a number."""
     try:
-        number = float(label)
+        found = as_number(label)
     except ValueError:
         return None
-    return int(number) if number >= 0 and number.is_integer() else None
+    return int(found) if found >= 0 and found.is_integer() else None
 
 
 def example_fault(
@@ -237,11 +268,8 @@ def _marks_fault(example: RawExample, tokens: int, labels: LabelSpec) -> Fault |
 
 
 def visible(text: str) -> str:
-    """What can be seen of a text: without invisible characters, in one form of Unicode."""
-    if text.isascii():
-        return text
-    shown = unicodedata.normalize("NFKC", text)
-    return "".join(sign for sign in shown if unicodedata.category(sign) != "Cf")
+    """What can be seen of a text: no invisible characters, spaces as white space, NFKC."""
+    return " ".join(unicodedata.normalize("NFKC", _INVISIBLE.sub("", text)).split())
 
 
 def text_key(texts: Sequence[Text]) -> int:
@@ -249,7 +277,7 @@ def text_key(texts: Sequence[Text]) -> int:
 
     White space, case, and what cannot be seen make no difference.
     """
-    plain = ("".join(visible("".join(text)).casefold().split()) for text in texts)
+    plain = (visible("".join(text)).casefold().replace(" ", "") for text in texts)
     content = "\0".join(plain).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 

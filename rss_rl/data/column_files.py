@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from rss_rl.data.checks import LARGEST_SCORE, is_missing, text_key
+from rss_rl.data.checks import LARGEST_SCORE, as_number, is_missing, text_key
 from rss_rl.data.corpora.cuts import cut_texts
 from rss_rl.data.records import Record, column_names, read_records, require_columns
 from rss_rl.data.sources import BadRow, RawExample, Row, Source, Text
@@ -123,7 +123,7 @@ def _score_range(files: Sequence[Path], column: str) -> tuple[float, float]:
     low, high = math.inf, -math.inf
     for record in (record for path in files for record in read_records(path)):
         with suppress(TypeError, ValueError, OverflowError):
-            score = float(record.values[column]) if isinstance(record, Record) else math.nan
+            score = as_number(record.values[column]) if isinstance(record, Record) else math.nan
             if abs(score) <= LARGEST_SCORE:
                 low, high = min(low, score), max(high, score)
     return low, high

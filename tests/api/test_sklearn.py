@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import rss_rl
 from rss_rl.errors import DataError, RssError
 from rss_rl.sklearn import SelectiveClassifier
-from rss_rl.training.trainer import UpdateReport
+from rss_rl.training.trainer import Updated
 
 SMALL = {
     "model.hidden": 16, "model.head_hidden": 16, "policy.options.hidden": 16, "batch_size": 16,
@@ -157,7 +157,7 @@ def test_ctrl_c_ends_a_search(phase: int, monkeypatch: pytest.MonkeyPatch) -> No
         return rss_rl_fit(*given, **how, callbacks=[press])
 
     def press(event: Any) -> None:
-        if isinstance(event, UpdateReport) and event.update == 1 + 2 * phase:
+        if isinstance(event, Updated) and event.update == 1 + 2 * phase:
             signal.raise_signal(signal.SIGINT)
 
     rss_rl_fit = rss_rl.fit
@@ -176,6 +176,7 @@ def test_ctrl_c_ends_a_search(phase: int, monkeypatch: pytest.MonkeyPatch) -> No
         ([["a", "b", "c"]] * 2, ["a", "b"], "neither texts nor pairs"),
         (["a", "b"], ["a"], "2 texts and 1 classes"),
         (["a", "b"], ["a", "a"], "one class alone"),
+        (["a", "b"], ["up", "up\u200b"], r"'up' and 'up\\u200b' are two ways to write one class"),
     ],
 )
 def test_what_is_no_text_or_class_is_refused(rows: Any, labels: Any, fragment: str) -> None:

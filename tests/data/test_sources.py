@@ -346,6 +346,9 @@ def test_a_file_whose_name_is_not_utf8(tmp_path: Path) -> None:
         ([f"id{i}" for i in range(30)], "each of the 30 training rows has a label of its own"),
         (["1", "1.0", "2"], "'1' and '1.0' are two ways to write one class"),
         (["True", "true", "x"], "'True' and 'true' are two ways"),
+        (["up", "up\u200b", "x"], r"'up' and 'up\\u200b' are two ways"),
+        (["caf\xe9", "cafe\u0301", "x"], r"'cafe\\u0301' and 'caf\\xe9' are two ways"),
+        (["a b", "a\u3000 b\x00"], r"'a b' and 'a\\u3000 b\\x00' are two ways"),
     ],
 )
 def test_classes_that_cannot_be_meant(labels: list[str], message: str) -> None:
@@ -354,3 +357,15 @@ def test_classes_that_cannot_be_meant(labels: list[str], message: str) -> None:
         checker.value(label)
     with pytest.raises(DataError, match=message):
         checker.end_of_training("t.csv")
+
+
+def test_classes_are_told_apart_to_the_last_character() -> None:
+    checker, names = LabelChecker(None), ("1_1", "11", str(2**53), str(2**53 + 1), "up")
+    for name in names:
+        checker.value(name)
+    checker.end_of_training("t.csv")
+    assert sorted(checker.spec.names) == sorted(names)
+    found, (reason, _) = checker.value("up\u200b")
+    assert (found, reason) == (None, r"unknown label 'up\u200b', not 'up'")
+    assert checker.value("\u200b")[1][0] == "the label is missing"
+    assert LabelChecker(LabelSpec("score", low=0, high=20)).value("1_1")[0] is None
