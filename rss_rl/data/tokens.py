@@ -50,7 +50,7 @@ _NOT_FINAL = rf"""(?:
       | (?<= (?i:\bprof\.) ) | (?<= (?i:\bno\.) ) (?= \s+\d ) ) (?! \s*\Z )
 )"""
 _TOKEN = re.compile(
-    rf"""
+    rf"""(
     (?: [hH][tT][tT][pP][sS]?:// | [wW]{{3}}\. ) [\w!#-;=?-~]* [\w#$%&+/=@~-]
   | [cC](?i:an)(?=(?i:not)\b) | [gG](?: (?i:on)(?=(?i:na)\b) | (?i:ot)(?=(?i:ta)\b)
   | (?i:im)(?=(?i:me)\b) ) | [lL](?i:em)(?=(?i:me)\b) | [wW](?i:an)(?=(?i:na)\b)
@@ -69,7 +69,7 @@ _TOKEN = re.compile(
   | [{_PICTURE}] (?: \u200d[^{_BLANK}] | [{_MARK}\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f] )*+
   | [{_BEFORE}]? [{_UNSPACED}] (?: [{_STACKED}][{_UNSPACED}] | [{_AFTER}{_STACKED}] )*+
   | [^{_BLANK}] [{_MARK}]*+
-    """,
+    )\ *+""",
     re.VERBOSE,
 )
 _LINE_BREAK = re.compile(r"<br\s*+/?>", re.IGNORECASE)
