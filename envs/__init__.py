@@ -1,11 +1,13 @@
 """Token selection as a Gymnasium environment, and its reward.
 
-Importing it registers `rss_rl/TokenSelection-v0` with Gymnasium:
+Importing it registers `rss_rl/TokenSelection-v0` with Gymnasium. `ENV_ID` also names this module,
+which Gymnasium then imports by itself, in another process, too:
 
-    import gymnasium, rss_rl.envs
-    gymnasium.make("rss_rl/TokenSelection-v0", run="runs/demo", split="test")
-    gymnasium.make_vec("rss_rl/TokenSelection-v0", num_envs=64, run="runs/demo")
-    gymnasium.make("rss_rl/TokenSelection-v0", prepared="DIR", reward_model=..., sparsity_cost=0.02)
+    import gymnasium
+    from rss_rl.envs import ENV_ID  # "rss_rl.envs:rss_rl/TokenSelection-v0"
+    gymnasium.make(ENV_ID, run="runs/demo", split="test")
+    gymnasium.make_vec(ENV_ID, num_envs=64, run="runs/demo")
+    gymnasium.make(ENV_ID, prepared="DIR", reward_model=..., sparsity_cost=0.02)
 
 For the arguments see `rss_rl.training.environments.find_task`.
 """
@@ -16,11 +18,12 @@ __all__ = ["ENV_ID"]
 
 import gymnasium as gym
 
-ENV_ID = "rss_rl/TokenSelection-v0"
+_NAME = "rss_rl/TokenSelection-v0"
+ENV_ID = f"{__name__}:{_NAME}"
 
-if ENV_ID not in gym.registry:
+if _NAME not in gym.registry:
     gym.register(
-        ENV_ID,
+        _NAME,
         entry_point="rss_rl.training.environments:make_env",
         vector_entry_point="rss_rl.training.environments:make_vector_env",
     )

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import torch
 
+from rss_rl import ops
 from rss_rl.errors import ConfigError
 from rss_rl.ops.matmul import products_in
 from rss_rl.reading.models import Models
@@ -54,8 +55,11 @@ def multiplies_bfloat16(device: torch.device) -> bool:
 
 @contextmanager
 def fixed_threads(count: int) -> Iterator[None]:
-    """Run with `count` CPU threads, so that results do not depend on the process."""
-    before = torch.get_num_threads()
+    """Run with `count` CPU threads, so that results do not depend on the process.
+
+    A forked process has only one.
+    """
+    before, count = torch.get_num_threads(), 1 if ops.is_forked else count
     if before != count:
         torch.set_num_threads(count)
     try:
