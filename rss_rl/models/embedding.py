@@ -82,8 +82,6 @@ class WordEmbedding(nn.Module):
 
     def __init__(self, vectors: Array, trainable: int) -> None:
         super().__init__()
-        if vectors.ndim != 2 or not 1 <= trainable <= len(vectors):
-            raise ValueError(f"{trainable} trainable rows of vectors {vectors.shape}")
         table = torch.tensor(vectors, dtype=torch.float32)
         self.trainable = nn.Parameter(table[:trainable].clone())
         self.register_buffer("fixed", table[trainable:].clone(), persistent=False)

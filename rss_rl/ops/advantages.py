@@ -18,8 +18,6 @@ def leave_one_out(rewards: Tensor) -> Tensor:
         Same shape; sums to 0 over K.
     """
     samples = rewards.shape[0]
-    if samples < 2:
-        raise ValueError("the leave-one-out baseline needs at least 2 selections an example")
     return (rewards - rewards.mean(0, keepdim=True)) * (samples / (samples - 1))
 
 
@@ -29,11 +27,6 @@ def self_critical(rewards: Tensor, thresholded_rewards: Tensor) -> Tensor:
     Args:
         rewards: [K, B, S]. thresholded_rewards: [B, S].
     """
-    if rewards.shape[1:] != thresholded_rewards.shape:
-        raise ValueError(
-            f"thresholded rewards {tuple(thresholded_rewards.shape)}"
-            f" do not fit {tuple(rewards.shape)}"
-        )
     return rewards - thresholded_rewards
 
 

@@ -36,11 +36,7 @@ def best_matches(of: Sequences, other: Sequences) -> Tensor:
     Returns:
         [m; e], [B, N, 2]; 0 on padding and where the other has no real token. In the precision of
         the vectors, regardless of autocast: samplers and learners must read the same.
-
-    Raises:
-        ValueError: shapes that do not fit.
     """
-    _check(of, other)
     longest = of.tokens.shape[1]
     if not other.tokens.shape[1]:
         return of.vectors.new_zeros(*of.tokens.shape, MATCH_SIZE)
@@ -70,27 +66,9 @@ def cross_features(of: Sequences, other: Sequences) -> Tensor:
 
     Returns:
         [B, N, 3 E + 2]; 0 on padding.
-
-    Raises:
-        ValueError: shapes that do not fit.
     """
     matches = best_matches(of, other)
     keep = of.keep[..., None]
     vectors = of.vectors * keep
     mean = masked_mean(other.vectors, other.keep)[:, None]  # [B, 1, E]
     return torch.cat([vectors, vectors * mean, mean * keep, matches], -1)
-
-
-def _check(of: Sequences, other: Sequences) -> None:
-    for tokens, vectors, keep in (of, other):
-        fits = vectors.ndim == 3 and tokens.shape == keep.shape == vectors.shape[:2]
-        if not fits or keep.dtype != torch.bool:
-            raise ValueError(
-                f"tokens {tuple(tokens.shape)}, vectors {tuple(vectors.shape)} and"
-                f" keep {keep.dtype} {tuple(keep.shape)} are not of the same sequences"
-            )
-    if (
-        of.vectors.shape[0] != other.vectors.shape[0]
-        or of.vectors.shape[2] != other.vectors.shape[2]
-    ):
-        raise ValueError(f"{tuple(of.vectors.shape)} beside {tuple(other.vectors.shape)}")

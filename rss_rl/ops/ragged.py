@@ -100,8 +100,6 @@ class Grouped:
 
 def group_counts(marks: Tensor) -> Tensor:
     """Groups of each example, int64 [M]: its largest mark plus one, at least 1."""
-    if marks.dtype != torch.int64 or marks.ndim != 2:
-        raise ValueError(f"marks must be int64 [M, N], got {marks.dtype} {tuple(marks.shape)}")
     if not marks.shape[1]:
         return marks.new_ones(len(marks))
     return (marks.amax(1) + 1).clamp_min(1)
@@ -121,11 +119,6 @@ def regroup(keep: Tensor, marks: Tensor, counts: Tensor) -> Grouped:
     Args:
         keep: bool [M, N]. marks: int64 [M, N], below `counts`. counts: int64 [M].
     """
-    if keep.dtype != torch.bool or keep.shape != marks.shape or len(counts) != len(marks):
-        raise ValueError(
-            f"keep {keep.dtype} {tuple(keep.shape)}, marks {tuple(marks.shape)} and"
-            f" {len(counts)} counts do not fit"
-        )
     device, starts = marks.device, counts.cumsum(0) - counts
     example = torch.repeat_interleave(torch.arange(len(counts), device=device), counts)  # [R]
     number = ranks(counts, len(example))

@@ -26,18 +26,12 @@ _TWENTIETHS = range(1, 20)
 """Budgets: .05, .10, ..., .95 of a document's tokens, over which figures are averaged."""
 
 
-def _check_document(first: Array, second: Array) -> None:
-    if first.ndim != 1 or first.shape != second.shape:
-        raise ValueError(f"one number for each token, got {first.shape} and {second.shape}")
-
-
 def document_scores(kept: Array, wanted: Array) -> tuple[float, float, float] | None:
     """Token precision, recall and F1 of a document; None if nothing is kept or wanted.
 
     Precision is 0 if nothing is kept, recall 0 if nothing is wanted. Means over documents, also of
     F1, are ERASER's macro average.
     """
-    _check_document(kept, wanted)
     if not (kept.any() or wanted.any()):
         return None
     return precision_recall_f1(int((kept & wanted).sum()), int(kept.sum()), int(wanted.sum()))
@@ -73,7 +67,6 @@ def span_scores(kept: Array, wanted: Array) -> SpanScores:
 
 def _span_overlaps(kept: Array, wanted: Array) -> Array:
     """IOU of each kept span with each wanted one, [kept spans, wanted spans]."""
-    _check_document(kept, wanted)
     ours, theirs = spans(kept), spans(wanted)
     first = np.maximum(ours[:, None, 0], theirs[None, :, 0])
     end = np.minimum(ours[:, None, 1], theirs[None, :, 1])
@@ -139,7 +132,6 @@ def ranked_scores(scores: Array, wanted: Array) -> RankedScores | None:
 
     Of equal scores the later token ranks higher.
     """
-    _check_document(scores, wanted)
     if not wanted.any():
         return None
     budgets = [best_tokens(scores, budget_count(len(scores), part)) for part in _TWENTIETHS]
@@ -162,7 +154,6 @@ def precision_recall_area(scores: Array, wanted: Array) -> float | None:
     One point for each different score, tokens of at least that score being kept, and (recall 0,
     precision 1). If all scores are equal, the area is (1 + share wanted) / 2.
     """
-    _check_document(scores, wanted)
     if not wanted.any() or not np.isfinite(scores).all():
         return None
     from sklearn.metrics import precision_recall_curve
@@ -192,8 +183,6 @@ def top_share(scores: Array, valid: Array, share: float) -> Array:
     Args:
         scores: [B, N]. valid: bool [B, N], True = real token. share: in [0, 1].
     """
-    if scores.shape != valid.shape or valid.ndim != 2:
-        raise ValueError(f"scores {scores.shape} and valid {valid.shape} are not one [B, N]")
     lengths = valid.sum(1)
     count = np.minimum(lengths, np.maximum(1, np.rint(share * lengths)))
     order = np.argsort(np.where(valid, -scores, np.inf), axis=1, kind="stable")

@@ -68,14 +68,9 @@ def roc_auc(scores: Array, positive: Array) -> float | None:
 
     Returns:
         None if all or none are positive, or a score is not finite.
-
-    Raises:
-        ValueError: the shapes differ.
     """
     from sklearn.metrics import roc_auc_score
 
-    if scores.ndim != 1 or scores.shape != positive.shape:
-        raise ValueError(f"one score for each of {positive.shape}, got {scores.shape}")
     if positive.all() or not positive.any() or not np.isfinite(scores).all():
         return None
     return float(roc_auc_score(positive, scores))

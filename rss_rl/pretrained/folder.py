@@ -91,17 +91,9 @@ class Pretrained:
             ConfigError: there is none, or it is damaged.
         """
         with blamed_on(self.name, "its tokenizer cannot be used"):
-            try:
-                found = _library().AutoTokenizer.from_pretrained(
-                    self.folder, use_fast=True, trust_remote_code=False
-                )
-            except Exception:  # the library raises many types, and few name the file
-                from tokenizers import Tokenizer
-
-                path = self.folder / _TOKENIZER
-                with _whole(self.name, path, "tokenizer"):
-                    Tokenizer.from_file(str(path))
-                raise
+            found = _library().AutoTokenizer.from_pretrained(
+                self.folder, use_fast=True, trust_remote_code=False
+            )
         if not getattr(found, "is_fast", False):
             raise ConfigError(
                 "has no fast tokenizer",

@@ -126,8 +126,3 @@ class TestWordEmbedding:
         assert embedding.trainable.grad is not None
         assert embedding.trainable.grad.tolist() == [[0, 0], [1, 1], [2, 2]]
         assert not embedding.fixed.requires_grad
-
-    @pytest.mark.parametrize("trainable", [0, 7])
-    def test_refuses_impossible_numbers_of_rows(self, trainable: int) -> None:
-        with pytest.raises(ValueError, match="trainable rows"):
-            WordEmbedding(self.vectors, trainable)

@@ -205,15 +205,7 @@ def gated_average(values: Tensor, forget: Tensor, *, forward: bool) -> Tensor:
 
     Returns:
         c, [M, N, D].
-
-    Raises:
-        ValueError: shapes that do not fit.
     """
-    if values.ndim != 3 or values.shape != forget.shape:
-        raise ValueError(
-            f"values {tuple(values.shape)} and forget {tuple(forget.shape)} must be of one shape"
-            " [M, N, D]"
-        )
     return _GatedAverage.apply(values, forget, forward)  # type: ignore[no-any-return, no-untyped-call]
 
 
