@@ -27,12 +27,6 @@ def test_leave_one_out_is_reward_minus_the_mean_of_the_others(
     np.testing.assert_allclose(result.sum(0), 0, atol=1e-12)
 
 
-def test_leave_one_out_of_two_is_their_difference() -> None:
-    rewards = draw(2, 3, 1)
-    difference = rewards[0] - rewards[1]
-    torch.testing.assert_close(leave_one_out(rewards), torch.stack([difference, -difference]))
-
-
 @given(shift=st.floats(-10, 10))
 def test_a_constant_added_to_the_rewards_changes_no_advantage(shift: float) -> None:
     rewards, base = draw(3, 4, 2), draw(4, 2, seed=1)

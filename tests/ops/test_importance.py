@@ -96,28 +96,6 @@ def test_losses_and_gradients_equal_the_twins(
         np.testing.assert_allclose(part.numpy() * shown, wanted * shown, rtol=1e-9, atol=1e-12)
 
 
-@every_form
-def test_the_inputs_cross_every_clip(form: str) -> None:
-    function, limit = FORMS[form]
-    log_p, behaviour, advantages = draw(4, 6, spread=0.2 if form == "truncated-sum" else 0.5)
-    result = function(log_p, seen(form, behaviour), advantages, limit)
-    for slot, (counted, clipped) in enumerate(zip(result.counted, result.clipped, strict=True)):
-        assert 0.05 < float(clipped[counted].double().mean()) < 0.95
-        if form == "clipped-token":
-            ratio = result.ratio[slot]
-            a = advantages[..., slot, None, None].expand_as(ratio)
-            for outside, sign, binds in (
-                (ratio > 1 + limit, a > 0, True),
-                (ratio > 1 + limit, a < 0, False),
-                (ratio < 1 - limit, a < 0, True),
-                (ratio < 1 - limit, a > 0, False),
-            ):
-                here = outside & sign & counted
-                assert int(here.sum()) > 3
-                assert bool((clipped[here] == binds).all())
-                assert bool((result.weight[slot][here] == 0).all()) is binds
-
-
 BEHAVIOUR = [np.array([0.5, 0.3]), np.array([0.6, 0.2])]
 TARGET = [np.array([0.9, 0.4]), np.array([0.45, 0.7])]
 """Chances of the bits of two slots."""

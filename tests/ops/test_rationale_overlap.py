@@ -86,13 +86,6 @@ def test_spans_of_a_document_by_their_overlap(pair: tuple[list[bool], list[bool]
     assert mean_overlap_f1(kept, wanted) == pytest.approx(overlap_f1(*pair))
 
 
-def test_overlap_by_hand() -> None:
-    wanted = array(0, 1, 1, 1, 1, 0)
-    # Best IOUs: of the kept spans 2 / 4 and 0, of the wanted one 2 / 4; F1 of 1/4 and 1/2.
-    assert mean_overlap_f1(array(0, 1, 1, 0, 0, 1), wanted) == pytest.approx(1 / 3)
-    assert mean_overlap_f1(wanted & False, wanted) == mean_overlap_f1(wanted, wanted & False) == 0
-
-
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("tokens", [2, 9, 20, 73])
 def test_what_a_ranking_is_worth(seed: int, tokens: int) -> None:
