@@ -7,9 +7,8 @@ atomically: object stores show only complete objects; elsewhere a temporary file
 from __future__ import annotations
 
 import re
-import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -124,13 +123,21 @@ class Storage:
                 if size not in (None, done):
                     raise OSError(f"has other than {size} bytes")
 
-    def upload(self, source: Path | BinaryIO, name: str) -> None:
-        """Copy a local file, or an open one from its start, replacing an existing file."""
+    def upload(
+        self, source: Path | BinaryIO, name: str, wrote: Callable[[], None] = lambda: None
+    ) -> None:
+        """Copy a local file, or an open one from its start, replacing an existing file.
+
+        Args:
+            wrote: called after each part.
+        """
         with self._refusals(name), ExitStack() as stack:
             file = stack.enter_context(source.open("rb")) if isinstance(source, Path) else source
             file.seek(0)
             stream = stack.enter_context(self._output(name))
-            shutil.copyfileobj(file, stream, _CHUNK)
+            while chunk := file.read(_CHUNK):
+                stream.write(chunk)
+                wrote()
 
     def delete(self, name: str) -> None:
         """Remove a file if it exists, and its directory if that is empty then."""

@@ -18,7 +18,15 @@ from typing import BinaryIO
 
 from rss_rl.json_files import json_object
 from rss_rl.runs.checkpoint import STATE_FILE, tensors_path
-from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, EVENTS_FILE, REPORT_FILE, STATUS_FILE
+from rss_rl.runs.run_directory import (
+    ALL_TOKENS,
+    CONFIG_FILE,
+    EVENTS_FILE,
+    PAGE_FILE,
+    PROVENANCE_FILE,
+    REPORT_FILE,
+    STATUS_FILE,
+)
 from rss_rl.storage import final_name
 
 _STEP = r"checkpoints/step-\d{6,18}/"
@@ -28,7 +36,8 @@ _ORDER = (
     _STEP + re.escape(STATE_FILE),
     r"checkpoints/(?!LATEST$)[A-Z][A-Z0-9_]*",
     r"checkpoints/LATEST",
-    rf"tensorboard/(\w[\w.-]*/)?[\w.~-]+|{re.escape(EVENTS_FILE)}|{re.escape(STATUS_FILE)}",
+    r"tensorboard/(\w[\w.-]*/)?[\w.~-]+|"
+    + "|".join(map(re.escape, (EVENTS_FILE, STATUS_FILE, PROVENANCE_FILE, PAGE_FILE))),
     re.escape(REPORT_FILE),
 )
 _PATTERNS = tuple(re.compile(pattern) for pattern in _ORDER)

@@ -32,6 +32,7 @@ FRESH_S = 120.0
 """A record not renewed for this long is free; the hosts' clocks should agree within it."""
 RENEW_S = 30.0
 _PROC = Path("/proc")
+_READS = 3
 _MAX_BYTES = 10_000
 _LOOK_S, _LONGEST_RENEWAL_S = 1.0, 10.0
 _SETTLE_S = 0.2
@@ -56,6 +57,8 @@ class Lease:
         self._storage, self._token = storage, uuid.uuid4().hex
         self._over = threading.Event()
         self.is_lost = False  # another writer was found
+        if take_over and not _read(storage, damaged=True):
+            storage.delete(WRITER_FILE)
         writer = None if take_over else live_writer(storage)
         if writer is not None and wait:
             writer = _outlast(storage, writer)
@@ -183,7 +186,20 @@ def _name(record: dict[str, Any]) -> str:
     return "".join(c for c in text if c.isprintable())[:200]
 
 
-def _read(storage: Storage) -> dict[str, Any]:
-    """The record; empty if there is none, or something else in its place."""
-    content = storage.read(WRITER_FILE, _MAX_BYTES)
-    return json_object(content or b"")
+def _read(storage: Storage, *, damaged: bool = False) -> dict[str, Any]:
+    """The record; empty if there is none, or with `damaged` something else in its place.
+
+    Raises:
+        StorageError: it is damaged, not only in one reply; or the storage fails.
+    """
+    for _ in range(_READS):
+        content = storage.read(WRITER_FILE, _MAX_BYTES)
+        record = json_object(content or b"")
+        if record or damaged or content is None:
+            return record
+        time.sleep(_SETTLE_S)
+    raise StorageError(
+        "does not hold the record of a writer: the reply was cut short, or the file is damaged",
+        where=f"{storage.uri.rstrip('/')}/{WRITER_FILE}",
+        remedy="Try again, or pass --take-over if you know that nothing writes there",
+    )

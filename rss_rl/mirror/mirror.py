@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,6 +33,8 @@ _RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0
 _DRAIN_S, _LAST_TRIES = 600.0, 5
 """For the last upload: its time, and failures in a row without progress that end it."""
 _WARN_AFTER = 3
+_SILENT_S = 15.0
+"""After which a storage that gives no sign of life is not waited for, once a stop was asked for."""
 
 
 class NullMirror:
@@ -61,6 +64,7 @@ def open_mirror(
     resume: bool,
     overwrite: bool,
     take_over: bool = False,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Mirror | NullMirror:
     """Claim a storage path for a run, and with `resume` restore the run from it.
 
@@ -69,6 +73,7 @@ def open_mirror(
         resume: the run that it holds. overwrite: delete that run. Neither: it must hold no run.
         take_over: take the path from a writer that seems alive. Without it, `resume` waits for one
             that may have died, for two minutes at most.
+        stop: whether a stop was asked for: then a silent storage is not waited for.
 
     Raises:
         StorageError: it fails, or another process writes there.
@@ -90,7 +95,7 @@ def open_mirror(
         with suppress(StorageError):
             lease.release()
         raise
-    return Mirror(storage, run_dir, lease, keep=resume, restored=restored)
+    return Mirror(storage, run_dir, lease, keep=resume, restored=restored, stop=stop)
 
 
 class Mirror:
@@ -100,6 +105,7 @@ class Mirror:
         lease: released by `close`.
         keep: the files on the storage; else they are deleted at the start.
         restored: number of files that were fetched from the storage, for the log.
+        stop: see `open_mirror`.
     """
 
     def __init__(
@@ -110,9 +116,11 @@ class Mirror:
         *,
         keep: bool,
         restored: int | None = None,
+        stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self._storage, self._run_dir, self._lease = storage, run_dir, lease
-        self._keep, self._restored = keep, restored
+        self._keep, self._restored, self._stop = keep, restored, stop
+        self._alive, self._silent = time.monotonic(), False
         self._log: EventSink = NO_LOG
         self._known: dict[str, Signature] = {}
         self._news = threading.Condition()
@@ -152,17 +160,21 @@ class Mirror:
 
     def finish(self) -> None:
         """Copy the current state and wait for it; raises StorageError if that fails."""
-        self._in_a_row = 0
+        self._in_a_row, self._alive = 0, time.monotonic()
         self.changed()
         deadline = time.monotonic() + _DRAIN_S
         with self._news:
             while self._done < self._asked and self._in_a_row < _LAST_TRIES:
                 if time.monotonic() > deadline or not self._thread.is_alive():
                     break
+                if self._stop() and time.monotonic() - self._alive > _SILENT_S:
+                    self._silent = True
+                    break
                 self._news.wait(_POLL_S)
             if self._done == self._asked:
                 return
         cause = "it takes too long" if self._cause is None else self._cause.what
+        cause = f"no answer for {_SILENT_S:.0f} s" if self._silent else cause
         raise StorageError(
             f"the last state of the run was not uploaded: {cause}",
             where=self._storage.uri,
@@ -177,7 +189,7 @@ class Mirror:
         if already:
             return
         if self._thread.is_alive():
-            self._thread.join(RENEW_S)
+            self._thread.join(0.0 if self._silent else RENEW_S)
         if not self._thread.is_alive():
             with suppress(StorageError):
                 self._lease.release()
@@ -233,17 +245,23 @@ class Mirror:
             if self._known.get(item.name) == item.signature or item.source is None:
                 continue
             self._lease.confirm()
+            self._note()
             if isinstance(item.source, bytes):
                 self._storage.write(item.name, item.source)
             else:
-                self._storage.upload(item.source, item.name)
+                self._storage.upload(item.source, item.name, self._note)
             self._known = {**self._known, item.name: item.signature}
         self._remove(self._known.keys() - {item.name for item in items})
+
+    def _note(self) -> None:
+        """Note a sign of life of the storage."""
+        self._alive = time.monotonic()
 
     def _remove(self, names: set[str]) -> None:
         for name in reversed(in_order(names)):
             self._lease.confirm()
             self._storage.delete(name)
+            self._note()
             self._known = {key: value for key, value in self._known.items() if key != name}
 
     def _fail(self, error: StorageError) -> None:

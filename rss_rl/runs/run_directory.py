@@ -37,14 +37,14 @@ EVENTS_FILE, STATUS_FILE = "events.jsonl", "status.json"
 CONFIG_FILE, REPORT_FILE = "config.json", "report.json"
 PAGE_FILE = "report.html"
 LOCK_FILE = "run.lock"
-_PROVENANCE_FILE = "provenance.json"
+PROVENANCE_FILE = "provenance.json"
 _OWN_FILES = (
     CONFIG_FILE,
     "config.yaml",
     REPORT_FILE,
     PAGE_FILE,
     STATUS_FILE,
-    _PROVENANCE_FILE,
+    PROVENANCE_FILE,
     EVENTS_FILE,
 )
 ALL_TOKENS = "all-tokens"
@@ -171,7 +171,7 @@ class RunDirectory:
         Raises:
             CheckpointError: writing fails.
         """
-        target = self.path / _PROVENANCE_FILE
+        target = self.path / PROVENANCE_FILE
         if not target.exists():
             with disk_errors(target, _UNUSABLE, _REMEDY):
                 replace_file(target, json.dumps(dict(record), indent=2) + "\n")
@@ -204,7 +204,7 @@ class RunDirectory:
     def data_digest(self) -> str:
         """The digest of the data as they were when the run began; their path if it is not known."""
         try:
-            record = read_json(self.path / _PROVENANCE_FILE, "It says what a run was made with")
+            record = read_json(self.path / PROVENANCE_FILE, "It says what a run was made with")
             return str(record["data"]["manifest_sha256"])
         except (CheckpointError, KeyError, TypeError):
             return str(self.config.get("data"))
@@ -332,6 +332,12 @@ def _take_lock(run_dir: Path) -> int:
                         remedy="Wait for it, stop it, or choose another directory",
                     ) from error
                 time.sleep(_LOCK_PAUSE_S)  # `lock_holder` may hold it for a moment
+            except OSError as error:
+                raise CheckpointError(
+                    f"its filesystem has no locks, which keep two trainings apart ({error})",
+                    where=str(run_dir),
+                    remedy="Train on another disk, such as a local one; --storage copies the run",
+                ) from error
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
     except BaseException:

@@ -108,7 +108,7 @@ def train(
     """
     with memory_errors("to train", _LESS):
         prepared = _check(config, roles)
-        mirror = open_mirror(storage, path, config, resume, overwrite, take_over)
+        mirror = open_mirror(storage, path, config, resume, overwrite, take_over, stop)
     with (
         memory_errors("to train", _LESS),
         closing(mirror),

@@ -46,7 +46,8 @@ def moments(run: Path) -> Iterator[int]:
     (run / ALL_TOKENS).mkdir()
     checkpoint(run / ALL_TOKENS, 7, 7)
     yield 6
-    (run / "report.json").write_text("{}")
+    for name in ("report.json", "report.html", "provenance.json"):
+        (run / name).write_text("{}")
     yield 6
 
 
@@ -105,6 +106,7 @@ def test_what_a_whole_run_leaves_there(tmp_path: Path) -> None:
     assert steps == {"step-000005", "step-000009", "step-000012"}  # as here, after pruning
     assert steps == {path.name for path in (tmp_path / "here" / "checkpoints").glob("step-*")}
     assert {"config.json", "config.yaml", "inputs/vocabulary.json", "report.json"} <= names
+    assert {"provenance.json", "report.html"} <= names
     assert "run.lock" not in names
     assert WRITER_FILE not in names  # let go of
     assert not list((tmp_path / "there").rglob(".tmp-*"))
@@ -144,6 +146,25 @@ def test_the_learner_never_waits_and_the_newest_state_wins(tmp_path: Path) -> No
         assert open_below(tmp_path) <= before
     steps = {name.split("/")[1] for name in storage.files() if "step-" in name}
     assert steps == {"step-000008"}
+
+
+def test_a_silent_storage_is_not_waited_for_once_a_stop_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rss_rl.mirror.mirror._SILENT_S", 0.5)
+    base = storage_at(tmp_path / "there")
+    storage = SlowStorage(base.uri, base.filesystem, base.root, threading.Event())
+    with RunDirectory.create(tmp_path / "run", CONFIG) as run:
+        asked = threading.Event()
+        made = mirror(storage, run.path, stop=asked.is_set)
+        checkpoint(run.path, 1, 1)
+        threading.Timer(1.0, asked.set).start()  # Ctrl-C, while it waits
+        began = time.monotonic()
+        with pytest.raises(StorageError, match=r"not uploaded: no answer for .*--resume"):
+            made.finish()
+        made.close()
+        assert 1.0 < time.monotonic() - began < 4.0
+    storage.gate.set()
 
 
 def test_a_storage_that_recovers_costs_a_delay(tmp_path: Path) -> None:

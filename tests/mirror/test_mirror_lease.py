@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,39 @@ def test_a_second_live_writer_is_refused(tmp_path: Path) -> None:
     second.renew()
     second.release()
     assert live_writer(storage) is None
+
+
+@dataclass(frozen=True)
+class Cutting(Storage):
+    """Cuts replies short, as many as it is told."""
+
+    left: list[int]
+
+    def read(self, name: str, limit: int | None = None) -> bytes | None:
+        content = super().read(name, limit)
+        if content is None or not self.left[0]:
+            return content
+        self.left[0] -= 1
+        return content[: len(content) // 2]
+
+
+def test_a_reply_that_was_cut_short_is_no_other_writer(tmp_path: Path) -> None:
+    base = open_storage(str(tmp_path))
+    storage = Cutting(base.uri, base.filesystem, base.root, [0])
+    lease = Lease(storage)
+    storage.left[0] = 1
+    lease.renew()
+    storage.left[0] = 100
+    for use in (lease.confirm, lambda: Lease(storage)):
+        with pytest.raises(StorageError, match=r"writer\.json: .* cut short"):
+            use()
+    assert not lease.is_lost
+    storage.left[0] = 0
+    lease.renew()
+    (tmp_path / WRITER_FILE).write_text('{"tok')
+    second = Lease(storage, take_over=True)
+    second.confirm()
+    second.release()
 
 
 OWN = str(_identity(os.getpid()))

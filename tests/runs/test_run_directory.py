@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -82,6 +83,17 @@ def test_a_run_that_leads_elsewhere_is_not_written_to(place: str, tmp_path: Path
                 use()
         (run / place).unlink()
     assert (mine / "part-000000.parquet").read_text() == "mine"
+
+
+def test_a_filesystem_without_locks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with pytest.raises(CheckpointError, match="no locks.*No locks available.*another disk"):
+        RunDirectory.create(tmp_path / "run", CONFIG)
 
 
 def test_what_is_no_run_is_never_overwritten(tmp_path: Path) -> None:

@@ -37,9 +37,9 @@ class SlowStorage(Storage):
 
     gate: threading.Event
 
-    def upload(self, source: Any, name: str) -> None:
+    def upload(self, source: Any, name: str, *rest: Any) -> None:
         assert name == STATUS_FILE or self.gate.wait(20)
-        super().upload(source, name)
+        super().upload(source, name, *rest)
 
 
 def wait_for(true: Callable[[], bool]) -> None:
@@ -49,8 +49,8 @@ def wait_for(true: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def mirror(storage: Storage, run: Path, *, keep: bool = False) -> Mirror:
-    made = Mirror(storage, run, Lease(storage), keep=keep)
+def mirror(storage: Storage, run: Path, **settings: Any) -> Mirror:
+    made = Mirror(storage, run, Lease(storage), **{"keep": False, **settings})
     made.start(NullEventLog())
     return made
 
