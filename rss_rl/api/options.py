@@ -92,7 +92,7 @@ class TableOptions(TypedDict, total=False):
         test: Test split. Default: split off from the training rows.
         split: Shares of train, dev and test in a random split. Default: 0.8/0.1/0.1.
         split_seed: Seed of the random split. Default: 0.
-        vectors: GloVe text (plain or .gz), word2vec binary (.bin), or
+        vectors: GloVe text or word2vec binary (plain or .gz), or
             static:FOLDER_OR_PACKAGE for subword vectors such as those of model2vec and wordllama,
             or encoder:FOLDER_OR_HUB_NAME for a pretrained encoder that reads each word alone.
             Repeat it to concatenate several. Default: random vectors; of `fit`, those of

@@ -100,15 +100,20 @@ def file_kind(path: Path) -> str:
     Raises:
         DataError: the suffix is another.
     """
-    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    suffix = Path(path.stem).suffix if is_gzip(path) else path.suffix
     kind = _KINDS.get(suffix.lower())
-    if kind is None or (kind == "parquet" and path.suffix == ".gz"):
+    if kind is None or (kind == "parquet" and is_gzip(path)):
         raise DataError(
             f"files ending in '{path.suffix}' are not read",
             where=str(path),
             remedy="Give a .csv, .tsv, .jsonl or .parquet file",
         )
     return kind
+
+
+def is_gzip(path: Path) -> bool:
+    """Whether a file's name says that it is gzipped."""
+    return path.suffix.lower() == ".gz"
 
 
 def read_records(path: Path, kind: str = "", *, quoted: bool = True) -> Iterator[Record | BadRow]:
@@ -231,7 +236,7 @@ def _open_text(path: Path) -> IO[str]:
     # Bytes that are not UTF-8 become lone surrogates, so that a bad row does not end reading.
     arguments = {"encoding": "utf-8-sig", "errors": "surrogateescape", "newline": ""}
     check_file(path)
-    if path.suffix == ".gz":
+    if is_gzip(path):
         return cast(IO[str], gzip.open(path, "rt", **arguments))  # type: ignore[call-overload]
     return path.open("r", **arguments)  # type: ignore[call-overload, no-any-return]
 

@@ -1,9 +1,10 @@
-"""Streaming the lines of GloVe text and word2vec binary files."""
+"""Streaming the lines of GloVe text and word2vec binary files, which are told by their content."""
 
 from __future__ import annotations
 
 import codecs
 import gzip
+import re
 import zlib
 from collections.abc import Container, Generator, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from rss_rl.data.records import bounded_lines, is_too_long
+from rss_rl.data.records import bounded_lines, is_gzip, is_too_long
 from rss_rl.data.sources import BadRow
 from rss_rl.durable import check_file
 from rss_rl.errors import DataError
@@ -22,6 +23,10 @@ _WORD_LIMIT = 10_000
 _DIGITS = 18
 """Most digits of a header's number of words or vector width."""
 _WIDEST = 1 << 20
+LARGEST = 1e6
+"""Of a component; a larger one is damage."""
+_LOOKED_AT = 1 << 16
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 
 
 class VectorLine(NamedTuple):
@@ -41,9 +46,10 @@ def vector_lines(
     """
     try:
         check_file(path)
-        opened: Any = gzip.open if path.suffix == ".gz" else open
+        opened: Any = gzip.open if is_gzip(path) else open
         with opened(path, "rb") as stream:
-            binary = path.name.removesuffix(".gz").endswith(".bin")
+            binary = _is_binary(stream.read(_LOOKED_AT))
+            stream.seek(0)
             yield from (_binary_lines if binary else _text_lines)(path, stream, wanted)
     except (OSError, EOFError, zlib.error) as error:
         damaged = "It is cut short or damaged: fetch it again"
@@ -53,6 +59,22 @@ def vector_lines(
             where=str(path),
             remedy="Check the path" if refusal else damaged,
         ) from error
+
+
+def _is_binary(begin: bytes) -> bool:
+    """Whether a file that begins so is binary: numbers of 32 bits are no text for long."""
+    header, _, rest = begin.partition(b"\n")
+    if not _is_header(header):
+        return b"\0" in begin
+    line, end, _ = rest.partition(b"\n")
+    numbers = line.split()[1:] if end else []
+    if numbers and all(map(_is_number, numbers)):
+        return False
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(rest)
+    except UnicodeDecodeError:
+        return True
+    return _CONTROL.search(rest) is not None
 
 
 def _text_lines(
@@ -93,9 +115,16 @@ def _parsed(
             vector = np.array(numbers, dtype="S").astype(np.float32)
     except ValueError:
         return _bad(path, row, "a component is not a number", text)
-    if not np.isfinite(vector).all():
-        return _bad(path, row, "a component is not finite", text)
+    if fault := _fault(vector):
+        return _bad(path, row, f"a component {fault}", text)
     return VectorLine(word, vector)
+
+
+def _fault(vector: Array) -> str:
+    """What is wrong with a vector of a file; empty if nothing is."""
+    if not np.isfinite(vector).all():
+        return "is not finite"
+    return f"is beyond {LARGEST:g}" if np.abs(vector).max(initial=0) > LARGEST else ""
 
 
 def _is_header(text: bytes) -> bool:
@@ -113,7 +142,7 @@ def _is_number(text: bytes) -> bool:
 
 def _bad(path: Path, row: int, reason: str, text: bytes) -> BadRow:
     content = text[:200].decode("utf-8", "backslashreplace")
-    remedy = "Fetch the file again; word2vec binary files must end in .bin"
+    remedy = "Fetch the file again"
     if b"\t" in text or b"  " in text:
         remedy = "Separate the word and each number by one space"
     return BadRow(str(path), row, reason, remedy, content)
@@ -127,8 +156,7 @@ def _binary_lines(
         raise DataError(
             "does not begin with the number of words and their width",
             where=f"{path}, row 1",
-            remedy="Files ending in .bin are read as word2vec binary: rename text .txt, and give"
-            " fastText's .vec in place of its .bin",
+            remedy="Give word2vec's binary files or text, and fastText's .vec in place of its .bin",
         )
     words, dim = (int(part) for part in header.split())
     if dim > _WIDEST:
@@ -151,10 +179,10 @@ def _binary_lines(
             yield None
             continue
         vector = np.frombuffer(packed, dtype="<f4").astype(np.float32)
-        if np.isfinite(vector).all():
-            yield VectorLine(text, vector)
+        if fault := _fault(vector):
+            yield _bad(path, row, f"the vector of '{text}' {fault}", word)
         else:
-            yield _bad(path, row, f"the vector of '{text}' is not finite", word)
+            yield VectorLine(text, vector)
 
 
 def _binary_word(stream: IO[bytes]) -> bytes | None:

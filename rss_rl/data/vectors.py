@@ -43,7 +43,7 @@ from rss_rl.data.pretrained_vectors import (
     static_vectors,
 )
 from rss_rl.data.sources import BadRow, Progress
-from rss_rl.data.vector_files import VectorLine, vector_lines
+from rss_rl.data.vector_files import LARGEST, VectorLine, vector_lines
 from rss_rl.data.vocabulary import PAD, SPECIAL_WORDS, Vocabulary
 from rss_rl.durable import disk_errors, file_sha256
 from rss_rl.errors import DataError
@@ -51,6 +51,8 @@ from rss_rl.seeding import generator
 from rss_rl.types import Array
 
 _MISSING_SHOWN = 20
+_LEAST = 1e-6
+"""Of the largest component of a file: squares of smaller ones are lost in 32 bits."""
 
 
 def write_vectors(
@@ -139,6 +141,13 @@ def _read_file(
     what = f"reading {path.name}"
     part = read_vectors(path, vocabulary, reject, lambda lines: progress(what, lines, None))
     progress(what, part.lines, part.lines)
+    largest = float(np.abs(part.vectors[part.found]).max(initial=0))
+    if largest and not _LEAST <= largest <= LARGEST:
+        raise DataError(
+            f"the largest number of its vectors is {largest:.1g}",
+            where=str(path),
+            remedy=f"Scale the vectors: word vectors have numbers of {_LEAST:g} to {LARGEST:g}",
+        )
     return part
 
 
@@ -231,7 +240,7 @@ def read_vectors(
     """Read the vectors of the words of `vocabulary` from one file.
 
     Args:
-        path: GloVe text (plain or .gz), word2vec binary (.bin, .bin.gz),
+        path: GloVe text or word2vec binary (plain or .gz),
             `static:FOLDER_OR_PACKAGE`, or `encoder:FOLDER_OR_NAME`.
         vocabulary: the wanted words.
         on_bad: called with each line that cannot be used; may raise.

@@ -38,6 +38,7 @@ from rss_rl.data.records import (
     column_names,
     column_types,
     file_kind,
+    is_gzip,
     read_records,
     require_columns,
 )
@@ -171,9 +172,11 @@ def _inputs(location: str) -> tuple[Storage, list[str], bool]:
     if local is None:
         names = list(storage.files())
     else:  # without what links to folders lead to
-        found = (path for path in local.rglob("*.parquet") if path.is_file())
+        found = (path for path in local.rglob("*") if path.is_file())
         names = [path.relative_to(local).as_posix() for path in found]
-    names = sorted(name for name in names if name.endswith(".parquet") and not _hidden(name))
+    names = sorted(
+        name for name in names if name.lower().endswith(".parquet") and not _hidden(name)
+    )
     if names:
         return storage, names, True
     raise DataError(
@@ -432,7 +435,7 @@ def _writable_kind(path: Path) -> str:
         DataError: another suffix, or .gz.
     """
     kind = file_kind(path)
-    if path.suffix == ".gz":
+    if is_gzip(path):
         raise DataError(
             "output is not compressed", where=str(path), remedy="Leave .gz out, or give .parquet"
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -62,19 +61,6 @@ def reviews() -> list[dict[str, object]]:
 def write_jsonl() -> Callable[[Path, Sequence[object]], Path]:
     def write(path: Path, rows: Sequence[object]) -> Path:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        return path
-
-    return write
-
-
-@pytest.fixture
-def write_word2vec() -> Callable[[Path, Mapping[str, Sequence[float]]], Path]:
-    def write(path: Path, vectors: Mapping[str, Sequence[float]]) -> Path:
-        width = len(next(iter(vectors.values())))
-        with path.open("wb") as stream:
-            stream.write(f"{len(vectors)} {width}\n".encode())
-            for word, vector in vectors.items():
-                stream.write(word.encode() + b" " + struct.pack(f"<{width}f", *vector) + b"\n")
         return path
 
     return write

@@ -30,15 +30,15 @@ def counted(read_rows: list[int]) -> Source:
 
 def vectors_of(folder: Path) -> dict[str, Path]:
     (folder / "empty.txt").touch()
-    (folder / "text.bin").write_text("a 1 2\n")
+    (folder / "other.bin").write_bytes(b"a\0 1 2\n")
     (folder / "table.csv").write_text("text,label\n")
-    return {name: folder / name for name in ("none.txt", "empty.txt", "text.bin")} | {
+    return {name: folder / name for name in ("none.txt", "empty.txt", "other.bin")} | {
         "table": folder / "table.csv",
         "folder": folder,
     }
 
 
-@pytest.mark.parametrize("which", ["none.txt", "empty.txt", "text.bin", "table", "folder"])
+@pytest.mark.parametrize("which", ["none.txt", "empty.txt", "other.bin", "table", "folder"])
 def test_vectors_are_looked_at_before_the_first_row(tmp_path: Path, which: str) -> None:
     read: list[int] = []
     path = vectors_of(tmp_path)[which]

@@ -112,7 +112,7 @@ def test_unknown_names_and_options_are_refused(sick_folder: Path) -> None:
 
 
 def write_table(path: Path, rows: list[dict[str, object]]) -> Path:
-    kind = path.name.removesuffix(".gz").rpartition(".")[2]
+    kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     if kind == "parquet":
         pq.write_table(pa.Table.from_pylist(rows), path)
         return path
@@ -124,11 +124,11 @@ def write_table(path: Path, rows: list[dict[str, object]]) -> Path:
         writer.writeheader()
         writer.writerows(rows)
     content = stream.getvalue().encode()
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    path.write_bytes(gzip.compress(content) if path.suffix.lower() == ".gz" else content)
     return path
 
 
-@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "csv.gz", "jsonl.gz"])
+@pytest.mark.parametrize("ending", ["csv", "TSV", "jsonl", "PARQUET", "csv.GZ", "JSONL.gz"])
 def test_all_formats_of_a_table_give_the_same_rows(
     tmp_path: Path, ending: str, reviews: list[dict[str, object]]
 ) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import struct
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import rss_rl
 from rss_rl.data.sources import BadRow
 from rss_rl.data.vectors import (
     FileVectors,
@@ -22,6 +24,7 @@ from rss_rl.data.vocabulary import Vocabulary
 from rss_rl.errors import DataError
 
 TEXT = "the 1 2 3\ncat -0.5 1e-2 7\nParis 4 5 6\nrare 9 9 9\n"
+VECTORS = {word: [*map(float, numbers)] for word, *numbers in map(str.split, TEXT.splitlines())}
 EXPECTED: dict[str, list[float]] = {"the": [1, 2, 3], "cat": [-0.5, 0.01, 7], "paris": [4, 5, 6]}
 VOCABULARY = Vocabulary.count(Counter({"the": 3, "cat": 2, "paris": 1}), Counter({"unheard": 1}))
 
@@ -35,20 +38,31 @@ def write_plain(path: Path) -> Path:
     return path
 
 
-def write_gzip(path: Path) -> Path:
-    with gzip.open(f"{path}.gz", "wt", encoding="utf-8") as stream:
-        stream.write(TEXT)
-    return Path(f"{path}.gz")
-
-
 def write_with_header(path: Path) -> Path:
     path.write_text("4 3\n" + TEXT, encoding="utf-8")
     return path
 
 
-@pytest.mark.parametrize("write", [write_plain, write_gzip, write_with_header])
-def test_text_formats_give_the_same_vectors(tmp_path: Path, write: Callable[[Path], Path]) -> None:
-    check_expected(write(tmp_path / "v.txt"))
+def write_binary(path: Path, vectors: Mapping[str, Sequence[float]] = VECTORS) -> Path:
+    width = len(next(iter(vectors.values())))
+    with path.open("wb") as stream:
+        stream.write(f"{len(vectors)} {width}\n".encode())
+        for word, vector in vectors.items():
+            stream.write(word.encode() + b" " + struct.pack(f"<{width}f", *vector) + b"\n")
+    return path
+
+
+@pytest.mark.parametrize("write", [write_plain, write_with_header, write_binary])
+@pytest.mark.parametrize("name", ["v.txt", "v.bin", "V.BIN", "v.vec"])
+def test_formats_are_told_by_content_whatever_the_name(
+    tmp_path: Path, name: str, write: Callable[[Path], Path]
+) -> None:
+    path = write(tmp_path / name)
+    check_expected(path)
+    for ending in ("gz", "GZ"):
+        packed = tmp_path / f"{name}.{ending}"
+        packed.write_bytes(gzip.compress(path.read_bytes()))
+        check_expected(packed)
 
 
 def check_expected(path: Path) -> None:
@@ -60,17 +74,6 @@ def check_expected(path: Path) -> None:
         assert part.found[row]
         np.testing.assert_allclose(part.vectors[row], vector, rtol=1e-7)
     assert part.found.sum() == len(EXPECTED)
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_word2vec_binary(tmp_path: Path, packed: bool, write_word2vec: Callable[..., Path]) -> None:
-    vectors = {"the": [1, 2, 3], "cat": [-0.5, 0.01, 7], "Paris": [4, 5, 6], "rare": [9, 9, 9]}
-    path = write_word2vec(tmp_path / "v.bin", vectors)
-    if packed:
-        packed_path = tmp_path / "v.bin.gz"
-        packed_path.write_bytes(gzip.compress(path.read_bytes()))
-        path = packed_path
-    check_expected(path)
 
 
 def test_spelling_nearest_to_the_word_wins(tmp_path: Path) -> None:
@@ -90,6 +93,7 @@ def test_spelling_nearest_to_the_word_wins(tmp_path: Path) -> None:
         ("cat", "0 numbers where 3 are expected"),
         ("cat 1 x 3", "a component is not a number"),
         ("cat 1 nan 3", "a component is not finite"),
+        ("cat 1 -1e30 3", "a component is beyond 1e+06"),
     ],
 )
 def test_bad_line_names_file_line_and_remedy(tmp_path: Path, line: str, reason: str) -> None:
@@ -110,19 +114,31 @@ def test_bad_line_names_file_line_and_remedy(tmp_path: Path, line: str, reason: 
 def test_unusable_files_are_errors(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.txt: cannot be read"):
         read_vectors(tmp_path / "none.txt", VOCABULARY, refuse)
-    text = tmp_path / "text.bin"
-    text.write_text(TEXT)
-    with pytest.raises(DataError, match=r"rename text \.txt"):
-        read_vectors(text, VOCABULARY, refuse)
+    other = tmp_path / "fasttext.bin"
+    other.write_bytes(b"\xba\x16\x4f\x2f\x0c\0\0\0")
+    with pytest.raises(DataError, match=r"fastText's \.vec in place of its \.bin"):
+        read_vectors(other, VOCABULARY, refuse)
     foreign = tmp_path / "foreign.txt"
     foreign.write_text("chien 1 2\n")
     with pytest.raises(DataError, match="no vector for any word"):
         read_vectors(foreign, VOCABULARY, refuse)
 
 
-def test_files_side_by_side(tmp_path: Path, write_word2vec: Callable[..., Path]) -> None:
+@pytest.mark.parametrize("size", [1e-30, 1e-7])
+def test_numbers_that_are_none_of_word_vectors_are_refused(tmp_path: Path, size: float) -> None:
+    write_binary(tmp_path / "v.bin", {"w1": [size, -size], "w2": [size, 0]})
+    rows = [{"text": f"w{n}", "label": n % 2} for n in range(20)]
+    with pytest.raises(
+        DataError, match=r"v\.bin: the largest number of its vectors is 1e-\d+.*Scale"
+    ):
+        rss_rl.prepare(
+            rows, text="text", label="label", vectors=tmp_path / "v.bin", out=tmp_path / "out"
+        )
+
+
+def test_files_side_by_side(tmp_path: Path) -> None:
     first = read_vectors(write_plain(tmp_path / "v.txt"), VOCABULARY, refuse)
-    binary = write_word2vec(tmp_path / "v.bin", {"the": [8, 9], "unheard": [5, 6]})
+    binary = write_binary(tmp_path / "v.bin", {"the": [8, 9], "unheard": [5, 6]})
     second = read_vectors(binary, VOCABULARY, refuse)
     table = vector_table([first, second], VOCABULARY, seed=0, scales=[1.0, 2.0])
     rows = {word: table[i] for i, word in enumerate(VOCABULARY.words)}
