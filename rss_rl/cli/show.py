@@ -86,8 +86,11 @@ def swept(call: Callable[..., SweepResult]) -> None:
 
 
 def written(call: Callable[..., Path]) -> None:
-    """Write a file or folder, and say where."""
-    say(console(), f"wrote {call()}")
+    """Write a file or folder, and say where and how large it is."""
+    path = call()
+    files = path.rglob("*") if path.is_dir() else [path]
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    say(console(), f"wrote {path}, {size / 1e6:.1f} MB")
 
 
 def checked(call: Callable[..., list[Finding]]) -> None:

@@ -365,7 +365,12 @@ class CheckpointConfig(Section):
 
     every: int = Field(default=200, ge=1)
     """Updates between checkpoints; one is written at each evaluation too."""
-    keep_last: int = Field(default=2, ge=1)
+    keep_last: int = Field(default=1, ge=1)
+    """The newest ones, beside those that are marked."""
+    keep: Literal["best", "all"] = "best"
+    """Of a finished run: the weights of its best checkpoint alone, or all that it has by then,
+    optimisers included.
+    """
 
 
 class RunConfig(Section):

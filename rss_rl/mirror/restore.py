@@ -19,7 +19,7 @@ from rss_rl.runs.checkpoint import (
     parse_step,
     read_pointer,
 )
-from rss_rl.runs.run_directory import CONFIG_FILE, check_free, claim, refuse_changed
+from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, check_free, claim, refuse_changed
 from rss_rl.storage import Storage
 
 _LATEST = f"checkpoints/{LATEST.upper()}"
@@ -132,6 +132,8 @@ def stored_config(storage: Storage) -> dict[str, Any] | None:
 
 def _check_not_ahead(storage: Storage, run_dir: Path) -> None:
     """Refuse to resume from a state older than the storage's: later work would be lost."""
+    if (run_dir / REPORT_FILE).is_file():
+        return  # finished: its best checkpoint is all that it has
     there = storage.read(_LATEST) or b""
     try:
         ahead = parse_step(there.decode().strip()) - parse_step(read_pointer(run_dir, LATEST))

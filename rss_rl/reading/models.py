@@ -43,6 +43,10 @@ _FROZEN = 4_000
 """Parameters beyond those that are saved: frozen ones of a transformer are in its folder."""
 
 
+WEIGHTS = ("classifier/", "policy/")
+"""Prefixes of the tensors of a checkpoint that reading needs; others only training goes on from."""
+
+
 class Models(NamedTuple):
     """Classifier and policy of a run, and what the policy reads."""
 

@@ -88,36 +88,86 @@ def save_checkpoint(
             checkpoints can still be loaded.
     """
     final = step_directory(run_dir, step)
-    text = canonical_json(state, where=str(final))
-    try:
-        final.parent.mkdir(parents=True, exist_ok=True)
-        with _staging(final) as temporary:
-            digest = write_tensors(temporary / _UNNAMED, tensors)
-            # If the step is saved again, the directory briefly holds both tensors files, until the
-            # new state replaces the old one.
-            name = f"tensors-{digest[:16]}.safetensors"
-            os.rename(temporary / _UNNAMED, temporary / name)
-            record = {
-                "schema_version": SCHEMA_VERSION,
-                "step": step,
-                "tensors_file": name,
-                "tensors_sha256": digest,
-                "state_sha256": _text_sha256(text),
-                "state": state,
-            }
-            replace_file(temporary / STATE_FILE, canonical_json(record, where=str(final)))
-            # The safetensors writer creates files that only their owner can read.
-            shutil.copymode(temporary / STATE_FILE, temporary / name)
-            _install(temporary, final, name)
+    with _writing(final):
+        _write(final, step, tensors, state)
         replace_file(pointer_path(run_dir, LATEST), f"{final.name}\n")
         _prune(run_dir, step, keep_last)
+    return final
+
+
+@contextmanager
+def _writing(final: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
-            f"the checkpoint of step {step} could not be written: {error}",
+            f"the checkpoint could not be written: {error}",
             where=str(final),
             remedy="The checkpoints before it are intact: free disk space and resume the run",
         ) from error
-    return final
+
+
+def _write(
+    final: Path, step: int, tensors: Mapping[str, TensorLike], state: dict[str, Any]
+) -> None:
+    """The directory of a checkpoint, whole or not at all."""
+    text = canonical_json(state, where=str(final))
+    final.parent.mkdir(parents=True, exist_ok=True)
+    with _staging(final) as temporary:
+        digest = write_tensors(temporary / _UNNAMED, tensors)
+        # If the step is saved again, the directory briefly holds both tensors files, until the
+        # new state replaces the old one.
+        name = f"tensors-{digest[:16]}.safetensors"
+        os.rename(temporary / _UNNAMED, temporary / name)
+        record = {
+            "schema_version": SCHEMA_VERSION,
+            "step": step,
+            "tensors_file": name,
+            "tensors_sha256": digest,
+            "state_sha256": _text_sha256(text),
+            "state": state,
+        }
+        replace_file(temporary / STATE_FILE, canonical_json(record, where=str(final)))
+        # The safetensors writer creates files that only their owner can read.
+        shutil.copymode(temporary / STATE_FILE, temporary / name)
+        _install(temporary, final, name)
+
+
+def keep_tensors(run_dir: Path, mark: str, prefixes: tuple[str, ...]) -> None:
+    """Reduce a marked checkpoint to the tensors whose names begin so.
+
+    Not the newest, from which a run resumes.
+
+    Raises:
+        CheckpointError: there is no such checkpoint, or writing fails.
+    """
+    if read_pointer(run_dir, mark) != read_pointer(run_dir, LATEST):
+        _reduce(load_checkpoint(run_dir, mark), prefixes)
+
+
+def _reduce(found: Checkpoint, prefixes: tuple[str, ...]) -> None:
+    kept = {name: value for name, value in found.tensors.items() if name.startswith(prefixes)}
+    if len(kept) < len(found.tensors):
+        with _writing(found.path):
+            _write(found.path, found.step, kept, found.state)
+
+
+def keep_best(run_dir: Path, prefixes: tuple[str, ...]) -> None:
+    """Leave of a finished run its best checkpoint alone, with the tensors whose names begin so.
+
+    LATEST names it, too.
+
+    Raises:
+        CheckpointError: no checkpoint is marked as the best, or writing fails.
+    """
+    best = load_checkpoint(run_dir, BEST)
+    _reduce(best, prefixes)
+    with _writing(best.path):
+        replace_file(pointer_path(run_dir, LATEST), f"{best.path.name}\n")
+        for pointer in _pointers(run_dir):
+            if pointer.name.lower() not in (BEST, LATEST):
+                pointer.unlink()
+        _prune(run_dir, best.step, keep_last=1)
 
 
 def mark_checkpoint(run_dir: Path, step: int, name: str = "best") -> None:
@@ -357,11 +407,16 @@ def _prune(run_dir: Path, step: int, keep_last: int) -> None:
 def _pointed_to(run_dir: Path) -> set[int]:
     """Steps that a pointer names; damaged pointers are ignored."""
     steps = set()
-    for path in _checkpoints(run_dir).iterdir():
-        if _POINTER.fullmatch(path.name) and path.is_file():
-            with suppress(CheckpointError):
-                steps.add(parse_step(read_pointer(run_dir, path.name)))
+    for path in _pointers(run_dir):
+        with suppress(CheckpointError):
+            steps.add(parse_step(read_pointer(run_dir, path.name)))
     return steps
+
+
+def _pointers(run_dir: Path) -> list[Path]:
+    """Files of LATEST and all marks."""
+    entries = _checkpoints(run_dir).iterdir()
+    return [path for path in entries if _POINTER.fullmatch(path.name) and path.is_file()]
 
 
 def _discard(path: Path) -> None:

@@ -110,15 +110,13 @@ def train_phases(
     path: Path,
     context: RunContext,
     *,
-    begin: Checkpoint | None = None,
     initial_policy: Mapping[str, Array] | None = None,
     fork: bool = False,
 ) -> Generator[Event | LearnersLost, None, Trained | None]:
     """Train in the locked run directory `path`; returns None if it was stopped.
 
     Args:
-        begin: start from this checkpoint, if there is none in `path` to resume from.
-        initial_policy: otherwise, if it is given, with this policy.
+        initial_policy: that it begins with, if there is no checkpoint in `path`.
         fork: mark the end of the first phase.
 
     Raises:
@@ -127,9 +125,9 @@ def train_phases(
     """
     lost, before = 0, -1
     while True:
-        own = load_checkpoint(path) if checkpoint_steps(path) else None
+        start = load_checkpoint(path) if checkpoint_steps(path) else None
         try:
-            return (yield from _attempt(config, path, context, own, begin, initial_policy, fork))
+            return (yield from _attempt(config, path, context, start, initial_policy, fork))
         except LearnersLostError as error:
             reached = max(checkpoint_steps(path), default=0)
             # Only losses without progress between them count: spot machines may come and go.
@@ -144,17 +142,11 @@ def _attempt(
     config: RunConfig,
     path: Path,
     context: RunContext,
-    own: Checkpoint | None,
-    begin: Checkpoint | None,
+    start: Checkpoint | None,
     initial_policy: Mapping[str, Array] | None,
     fork: bool,
 ) -> Generator[Event, None, Trained | None]:
-    """Train from a checkpoint to the end of the last phase, and score the result.
-
-    Args:
-        own: checkpoint of this directory to resume from. begin: otherwise, where to begin.
-    """
-    start = own or begin
+    """Train from a checkpoint to the end of the last phase, and score the result."""
     step = None if start is None else start.step
     rows = None if start is None else start.state.get("metric_rows")
     observer, roles, prepared = context.observer, context.roles, context.prepared
@@ -183,7 +175,7 @@ def _attempt(
                 budget=context.budget,
             )
             keep_last = config.checkpoint.keep_last
-            recorder = Recorder(path, writer, own, keep_last=keep_last, fork=fork)
+            recorder = Recorder(path, writer, start, keep_last=keep_last, fork=fork)
         # In this order: the copy on a storage is of what the recorder has written.
         consumers = recorder.take, partial(observer.take, part=path, writer=writer)
         with closing(trainer):

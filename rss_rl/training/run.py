@@ -25,12 +25,22 @@ from rss_rl.mirror.mirror import open_mirror
 from rss_rl.models.attention_choice import settled_attention
 from rss_rl.reading.device import autocast_dtype, find_device
 from rss_rl.reading.memory import check_room, memory_errors
-from rss_rl.reading.models import open_data
+from rss_rl.reading.models import WEIGHTS, open_data
 from rss_rl.reward_models.protocol import RewardSetup
-from rss_rl.runs.checkpoint import Checkpoint, checkpoint_steps, load_checkpoint
+from rss_rl.runs.checkpoint import (
+    BEST,
+    checkpoint_steps,
+    keep_best,
+    keep_tensors,
+    load_checkpoint,
+    parse_step,
+    read_pointer,
+    save_checkpoint,
+)
 from rss_rl.runs.run_directory import (
     ALL_TOKENS,
     CONFIG_FILE,
+    REPORT_FILE,
     STATES,
     RunDirectory,
     refuse_changed,
@@ -118,6 +128,9 @@ def train(
     ):
         _copy_inputs(run, prepared)
         run.note_provenance(provenance(prepared) | _products(config))
+        if resume and (run.path / REPORT_FILE).is_file():
+            yield _finished(config, run, observer)
+            return
         context = RunContext(prepared, roles or LocalRoles(), stop, observer, budget, splits)
         settled = _settled(config, run)
         trained = yield from train_phases(
@@ -131,9 +144,18 @@ def train(
             if whole is None:
                 return
             scores = {split: {**whole[split], **modes} for split, modes in scores.items()}
-        run.write_report(report := _report(config, run.path, prepared, trained, scores))
-        observer.finished(trained.wall_s)
-        yield Finished(run.path, report)
+        run.write_report(_report(config, run.path, prepared, trained, scores))
+        yield _finished(config, run, observer)
+
+
+def _finished(config: RunConfig, run: RunDirectory, observer: Observer) -> Finished:
+    """The end of a run whose report is written; what only resuming needs goes."""
+    if config.checkpoint.keep == "best":
+        for part in (run.path, run.path / ALL_TOKENS) if config.compares else (run.path,):
+            keep_best(part, WEIGHTS)
+    report = run.read_report()
+    observer.finished(report["wall_seconds"])
+    return Finished(run.path, report)
 
 
 def _check(config: RunConfig, roles: Roles | None) -> Prepared:
@@ -278,15 +300,14 @@ def _train_all_tokens(
     A warm-up selects everything and is shared: the comparison continues from its end.
     """
     first = config.phases[0]
-    shared = first.selection == "all"
-    fork = load_checkpoint(main.path, FORK) if shared and len(config.phases) > 1 else None
-    done = 0 if fork is None else fork.step
+    shared = first.selection == "all" and len(config.phases) > 1
+    done = parse_step(read_pointer(main.path, FORK)) if shared else 0
     phase = PhaseConfig(
         name=ALL_TOKENS, supervised=True, selection="all", steps=trained.updates - done
     )
     whole = config.model_copy(
         update={
-            "phases": (phase,) if fork is None else (first, phase),
+            "phases": (first, phase) if shared else (phase,),
             "batch_lengths": config.settled_lengths,
             "evaluation": config.evaluation.model_copy(update={"all_tokens": False}),
             "reward": config.reward.model_copy(
@@ -299,23 +320,28 @@ def _train_all_tokens(
         }
     )
     with _directory(whole, main.path / ALL_TOKENS, True, False, main.settled) as run:
-        begin = None if fork is None else _fork_start(fork)
+        if shared and not checkpoint_steps(run.path):
+            _fork(main.path, run.path)
+        if config.checkpoint.keep == "best":
+            for mark in (BEST, FORK) if shared else (BEST,):
+                keep_tensors(main.path, mark, WEIGHTS)
         budget = context.budget
         left = None if budget is None else TimeBudget(whole.phases, budget.left_s)
         alone = replace(context, budget=left)
-        other = yield from train_phases(_settled(whole, main), run.path, alone, begin=begin)
+        other = yield from train_phases(_settled(whole, main), run.path, alone)
         if other is None:
             return None
         run.write_report(_report(whole, run.path, context.prepared, other, other.scores))
         return other.scores
 
 
-def _fork_start(fork: Checkpoint) -> Checkpoint:
+def _fork(main: Path, other: Path) -> None:
     """The end of the warm-up without the policy's optimiser, as the start of another run."""
+    fork = load_checkpoint(main, FORK)
     tensors = {
         name: value for name, value in fork.tensors.items() if not name.startswith(POLICY_UPDATE)
     }
-    return replace(fork, tensors=tensors, state=fork_state(fork.state))
+    save_checkpoint(other, fork.step, tensors, fork_state(fork.state), keep_last=1)
 
 
 def _report(

@@ -28,6 +28,9 @@ from rss_rl.training.pipeline import RolloutPipeline
 from rss_rl.training.stopping import TimeBudget
 from rss_rl.types import Array
 
+BEST_OF_PHASE = "best_phase"
+"""Mark of the checkpoint that is best on dev in the present phase."""
+
 
 def find_best_metric(config: RunConfig, prepared: Prepared) -> Measure:
     """The dev metric that the best checkpoint is chosen by.
@@ -331,7 +334,7 @@ class Trainer:
         schedule = self.schedule
         self._pipeline.forget()
         if schedule.phase.restore_best or schedule.is_last:
-            best = self._marked(best_mark(schedule.index))
+            best = self._marked(BEST_OF_PHASE)
             self.learner.load_tensors(best.tensors)
             self.share.load_state_dict(best.state["share"])
         schedule.advance()
@@ -344,8 +347,7 @@ class Trainer:
         """The current state, marked if it is the best of the phase, or of the run."""
         self._saved, marks = self.updates, []
         if self._is_best_here:
-            marks += [best_mark(self.schedule.index)]
-            marks += [BEST] if self.schedule.is_last else []
+            marks += [BEST_OF_PHASE, *[BEST] * self.schedule.is_last]
         return Saved(self.updates, self.learner.tensors(), self.state(), tuple(marks))
 
     def state(self) -> dict[str, Any]:
@@ -379,13 +381,8 @@ class Trainer:
         return self._wall_before_s + time.monotonic() - self._began
 
 
-def best_mark(phase: int) -> str:
-    """Name of the mark on the checkpoint that was best on dev in a phase."""
-    return f"best_phase_{phase}"
-
-
 def fork_state(state: dict[str, Any]) -> dict[str, Any]:
     """The state at the end of the first phase, as that of another run without a share asked for."""
     schedule = {"index": 1, "steps": 0, "best": None, "stale": 0}
     fresh = {"evaluation_due": True, "best": None, "is_best_here": False, "metric_rows": 0}
-    return state | fresh | {"schedule": schedule, "share": {}}
+    return state | fresh | {"schedule": schedule, "share": {}, "marks": []}

@@ -40,7 +40,7 @@ UPDATES = 10
 METRICS = ("dev/", "train/", "policy/", "reward/", "constraint/", "selection/")
 SMALL = {"model.hidden": 8, "policy.options.hidden": 8, "batch_size": 16, "learner.threads": 1,
          "evaluation.every": 5, "evaluation.batch_size": 32, "evaluation.all_tokens": False,
-         "checkpoint.every": 7, "sampler.backend": "local"}  # fmt: skip
+         "checkpoint.every": 7, "checkpoint.keep": "all", "sampler.backend": "local"}  # fmt: skip
 PHASES = {"demo": 3, "movies": 4, "own": 4, "own_context": 4, "sick_faithful": 2,
           "transformer/sentences": 3}  # fmt: skip
 RAY = {"sampler.backend": "ray", "sampler.actors": 2, "sampler.shards": 2}

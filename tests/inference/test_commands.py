@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,8 @@ def typed(*arguments: object, code: int = 0) -> str:
 
 
 def test_from_a_run_to_a_page(run: Path, tmp_path: Path) -> None:
-    assert f"wrote {tmp_path / 'model'}" in typed("export", run, "--out", tmp_path / "model")
+    said = typed("export", run, "--out", tmp_path / "model")
+    assert re.search(rf"wrote {re.escape(str(tmp_path / 'model'))}, 0\.\d MB", said)
     source = tmp_path / "in.jsonl"
     source.write_text("".join(json.dumps({"review": text}) + "\n" for text in REVIEWS))
     scored = tmp_path / "scored.csv"

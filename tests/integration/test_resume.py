@@ -5,14 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tiny_runs import Outcome
 
+import rss_rl
 from rss_rl.config import RunConfig
 from rss_rl.errors import CheckpointError, DataError
-from rss_rl.training.run import Finished, train
+from rss_rl.reading.models import WEIGHTS
+from rss_rl.runs.checkpoint import checkpoint_steps, load_checkpoint
+from rss_rl.training.run import ALL_TOKENS, Finished, train
 from rss_rl.training.trainer import PhaseBegan, Stopped, Updated
 
 KILL_AT = Path(__file__).with_name("kill_at.py")
@@ -63,6 +67,69 @@ def test_a_finished_run_stays_as_it_is(tiny: Callable[..., RunConfig], tmp_path:
     events = list(train(tiny(), tmp_path / "run", resume=True))
     assert [type(event) for event in events] == [Finished]
     Outcome.read(tmp_path / "run").assert_equals(before)
+
+
+def optimisers(run: Path) -> int:
+    """Checkpoints of a run and its comparison that hold more than weights."""
+    return sum(
+        any(not name.startswith(WEIGHTS) for name in load_checkpoint(part, step).tensors)
+        for part in (run, run / ALL_TOKENS)
+        for step in checkpoint_steps(part)
+    )
+
+
+def test_a_finished_run_keeps_its_best_weights_once(
+    tiny: Callable[..., RunConfig],
+    reference: Outcome,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also one that was stopped, and killed when its report was written but nothing removed."""
+    config, run = tiny(checkpoint={"keep": "best", "keep_last": 1}), tmp_path / "run"
+    most, made = 0, list[Updated]()
+    with monkeypatch.context() as patched:
+        patched.setattr("rss_rl.training.run.keep_best", killed)
+        for _ in range(3):
+            with suppress(Killed):
+                for event in train(config, run, resume=True, stop=lambda: len(made) in (9, 31)):
+                    most = max(most, optimisers(run))
+                    if isinstance(event, Updated):
+                        made.append(event)
+    assert most == 3
+    assert optimisers(run) == 3
+    (finished,) = train(config, run, resume=True)
+    assert isinstance(finished, Finished)
+    assert finished.report["splits"] == reference.report["splits"]
+    for name, part in {"run": run, ALL_TOKENS: run / ALL_TOKENS}.items():
+        (step,) = checkpoint_steps(part)
+        for mark in ("latest", "best", step):
+            kept = {f"{name}/best/{k}": v for k, v in load_checkpoint(part, mark).tensors.items()}
+            expected = {
+                key: value
+                for key, value in reference.tensors.items()
+                if key.startswith(tuple(f"{name}/best/{prefix}" for prefix in WEIGHTS))
+            }
+            assert kept.keys() == expected.keys()
+            assert all(kept[key].tobytes() == expected[key].tobytes() for key in kept)
+    files = sorted(path.name for path in (run / "checkpoints").iterdir())
+    assert files == ["BEST", "LATEST", f"step-{finished.report['best_step']:06d}"]
+    before = Outcome.read(run)
+    assert [type(event) for event in train(config, run, resume=True)] == [Finished]
+    Outcome.read(run).assert_equals(before)
+    opened = rss_rl.Run(run)
+    again = opened.evaluate("test", ["thresholded"])["thresholded"]
+    assert again == pytest.approx(finished.report["splits"]["test"]["thresholded"])
+    exported = rss_rl.load(rss_rl.export(run, out=tmp_path / "exported"))
+    one, other = (model.predict(["a warm film"])[0] for model in (exported, opened.model))
+    assert one.to_dict() == other.to_dict()
+
+
+class Killed(BaseException):
+    """In place of a kill."""
+
+
+def killed(*_: object) -> None:
+    raise Killed
 
 
 def test_another_configuration_or_other_data_are_refused(

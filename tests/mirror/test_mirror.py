@@ -216,6 +216,8 @@ class TestRestore:
             checkpoint(run.path, 6, 6)
         with pytest.raises(CheckpointError, match="2 updates ahead.*empty --out"):
             continue_from(storage, tmp_path / "run", CONFIG)
+        (tmp_path / "run" / "report.json").write_text("{}")  # it keeps its best checkpoint alone
+        assert continue_from(storage, tmp_path / "run", CONFIG) is None
 
     def test_a_damaged_newest_checkpoint_is_noticed_before_anything_changes(
         self, tmp_path: Path

@@ -58,6 +58,7 @@ def tiny_config(tiny: Prepared) -> RunConfig:
             "policy": {"options": {"hidden": 5}},
             "learner": {"threads": 1},
             "evaluation": {"every": 3},
+            "checkpoint": {"keep": "all"},
             "phases": [
                 {"name": "warm-up", "supervised": True, "selection": "all", "steps": 4},
                 {"name": "frozen", "policy": True, "steps": 3},

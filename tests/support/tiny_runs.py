@@ -67,7 +67,7 @@ def tiny_tree(data: Path) -> dict[str, Any]:
         },
         "sampler": {"selections": 2, "shards": 3, "timeout_s": 60},
         "evaluation": {"every": 4, "selections": 2},
-        "checkpoint": {"every": 3},
+        "checkpoint": {"every": 3, "keep_last": 2, "keep": "all"},
         "phases": [
             {"name": "warm-up", "supervised": True, "selection": "all", "steps": 10}
             | {"restore_best": True},

@@ -42,6 +42,7 @@ def begun(base: RunConfig, source: Path, **changed: Any) -> RunConfig:
     tree["policy"] |= {"from_run": str(source)} | changed.pop("policy", {})
     tree["model"] |= {"hidden": base.model.hidden + 1} | changed.pop("model", {})
     tree["evaluation"] |= {"all_tokens": False, "every": 2}
+    tree["checkpoint"] = {"every": 1, "keep_last": 9, "keep": "all"}
     tree["reward"] |= {"target_share": None}
     tree["learner"]["supervised"] |= {"embedding_rate": 0.0}
     tree["learner"] |= changed.pop("learner", {})
@@ -82,8 +83,7 @@ def test_it_begins_with_the_policy_and_its_word_vectors(
         **average,
         "supervised": {"name": "adam", "learning_rate": 1e-3},
     }
-    kept = {"every": 1, "keep_last": 9}
-    list(train(begun(tiny_config, source, learner=learner, checkpoint=kept), tmp_path / "run"))
+    list(train(begun(tiny_config, source, learner=learner), tmp_path / "run"))
     theirs = load_checkpoint(source, "best").tensors
     first, last = (load_checkpoint(tmp_path / "run", step).tensors for step in (0, 4))
     held = [n for n in first if n.endswith("embedding.trainable") or n.endswith("/written")]
