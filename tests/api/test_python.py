@@ -83,7 +83,7 @@ def test_a_callback_that_raises_ends_the_run_which_the_same_call_continues(tmp_p
         assert {"linear", "weights"} < set(rss_rl.Run(path).report["splits"]["test"])
     assert '"run_resumed"' in (tmp_path / "run" / "events.jsonl").read_text()
     assert sum(isinstance(event, Updated) for event in reports) < 2 * 18
-    with pytest.raises(ConfigError, match="there is already a run"):
+    with pytest.raises(ConfigError, match="there is already a finished run"):
         rss_rl.fit(rows(), **given, overrides=SMALL, seeds=2)
 
 
