@@ -107,7 +107,8 @@ def fit(
     from rss_rl.models.build import check_defaults
     from rss_rl.packaged import find_config
     from rss_rl.results.linear import add_linear
-    from rss_rl.results.sentences import linear_warning
+    from rss_rl.results.sentences import linear_warning, trojan_warning
+    from rss_rl.results.trojan import add_trojan
     from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE
     from rss_rl.training.stopping import seconds
 
@@ -158,10 +159,12 @@ def fit(
             return run
         if found.words is not None:
             compare(run, found.words)
-        with busy(shown, "a linear classifier for comparison"):
+        with busy(shown, "a linear classifier, and whether the kept words decide"):
             add_linear(run.path, open_prepared(run.config.data))
-        split = run.report["splits"]["test"]
-        if warning := linear_warning(split, "test"):
+            add_trojan(run.path, "test", run.trust)
+        report = run.report
+        linear = linear_warning(report["splits"]["test"], "test")
+        for warning in filter(None, (linear, trojan_warning(report["trojan"]["test"]))):
             say(shown, f"Warning: {warning}", "yellow")
     say(shown, f"All of it took {(monotonic() - began) / 60:.1f} minutes")
     return run

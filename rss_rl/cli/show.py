@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rss_rl.api.terminal import SafeConsole, busy, plain_table, say, shell
-from rss_rl.errors import ConfigError
+from rss_rl.errors import ConfigError, RssError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from rss_rl.api.operating import Finding
     from rss_rl.api.run import Run
     from rss_rl.api.sweeping import SweepResult
+    from rss_rl.components import Trust
     from rss_rl.inference.explanation import Explanation, MarkedSentence
+    from rss_rl.results.trojan import Trojan
 
 Json = Annotated[bool, Parameter(name="--json", help="Print JSON.")]
 _WIDTH = 144
@@ -70,7 +72,7 @@ def trained(call: Callable[..., Run]) -> Run:
     if run.stopped_by is not None:
         raise SystemExit(128 + run.stopped_by)
     if len(run.paths) > 1:
-        _print_frame(out, runs_frame(run.paths, run.trust), "test")
+        _print_frame(out, runs_frame(run.paths, run.trust), "test", run.trust)
     else:
         print_report(out, run.path, run.report)
     return run
@@ -105,15 +107,26 @@ def checked(call: Callable[..., list[Finding]]) -> None:
 
 
 def evaluated(call: Callable[..., dict[str, dict[str, Any]]], *, json_: Json = False) -> None:
-    """Print a table of scores for each run."""
+    """Print a table of scores for each run, and whether its kept words decide."""
+    from rss_rl.results.sentences import trojan_warning
     from rss_rl.results.tables import mode_cells, modes_frame
+    from rss_rl.results.trojan import run_trojan
 
-    runs = call()
+    runs, out = call(), console()
     if json_:
         echo_json(runs)
         return
+    given = call.keywords  # type: ignore[attr-defined]
+    split = given.get("split", "test")
+    how = {key: given[key] for key in ("which", "device") if key in given}
     for name, scores in runs.items():
-        console().print(plain_table(*mode_cells(modes_frame(scores), name), left=1), "")
+        out.print(plain_table(*mode_cells(modes_frame(scores), name), left=1), "")
+        if "thresholded" in scores:
+            with busy(SafeConsole(stderr=True), "whether the kept words decide"):
+                found = run_trojan(Path(name), split, trust=_trust(call), **how)
+            _print_trojan(out, found, split)
+            if warning := trojan_warning(found):
+                say(out, f"Warning: {warning}", "yellow")
 
 
 def print_report(out: Console, run: Path, found: Mapping[str, Any]) -> None:
@@ -134,9 +147,24 @@ def print_report(out: Console, run: Path, found: Mapping[str, Any]) -> None:
     split, modes = list(found["splits"].items())[-1]
     for line in filter(None, (*score_sentences(modes, "accuracy", split), marks_sentence(modes))):
         say(out, line)
+    if split in found.get("trojan", {}):
+        _print_trojan(out, found["trojan"][split], split)
     say(out, f"\nRun:     {run}")
     say(out, f"Curves:  {shell('tensorboard', '--logdir', run)}")
     say(out, f'Try it:  {shell("rss-rl", "select", run)} "..."')
+
+
+def _print_trojan(out: Console, found: Trojan | None, split: str) -> None:
+    """Print the section that says whether the kept words decide."""
+    from rss_rl.results.sentences import trojan_sentences
+    from rss_rl.results.tables import word_cells
+
+    say(out, "\nDo the words decide?", "bold")
+    for line in trojan_sentences(found, split):
+        say(out, line)
+    if found is not None and found["words"]:
+        say(out, "Words whose keeping depends most on the prediction:\n")
+        out.print(plain_table(*word_cells(found["words"]), left=1))
 
 
 class _Table(NamedTuple):
@@ -161,10 +189,12 @@ def reported(
     if csv:
         echo(frame.to_csv(index=False).rstrip("\n"))
     else:
-        _print_frame(console(), frame, split, markdown)
+        _print_frame(console(), frame, split, _trust(call), markdown)
 
 
-def _print_frame(out: Console, frame: DataFrame, split: str, markdown: bool = False) -> None:
+def _print_frame(
+    out: Console, frame: DataFrame, split: str, trust: Trust, markdown: bool = False
+) -> None:
     from rss_rl.results.sentences import run_warnings
     from rss_rl.results.tables import markdown_table, modes_note
     from rss_rl.runs.run_directory import RunDirectory
@@ -172,7 +202,9 @@ def _print_frame(out: Console, frame: DataFrame, split: str, markdown: bool = Fa
     asked = frame[frame["finished"]].groupby("run", sort=False)["reward.target_share"].first()
     reports = {Path(run): RunDirectory.open(Path(run)).read_report() for run in asked.index}
     if frame["run"].nunique() == 1 and not markdown:
-        print_report(out, *next(iter(reports.items())))
+        ((run, found),) = reports.items()
+        _look_for_code(run, found, trust)
+        print_report(out, run, found)
     else:
         for heading, tables in _parts(frame, split):
             say(out, f"\n{'## ' * markdown}{heading}", "bold")
@@ -186,6 +218,29 @@ def _print_frame(out: Console, frame: DataFrame, split: str, markdown: bool = Fa
     for (run, found), share in zip(reports.items(), asked, strict=True):
         for warning in run_warnings(found, share):
             say(out, f"Warning: {run}: {warning}", "yellow")
+
+
+def _look_for_code(run: Path, report: dict[str, Any], trust: Trust) -> None:
+    """Add whether the kept words decide to a report that does not say it, if its data are there."""
+    from rss_rl.results.trojan import run_trojan
+
+    split, modes = [*report["splits"].items()][-1]
+    known = report.setdefault("trojan", {})
+    if split in known or "thresholded" not in modes:
+        return
+    out = SafeConsole(stderr=True)
+    try:
+        with busy(out, "whether the kept words decide"):
+            known[split] = run_trojan(run, split, trust=trust)
+    except RssError as error:
+        say(out, f"Whether the kept words decide is not known: {error}", "yellow")
+
+
+def _trust(call: Any) -> Trust:
+    """What the arguments of a command trust."""
+    from rss_rl.components import EVERYTHING, NOTHING
+
+    return EVERYTHING if call.keywords.get("trust_plugins") else NOTHING
 
 
 def _parts(frame: DataFrame, split: str) -> Iterator[tuple[str, Iterator[_Table]]]:

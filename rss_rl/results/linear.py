@@ -6,9 +6,10 @@ that scores less than this on its kept words needs another look.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress, islice, pairwise
+from functools import cached_property
+from itertools import compress, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,11 +47,17 @@ class Linear:
 
     @classmethod
     def learn(cls, texts: Iterable[Text], labels: Array, costs: Iterable[float]) -> list[Linear]:
-        """Learn from texts, once for each value of C; not at all where no two share a word."""
+        """Learn from texts, once for each value of C.
+
+        Returns:
+            Nothing where no two texts share a word, or all have one label.
+        """
         from sklearn.feature_extraction.text import TfidfVectorizer
         from sklearn.linear_model import LogisticRegression
 
         features = TfidfVectorizer(analyzer=_terms, min_df=2, sublinear_tf=True, dtype=np.float32)
+        if len(np.unique(labels)) < 2:
+            return []
         try:
             read = features.fit_transform(texts)
         except ValueError:  # no terms are left
@@ -67,37 +74,26 @@ class Linear:
         """Share of the texts whose label is predicted."""
         return float(self.model.score(self.features.transform(texts), labels))
 
-    def word_weights(
-        self, texts: Iterable[Text], *, of_prediction: bool = True
-    ) -> Iterator[tuple[Text, list[Array]]]:
-        """Texts, with |coefficient| x inverse document frequency of their words, S x float [N_s].
+    @cached_property
+    def word_weights(self) -> dict[str, float]:
+        """|coefficient| x inverse document frequency of each feature, summed over classes.
 
-        Args:
-            of_prediction: the coefficient for the predicted class; else summed over classes.
+        Those for the predicted class alone would say which class that is, see `results.trojan`.
         """
-        of_class = np.abs(self.model.coef_) * self.features.idf_  # [C, V]; of two classes [1, V]
-        columns, everywhere = self.features.vocabulary_, of_class.sum(0)
-        remaining = iter(texts)
-        while block := [*islice(remaining, _BLOCK)]:
-            predicted = self.model.predict(self.features.transform(block))
-            numbers = np.searchsorted(self.model.classes_, predicted) % len(of_class)
-            for text, number in zip(block, numbers, strict=True):
-                weights = of_class[number] if of_prediction else everywhere
-                yield (
-                    text,
-                    [
-                        np.array([weights[columns[w]] if w in columns else 0.0 for w in words])
-                        for words in _words(text)
-                    ],
-                )
+        weights = np.abs(self.model.coef_).sum(0) * self.features.idf_  # [V]
+        return {term: weights[column] for term, column in self.features.vocabulary_.items()}
+
+    def weigh(self, text: Text) -> tuple[Array, ...]:
+        """The weights of the words of a text, S x float64 [N_s]; 0 of unknown ones."""
+        weights = self.word_weights
+        return tuple(np.array([weights.get(w, 0.0) for w in words]) for words in _words(text))
 
     def cut(self, texts: Iterable[Text], share: float) -> Iterator[Text]:
-        """The words of largest weight for the predicted class, `share` of each text's."""
-        for text, weights in self.word_weights(texts):
+        """The words of largest weight, `share` of each text's."""
+        for text in texts:
+            weights = self.weigh(text)
             kept = [top_share(w[None], np.ones((1, len(w)), bool), share)[0] for w in weights]
-            yield tuple(
-                tuple(compress(words, bits)) for words, bits in zip(text, kept, strict=True)
-            )
+            yield kept_words(text, kept)
 
 
 def learn_linear(prepared: Prepared) -> Linear | None:
@@ -109,14 +105,11 @@ def learn_linear(prepared: Prepared) -> Linear | None:
     """
     if prepared.labels.kind != "classes":
         return None
-    texts, labels = _training(prepared)
-    if len(np.unique(labels)) < 2:
-        return None
-    learnt = Linear.learn(texts, labels, _COSTS)
+    learnt = Linear.learn(*_training(prepared), _COSTS)
     if not learnt:
         return None
     dev = prepared.split("dev")
-    read, wanted = learnt[0].features.transform(_texts(dev)), _labels(dev)
+    read, wanted = learnt[0].features.transform(texts_of(dev)), labels_of(dev)
     return max(learnt, key=lambda linear: linear.model.score(read, wanted))
 
 
@@ -138,9 +131,9 @@ def score_linear(
     if linear is None:
         return {}
     splits = {name: prepared.split(name) for name in shares}
-    labels = {name: _labels(split) for name, split in splits.items()}
+    labels = {name: labels_of(split) for name, split in splits.items()}
     found = {
-        name: {"linear": {"accuracy": linear.accuracy(_texts(split), labels[name]), "kept": 1.0}}
+        name: {"linear": {"accuracy": linear.accuracy(texts_of(split), labels[name]), "kept": 1.0}}
         for name, split in splits.items()
     }
     if shares["dev"] < 1:
@@ -148,7 +141,7 @@ def score_linear(
         readers = [linear, *Linear.learn(linear.cut(texts, shares["dev"]), wanted, [linear.cost])]
 
         def accuracy(reader: Linear, name: str) -> float:
-            return reader.accuracy(linear.cut(_texts(splits[name]), shares[name]), labels[name])
+            return reader.accuracy(linear.cut(texts_of(splits[name]), shares[name]), labels[name])
 
         reader = max(readers, key=lambda reader: accuracy(reader, "dev"))
         for name, share in shares.items():
@@ -175,13 +168,16 @@ def linear_rankings(prepared: Prepared, examples: Split) -> dict[str, list[tuple
     linear = learn_linear(prepared)
     if linear is None:
         return {}
-    plain = [
-        tuple(weights) for _, weights in linear.word_weights(_texts(examples), of_prediction=False)
-    ]
+    plain = [*map(linear.weigh, texts_of(examples))]
     return {
         "linear weights": plain,
         "linear weights, averaged over neighbours": [tuple(map(_averaged, row)) for row in plain],
     }
+
+
+def kept_words(text: Text, kept: Sequence[Array]) -> Text:
+    """The words of a text whose bits, S x bool [N_s], are set."""
+    return tuple(tuple(compress(words, bits)) for words, bits in zip(text, kept, strict=True))
 
 
 def _averaged(weights: Array) -> Array:
@@ -196,16 +192,18 @@ def _training(prepared: Prepared) -> tuple[Iterator[Text], Array]:
     """Texts and labels of the rows that are learnt from."""
     train = prepared.split("train")
     rows = np.sort(generator(0, "linear").permutation(len(train))[:_MOST_ROWS])
-    return _texts(train, rows), _labels(train)[rows]
+    return texts_of(train, rows), labels_of(train, rows)
 
 
-def _labels(split: Split) -> Array:
-    starts = range(0, len(split), _BLOCK)
-    blocks = (np.arange(start, min(start + _BLOCK, len(split))) for start in starts)
-    return np.concatenate([split.batch(rows).labels for rows in blocks])
+def labels_of(split: Split, rows: Array | None = None) -> Array:
+    """Labels of rows; None: of all."""
+    rows = np.arange(len(split)) if rows is None else rows
+    blocks = np.split(rows, range(_BLOCK, len(rows), _BLOCK))
+    return np.concatenate([split.batch(block).labels for block in blocks])
 
 
-def _texts(split: Split, rows: Array | None = None) -> Iterator[Text]:
+def texts_of(split: Split, rows: Array | None = None) -> Iterator[Text]:
+    """The words of rows, one row at a time; None: of all."""
     return (split.words(int(row)) for row in (range(len(split)) if rows is None else rows))
 
 

@@ -73,6 +73,7 @@ class Reading:
                   texts of each predicted class, int64 [V', C], indexed by word
     predictions   by row of the split: label; predicted; error, 0 if right; and for classes
                   confidence. Only label if the run has no trained classifier
+    kept          of each of these rows, S x bool [N_s], the words selected as head or dependent
     """
 
     rows: int
@@ -82,6 +83,7 @@ class Reading:
     words: pd.DataFrame
     class_words: pd.DataFrame
     predictions: pd.DataFrame
+    kept: tuple[tuple[Array, ...], ...]
 
 
 def score_run(
@@ -125,22 +127,26 @@ def open_with_data(
     return config, models, prepared, used_device
 
 
-def read_split(path: Path, split: str, *, trust: Trust = NOTHING) -> Reading:
-    """Read a split with a run's best checkpoint and thresholded selections.
-
-    Args:
-        trust: see `open_models`.
+def read_split(
+    path: Path,
+    split: str,
+    *,
+    which: str | int = "best",
+    device: str | None = None,
+    trust: Trust = NOTHING,
+) -> Reading:
+    """Read a split with a run's checkpoint and thresholded selections; arguments as `score_run`.
 
     Raises:
         RssError: see `score_run`.
     """
-    config, models, prepared, device = open_with_data(path, "best", None, trust)
+    config, models, prepared, used_device = open_with_data(path, which, device, trust)
     examples = prepared.split(split)
     rows = np.arange(len(examples))
     if len(rows) > _MOST_ROWS:
         rows = np.sort(generator(config.seed, "reading").choice(rows, _MOST_ROWS, replace=False))
-    with inference(models, config.learner.threads, device, config.learner.precision):
-        reader = _Reader(config, models, examples, device)
+    with inference(models, config.learner.threads, used_device, config.learner.precision):
+        reader = _Reader(config, models, examples, used_device)
         return reader.read(rows, prepared.vocabulary.words)
 
 
@@ -156,7 +162,7 @@ class _Reader:
         names = labels.names if labels.kind == "classes" and self.config.predicts else ()
         counts = np.zeros((2, width), np.int64)  # [occurs, kept] x [V]
         by_class = np.zeros((len(names), width), np.int64)
-        scores = []
+        scores, all_kept = [], []
         for batch, kept_words, score in self._batches(rows):
             for ids, valid, kept in zip(batch.tokens, batch.valid, kept_words, strict=True):
                 for row, indices in enumerate((valid, kept)):
@@ -165,6 +171,9 @@ class _Reader:
                     own = kept & (score["predicted"] == number).to_numpy()[:, None]
                     by_class[number] += np.bincount(ids[own], minlength=width)
             scores.append(score)
+            for row in range(len(batch)):
+                real = zip(kept_words, batch.valid, strict=True)
+                all_kept.append(tuple(kept[row, valid[row]] for kept, valid in real))
         predictions = pd.concat(scores)
         right, wrong = (tuple(map(self._text, chosen)) for chosen in _choose(predictions))
         of_classes = pd.DataFrame(by_class.T, list(vocabulary), list(names))[len(SPECIAL_WORDS) :]
@@ -176,6 +185,7 @@ class _Reader:
             _count(counts, vocabulary),
             of_classes[of_classes.any(axis=1)].rename_axis("word"),
             predictions,
+            tuple(all_kept),
         )
 
     def _batches(self, rows: Array) -> Iterator[tuple[Batch, list[Array], pd.DataFrame]]:

@@ -41,7 +41,7 @@ from rss_rl.results.reading import (
     class_scores,
     read_split,
 )
-from rss_rl.results.sentences import interval_sentence, run_warnings
+from rss_rl.results.sentences import interval_sentence, run_warnings, trojan_sentences
 from rss_rl.results.tables import (
     differing_settings,
     mode_name,
@@ -49,7 +49,9 @@ from rss_rl.results.tables import (
     score_cell,
     setting_texts,
     shown_scores,
+    word_cells,
 )
+from rss_rl.results.trojan import Trojan, find_trojan
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.version import VERSION
 
@@ -82,11 +84,13 @@ class Part:
 
     frame      see `runs_frame` and `with_groups`
     reading    of the first run
+    trojan     of the first run, see `find_trojan`
     """
 
     frame: pd.DataFrame
     reading: Reading
     manifest: Manifest
+    trojan: Trojan | None
 
 
 def gather_parts(
@@ -113,8 +117,9 @@ def gather_parts(
         first = own.iloc[0]
         progress(f"reading {split} with {first['run']}")
         reading = read_split(Path(first["run"]), split, trust=trust)
-        manifest = open_prepared(str(first["data"])).manifest
-        parts.append(Part(own, reading, manifest))
+        prepared = open_prepared(str(first["data"]))
+        trojan = find_trojan(prepared, split, reading)
+        parts.append(Part(own, reading, prepared.manifest, trojan))
     return parts
 
 
@@ -165,7 +170,7 @@ def _shown(part: Part, split: str) -> dict[str, Any]:
             for group, own in frame.groupby("group")
         ],
         "several": means["runs"].max() > 1,
-        "warnings": list(_warnings(frame)),
+        "warnings": list(_warnings(part, split)),
         "summary": _summary(means, metric, split, part.manifest.splits[split].rows),
         "asked": list(_asked(frame, part.manifest)),
         "metric": None if metric is None else find_measure(metric).label,
@@ -181,6 +186,8 @@ def _shown(part: Part, split: str) -> dict[str, Any]:
         "phases": list(_phases(first)),
         "reading": reading,
         "selects": "thresholded" in {*frame["mode"]},
+        "decide": trojan_sentences(part.trojan, split),
+        "dependent": None if part.trojan is None else word_cells(part.trojan["words"]),
         "texts": [
             ("Right, with the highest confidence", reading.right),
             ("Wrong, with the highest confidence", reading.wrong),
@@ -203,10 +210,12 @@ def _measure(frame: pd.DataFrame, split: str) -> str | None:
     return next((name for name in wanted if len(judged) and name in measured), None)
 
 
-def _warnings(frame: pd.DataFrame) -> Iterator[str]:
-    runs = frame.drop_duplicates("run")
+def _warnings(part: Part, split: str) -> Iterator[str]:
+    runs = part.frame.drop_duplicates("run")
     for run, asked in runs[["run", "reward.target_share"]].to_numpy():
         report, of = RunDirectory.open(Path(run)).read_report(), f"{run}: "
+        if run == runs["run"].iloc[0]:
+            report["trojan"] = {split: part.trojan}
         for warning in run_warnings(report, asked):
             yield f"{of if len(runs) > 1 else ''}{warning}."
 

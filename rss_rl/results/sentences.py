@@ -7,6 +7,8 @@ from typing import Any
 
 from scipy.stats import binomtest
 
+from rss_rl.results.trojan import COMMON, MARGIN, Trojan
+
 Scores = Mapping[str, float | None]
 _FAR_FROM_SHARE, _COLLAPSED = 0.05, 0.01
 _UNDECIDED = 0.01
@@ -67,7 +69,49 @@ def run_warnings(report: Mapping[str, Any], asked: float | None) -> Iterator[str
                 " in train, too: scores on them are not those of new texts"
             )
     yield from filter(None, (kept_warning(report, asked), decided_warning(modes)))
-    yield from filter(None, [linear_warning(modes, split)])
+    found = report.get("trojan", {}).get(split)
+    yield from filter(None, [linear_warning(modes, split), trojan_warning(found)])
+
+
+def trojan_sentences(found: Trojan | None, split: str) -> list[str]:
+    """Whether the kept words decide, see `rss_rl.results.trojan`."""
+    if found is None:
+        return ["This is looked at where labels are classes and words are selected."]
+    reader, told, said = found["reader"], found["told"], []
+    if reader:
+        said.append(
+            "A linear classifier of random parts of training texts, which has no part in the choice"
+            f" of words, is right on {reader['kept']:.1%} of {split} by the kept words, on"
+            f" {reader['random']:.1%} by as many random words, and on {reader['all']:.1%} by all."
+        )
+    if told is None:
+        return [*said, "Too few texts to tell whether keeping words says the label."]
+    low, high = 100 * told["low"], 100 * told["high"]
+    said.append(
+        f"Which of the {COMMON} commonest words are kept tells the run's own prediction in"
+        f" {told['kept']:.0%} of the texts (classes count alike), which of them occur in"
+        f" {told['there']:.0%}; the 99% interval of the difference is {low:+.0f} to {high:+.0f}."
+    )
+    said.append(
+        "So keeping says more than the words: the policy decides, then keeps words that plead for"
+        " its decision. They do not explain it."
+        if told["low"] > MARGIN
+        else "So keeping a word says hardly more than its being there: no sign that the policy"
+        " decides before the classifier has read."
+    )
+    return said
+
+
+def trojan_warning(found: Trojan | None) -> str | None:
+    """A warning if keeping words says the label, see `rss_rl.results.trojan`."""
+    told = None if found is None else found["told"]
+    if told is None or told["low"] <= MARGIN:
+        return None
+    return (
+        f"which words are kept tells the prediction in {told['kept']:.0%} of the texts, which occur"
+        f" in {told['there']:.0%}: the policy keeps words that plead for what it has decided. One"
+        " that reads single words cannot: policy.options.pool=none"
+    )
 
 
 def linear_warning(modes: Mapping[str, Scores], split: str) -> str | None:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from rss_rl.metrics.measures import find_measure, format_measure, in_order, task_measures
 from rss_rl.results.frame import is_setting, score_names
+from rss_rl.results.trojan import DependentWord
 
 _MARKUP = re.compile(r"[`*_{}\[\]<>#|~&]|\\(?!u[0-9a-f]{4})")
 NONE = "-"
@@ -99,6 +100,15 @@ def differing_settings(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows of `setting_texts` in which groups differ, but for the path of the data."""
     texts = setting_texts(frame).drop(index="data")
     return texts[texts.nunique(axis=1) > 1]
+
+
+def word_cells(words: Sequence[DependentWord]) -> tuple[list[str], list[list[str]]]:
+    """Header and body of a table of words whose keeping depends on the predicted label."""
+    body = []
+    for found in words:
+        ends = (f"{name}: {share:.0%}" for name, share in (found["most"], found["least"]))
+        body.append([found["word"], *ends, f"{found['texts']:,}"])
+    return ["word", "kept most when predicted", "kept least", "texts"], body
 
 
 def markdown_text(text: str) -> str:

@@ -135,6 +135,7 @@ def test_fit_is_a_finished_run_with_all_that_one_asks_of_it(run: rss_rl.Run) -> 
     assert run.config.evaluation.best_metric == "auto"
     assert run.report["steps"] == 18
     assert set(run.curves()) >= {"reward/total", "train/loss"}
+    assert set(run.report["trojan"]) == {"test"}
     again = rss_rl.Run(run.path)
     dev = again.evaluate("dev", ["thresholded"])["thresholded"]
     assert dev["kept"] == pytest.approx(run.report["splits"]["dev"]["thresholded"]["kept"])

@@ -61,6 +61,12 @@ def test_groups_stand_side_by_side(place: Path) -> None:
     assert max(map(len, table)) <= 80
 
 
+def test_a_run_whose_data_are_gone_still_has_its_scores(place: Path) -> None:
+    lines = printed("a-0").splitlines()
+    assert any("Whether the kept words decide is not known" in line for line in lines)
+    assert ["accuracy", "75.0%", "50.0%"] in [line.split() for line in lines]
+
+
 def test_other_data_are_set_apart(place: Path) -> None:
     apart = printed("a-0", "a-1", "c-0", "--markdown")
     assert apart.count("## Data: ") == 2

@@ -110,6 +110,20 @@ def test_classes_are_told_apart(one: Part, text: str) -> None:
     assert f"{low:.1%} to {high:.1%} (kept words)" in text
 
 
+def test_words_that_plead_are_said(one: Part, text: str) -> None:
+    assert "Too few texts to tell" in text  # of test's few rows
+    found = {
+        "rows": 400,
+        "reader": {"all": 0.7, "kept": 0.75, "random": 0.6},
+        "told": {"kept": 0.9, "there": 0.6, "low": 0.2, "high": 0.4},
+        "words": [{"word": "and", "texts": 50, "most": ("fine", 0.9), "least": ("dull", 0.1)}],
+    }
+    page = report_page([replace(one, trojan=found)])
+    assert "Which of the 30 commonest words are kept" in page
+    assert "policy.options.pool=none" in page
+    assert "<td>and</td><td>fine: 90%</td><td>dull: 10%</td><td>50</td>" in page
+
+
 def test_it_loads_nothing_and_takes_words_for_words(text: str) -> None:
     assert HOSTILE not in text
     assert "mathdefault" not in text  # numbers along an axis are plain text, too
