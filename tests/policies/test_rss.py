@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import encoder_twins
 import numpy as np
 import pytest
 import small
@@ -140,3 +143,33 @@ def test_a_policy_of_own_texts_reads_no_verdict(name: str) -> None:
     torch.testing.assert_close(changed, scores)
     other[:, 1:, -4:-2] *= 2
     assert not torch.allclose(modules(other, valid)[..., 0], scores)
+
+
+every_kind = pytest.mark.parametrize("kind", ["lstm", "gru"])
+TWINS = {"lstm": encoder_twins.bilstm, "gru": encoder_twins.bigru}
+
+
+@every_kind
+def test_probabilities_are_rss_over_the_context(kind: Any) -> None:
+    policy = small.policy(context=kind)
+    assert isinstance(policy, RSSPolicy)
+    embedded, valid = small.embedded(4, 2)
+    chances = policy(embedded, valid).probs.detach().numpy()
+    for role, module in enumerate(policy.modules_by_role):
+        p = twins.parameters(module)
+        layer = twins.part(p, "context.")
+        for row, n in enumerate((4, 2)):
+            x = TWINS[kind](embedded[row, :n].numpy(), layer)
+            np.testing.assert_allclose(chances[row, role, :n], twins.rss(x, p, "elu"), rtol=1e-9)
+
+
+@every_kind
+def test_gates_begin_glorot_uniform_and_biases_zero(kind: Any) -> None:
+    torch.manual_seed(0)
+    layer = RSSModule(200, 100, "elu", 0.5, kind).context.recurrence
+    bound = (6 / 300) ** 0.5
+    for name, parameter in layer.named_parameters():
+        if "bias" in name:
+            assert not parameter.detach().any(), name
+        elif "weight_ih" in name:
+            assert 0.97 * bound < float(parameter.detach().abs().max()) <= bound, name
