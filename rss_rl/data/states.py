@@ -20,13 +20,13 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from rss_rl.components import Options
 from rss_rl.data.locations import Files
-from rss_rl.data.manifest import MANIFEST_FILE, FileInfo, file_info
+from rss_rl.data.manifest import MANIFEST_BYTES, MANIFEST_FILE, FileInfo, file_info
 from rss_rl.data.shard import read_batch
-from rss_rl.durable import check_file, file_sha256, refuse_links, replace_file, sync_file
+from rss_rl.durable import file_sha256, plain_bytes, refuse_links, replace_file, sync_file
 from rss_rl.errors import DataError
 from rss_rl.types import Array, Window
 
@@ -141,11 +141,10 @@ def _read_info(folder: Path) -> StatesInfo | None:
     """
     path = folder / STATES_FILE
     try:
-        check_file(path)
-        return StatesInfo.model_validate_json(path.read_bytes())
+        return StatesInfo.model_validate_json(plain_bytes(path, MANIFEST_BYTES))
     except FileNotFoundError:
         return None
-    except (ValidationError, OSError) as error:
+    except (ValueError, OSError) as error:
         what = str(error).splitlines()[0]
         remedy = "Encode the data again"
         raise DataError(f"cannot be read ({what})", where=str(path), remedy=remedy) from error

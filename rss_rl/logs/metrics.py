@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rss_rl.durable import disk_errors, replacing
+from rss_rl.durable import check_file, disk_errors, replacing
 from rss_rl.errors import CheckpointError
 from rss_rl.logs.logger import RunLogger
 
@@ -170,6 +170,7 @@ def _number(part: Path) -> int:
 
 def _read(path: Path) -> pa.Table:
     try:
+        check_file(path)
         table = pq.read_table(path, partitioning=None)
         if not table.schema.equals(SCHEMA):
             raise ValueError(f"columns {table.schema.names} are not {SCHEMA.names}")

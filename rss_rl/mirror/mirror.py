@@ -178,7 +178,7 @@ class Mirror:
         raise StorageError(
             f"the last state of the run was not uploaded: {cause}",
             where=self._storage.uri,
-            remedy=f"The run is complete in {self._run_dir}; repeat with --resume and --storage",
+            remedy=f"All of it is in {self._run_dir}; repeat with --resume and --storage",
         ) from self._cause
 
     def close(self) -> None:

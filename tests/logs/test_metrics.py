@@ -153,6 +153,10 @@ def test_damaged_parts_are_errors(tmp_path: Path) -> None:
     pq.write_table(pq.read_table(part).drop_columns(["value"]), part)
     with pytest.raises(CheckpointError, match="columns"):
         read_metrics(tmp_path)
+    part.unlink()
+    os.mkfifo(part)  # opening it would wait for ever
+    with pytest.raises(CheckpointError, match="a pipe or a device"):
+        read_metrics(tmp_path)
 
 
 def test_a_refusing_disk_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
