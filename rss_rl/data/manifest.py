@@ -16,7 +16,7 @@ from rss_rl.errors import DataError
 from rss_rl.json_files import first_fault
 from rss_rl.types import LabelSpec
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 MANIFEST_FILE = "manifest.json"
 VOCABULARY_FILE = "vocabulary.json"
 VECTORS_FILE = "vectors.safetensors"
@@ -56,7 +56,7 @@ class ShardInfo(FileInfo):
 class SplitInfo(_Record):
     """Counts of one split.
 
-    rows          examples
+    rows          examples; texts: those whose texts differ
     known         what is known of all of them
     tokens        real tokens of each sentence slot
     longest       tokens of the longest sentence of each slot
@@ -69,6 +69,7 @@ class SplitInfo(_Record):
     """
 
     rows: _Positive
+    texts: _Positive
     known: tuple[Known, ...]
     tokens: tuple[_Positive, ...]
     longest: tuple[_Positive, ...]

@@ -235,6 +235,7 @@ def _write_split(
 
     return SplitInfo(
         rows=staged.rows,
+        texts=len(np.unique(staged.keys)),
         known=staged.known,
         tokens=tuple(staged.tokens),
         longest=tuple(staged.longest),

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from rss_rl.components import NOTHING, Trust
-from rss_rl.data.manifest import Manifest
+from rss_rl.data.manifest import Manifest, SplitInfo
 from rss_rl.data.store import open_prepared
 from rss_rl.durable import disk_errors, replace_file
 from rss_rl.errors import StorageError
@@ -171,7 +171,7 @@ def _shown(part: Part, split: str) -> dict[str, Any]:
         ],
         "several": means["runs"].max() > 1,
         "warnings": list(_warnings(part, split)),
-        "summary": _summary(means, metric, split, part.manifest.splits[split].rows),
+        "summary": _summary(means, metric, split, part.manifest.splits[split]),
         "asked": list(_asked(frame, part.manifest)),
         "metric": None if metric is None else find_measure(metric).label,
         "bars": [] if metric is None else list(_bars(means, metric, split)),
@@ -220,18 +220,18 @@ def _warnings(part: Part, split: str) -> Iterator[str]:
             yield f"{of if len(runs) > 1 else ''}{warning}."
 
 
-def _summary(means: pd.DataFrame, metric: str | None, split: str, rows: int) -> list[str]:
+def _summary(means: pd.DataFrame, metric: str | None, split: str, info: SplitInfo) -> list[str]:
     """Sentences on the scores of the first group; with several seeds, on the means.
 
     Args:
-        rows: of the split.
+        info: of the split.
     """
     if metric is None:
         return []
     own = means[(means["group"] == means["group"].iloc[0]) & (means["split"] == split)]
     found = {line["mode"]: line for line in own.to_dict("records") if pd.notna(line[metric])}
     lines = score_sentences(found, metric, split)
-    lines.extend(filter(None, [interval_sentence(found, rows, split)]))
+    lines.extend(filter(None, [interval_sentence(found, info, split)]))
     count = own["runs"].max()
     return [f"Means over {count} seeds.", *lines] if count > 1 else lines
 

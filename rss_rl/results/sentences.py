@@ -7,6 +7,7 @@ from typing import Any
 
 from scipy.stats import binomtest
 
+from rss_rl.data.manifest import SplitInfo
 from rss_rl.results.trojan import COMMON, MARGIN, Trojan
 
 Scores = Mapping[str, float | None]
@@ -31,21 +32,26 @@ def marks_sentence(modes: Mapping[str, Scores]) -> str | None:
     )
 
 
-def interval_sentence(modes: Mapping[str, Scores], rows: int, split: str) -> str | None:
+def interval_sentence(modes: Mapping[str, Scores], info: SplitInfo, split: str) -> str | None:
     """How far the accuracies of a split may be from those on more of such texts.
 
+    Copies of a text say what one does.
+
     Args:
-        modes: scores by mode of selection. rows: of the split.
+        modes: scores by mode of selection. info: of the split.
     """
     said = []
     for mode, words in (("thresholded", "kept words"), ("random", "random"), ("all", "all words")):
         accuracy = modes.get(mode, {}).get("accuracy")
         if accuracy is not None:
-            low, high = accuracy_interval(accuracy, rows)
+            low, high = accuracy_interval(accuracy, info.texts)
             said.append(f"{low:.1%} to {high:.1%} ({words})")
     if not said:
         return None
-    return f"{split.capitalize()} has {rows:,} rows: 95% intervals are {', '.join(said)}."
+    texts = "" if info.texts == info.rows else f" of {info.texts:,} texts"
+    return (
+        f"{split.capitalize()} has {info.rows:,} rows{texts}: 95% intervals are {', '.join(said)}."
+    )
 
 
 def accuracy_interval(accuracy: float, rows: int) -> tuple[float, float]:

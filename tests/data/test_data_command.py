@@ -63,7 +63,11 @@ def test_prepare_own_file(tmp_path: Path, reviews_csv: Path) -> None:
     again = prepared("--force", "--task", "score")
     assert (again.labels.low, again.labels.high) == (0, 2)
     sizes = prepared("--dev", reviews_csv, "--test", reviews_csv, "--force").splits
-    assert [sizes[split].rows for split in ("train", "dev", "test")] == [60, 60, 60]
+    assert [(own.rows, own.texts, own.in_train) for own in sizes.values()] == [
+        (60, 60, 0),
+        (60, 60, 60),
+        (60, 60, 60),
+    ]
 
 
 @pytest.mark.parametrize(

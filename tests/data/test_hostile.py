@@ -24,7 +24,7 @@ from rss_rl.errors import DataError
         (f'"rows": {ROWS}', f'"rows": {ROWS + 1}', "does not hold 25 rows"),
         ('"sentences": 1', '"sentences": 1000000', "less than or equal to 2"),
         ('"sentences": 1', '"sentences": 2', "does not have 2 sentence slot"),
-        ('"schema_version": 7', '"schema_version": 1', "has schema version 1"),
+        ('"schema_version": 8', '"schema_version": 1', "has schema version 1"),
         ('"names": [', '"names": [], "x": [', "Unexpected keyword|there is no class"),
         ('"names": [', '"names": ["x", "x", ', "two classes are called 'x'"),
         ('"name": "penn"', '"name": "other"', "there is no tokenizer 'other'"),

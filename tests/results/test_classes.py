@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rss_rl.data.manifest import SplitInfo
 from rss_rl.results.reading import calibration, calibration_error, class_scores
-from rss_rl.results.sentences import accuracy_interval
+from rss_rl.results.sentences import accuracy_interval, interval_sentence
 
 
 def test_each_class_is_counted() -> None:
@@ -38,3 +39,8 @@ def test_the_interval_is_wilsons() -> None:
     middle, off = p + z**2 / (2 * n), z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
     wanted = (middle - off) / (1 + z**2 / n), (middle + off) / (1 + z**2 / n)
     assert accuracy_interval(p, n) == pytest.approx(wanted, abs=1e-6)
+    info = SplitInfo.model_construct(rows=4 * n, texts=n)  # copies make it no narrower
+    said = interval_sentence({"all": {"accuracy": p}}, info, "test")
+    assert said is not None
+    assert "800 rows of 200 texts" in said
+    assert f"{wanted[0]:.1%} to {wanted[1]:.1%}" in said

@@ -106,7 +106,7 @@ def test_classes_are_told_apart(one: Part, text: str) -> None:
         (words,) = re.findall(rf'aria-label="Kept for {name}, .*?</table>', page, re.S)
         assert re.findall(r"<tr><td>(.*?)</td></tr>", words) == [line]
     scores = one.frame.query("split == 'test' and mode == 'thresholded'")["accuracy"].iloc[0]
-    low, high = accuracy_interval(scores, one.manifest.splits["test"].rows)
+    low, high = accuracy_interval(scores, one.manifest.splits["test"].texts)
     assert f"{low:.1%} to {high:.1%} (kept words)" in text
 
 
