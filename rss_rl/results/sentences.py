@@ -83,28 +83,28 @@ def trojan_sentences(found: Trojan | None, split: str) -> list[str]:
     """Whether the kept words decide, see `rss_rl.results.trojan`."""
     if found is None:
         return ["This is looked at where labels are classes and words are selected."]
-    reader, told, said = found["reader"], found["told"], []
+    reader, told = found["reader"], found["told"]
+    if told is None:
+        said = ["Not known: too few texts to tell whether keeping words says the label."]
+    else:
+        low, high = 100 * told["low"], 100 * told["high"]
+        said = [
+            "No. The policy decides, then keeps words that plead for its decision; they do not"
+            " explain it."
+            if told["low"] > MARGIN
+            else "Nothing here speaks against it: keeping a word says hardly more about the"
+            " prediction than its being there.",
+            f"Which of the {COMMON} commonest words are kept tells the run's own prediction in"
+            f" {told['kept']:.0%} of the texts (classes count alike), which of them occur in"
+            f" {told['there']:.0%}; the 99% interval of the difference is {low:+.0f} to {high:+.0f}"
+            " points.",
+        ]
     if reader:
         said.append(
             "A linear classifier of random parts of training texts, which has no part in the choice"
             f" of words, is right on {reader['kept']:.1%} of {split} by the kept words, on"
             f" {reader['random']:.1%} by as many random words, and on {reader['all']:.1%} by all."
         )
-    if told is None:
-        return [*said, "Too few texts to tell whether keeping words says the label."]
-    low, high = 100 * told["low"], 100 * told["high"]
-    said.append(
-        f"Which of the {COMMON} commonest words are kept tells the run's own prediction in"
-        f" {told['kept']:.0%} of the texts (classes count alike), which of them occur in"
-        f" {told['there']:.0%}; the 99% interval of the difference is {low:+.0f} to {high:+.0f}."
-    )
-    said.append(
-        "So keeping says more than the words: the policy decides, then keeps words that plead for"
-        " its decision. They do not explain it."
-        if told["low"] > MARGIN
-        else "So keeping a word says hardly more than its being there: no sign that the policy"
-        " decides before the classifier has read."
-    )
     return said
 
 
@@ -116,7 +116,8 @@ def trojan_warning(found: Trojan | None) -> str | None:
     return (
         f"which words are kept tells the prediction in {told['kept']:.0%} of the texts, which occur"
         f" in {told['there']:.0%}: the policy keeps words that plead for what it has decided. One"
-        " that reads single words cannot: policy.options.pool=none"
+        " that reads single words cannot: policy.options.pool=none, without options.context and"
+        " reads=contextual"
     )
 
 

@@ -56,7 +56,7 @@ def test_a_code_is_found() -> None:
     assert "pool=none" in str(trojan_warning(found))
     words = {word["word"]: (word["most"], word["least"]) for word in found["words"]}
     assert words["and"] == (("good", 1.0), ("bad", 0.0))
-    assert "They do not explain it" in " ".join(trojan_sentences(found, "test"))
+    assert "they do not explain it" in " ".join(trojan_sentences(found, "test"))
 
 
 def test_a_policy_of_single_words_is_not_accused() -> None:
@@ -74,4 +74,4 @@ def test_a_policy_of_single_words_is_not_accused() -> None:
 def test_sixty_rows_accuse_nobody(policy: Policy) -> None:
     found = look(policy, rows=60)
     assert trojan_warning(found) is None
-    assert "Too few" in " ".join(trojan_sentences(found, "test"))
+    assert "too few texts" in " ".join(trojan_sentences(found, "test"))
