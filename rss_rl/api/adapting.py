@@ -29,7 +29,7 @@ from rss_rl.api.finetuning import (
 )
 from rss_rl.api.options import Overrides, Rows, TableOptions
 from rss_rl.api.preparing import prepare
-from rss_rl.api.rows import split_files
+from rss_rl.api.rows import named_columns, split_files
 from rss_rl.api.run import Run
 from rss_rl.api.terminal import counted, say
 from rss_rl.config import RunConfig, load_config, settings
@@ -213,7 +213,7 @@ def _prepared(
     """The folder of the prepared table, whether it was there already, and what was chosen."""
     with tempfile.TemporaryDirectory(prefix="rss-rl-rows-") as scratch:
         splits = {"rows": data, "dev": how.get("dev"), "test": how.get("test")}
-        files = split_files(splits, Path(scratch))
+        files = split_files(splits, Path(scratch), named_columns(text, label, how).all())
         how |= {"dev": files.get("dev"), "test": files.get("test")}
         named, vectors = _vectors(how.get("vectors"), how.get("dim"), pretrained)
         how["vectors"] = named
@@ -391,7 +391,7 @@ def guess_task(files: Sequence[Path], label: str) -> str:
     tables = [column_types(path) for path in files if file_kind(path) == "parquet"]
     if any(_names_classes(types.get(label)) for types in tables):
         return "classes"
-    records = (record for path in files for record in read_records(path))
+    records = (record for path in files for record in read_records(path, columns=[label]))
     labels = (record.values.get(label) for record in records if isinstance(record, Record))
     seen = [str(v) for v in islice(labels, _LOOKED_AT) if v is not None and not is_missing(str(v))]
     try:
@@ -420,7 +420,7 @@ def _key(
     Raises:
         DataError: a file cannot be read or lacks a named column.
     """
-    wanted = [str(name) for name in (text, how.get("text_b"), label) if name]
+    wanted = named_columns(text, label, how).all()
     for path in (path for paths in files.values() for path in paths):
         require_columns(path, column_names(path), wanted)
     vectors = [Path(path) for path in named]

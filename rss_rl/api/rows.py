@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from rss_rl.api.options import Rows, TableOptions
 from rss_rl.data.checks import LARGEST_SCORE
 from rss_rl.data.column_files import Columns, column_files
+from rss_rl.data.records import require_columns
 from rss_rl.data.sources import Source, SourceRequest, known_sources, named_source
 from rss_rl.errors import DataError
 from rss_rl.storage import is_uri
@@ -47,10 +48,11 @@ def make_source(
         return named_source(name, request)
     _refuse({"--from": request.path, "--option": request.options or None}, "known datasets")
     splits = {"rows": data, "dev": table.get("dev"), "test": table.get("test")}
-    files = split_files(splits, scratch)
+    columns = named_columns(text, label, table)
+    files = split_files(splits, scratch, columns.all())
     return column_files(
         files["rows"],
-        _columns(text, label, table),
+        columns,
         _label_spec(table.get("task") or "classes", table.get("low"), table.get("high")),
         dev=_only(files.get("dev")),
         test=_only(files.get("test")),
@@ -106,7 +108,12 @@ def _refuse_addresses(data: Rows) -> None:
             )
 
 
-def _columns(text: str | int | None, label: str | int | None, table: TableOptions) -> Columns:
+def named_columns(text: str | int | None, label: str | int | None, table: TableOptions) -> Columns:
+    """The columns that are named.
+
+    Raises:
+        DataError: the text or the label is not.
+    """
     texts = tuple(str(name) for name in (text, table.get("text_b")) if name is not None)
     if not texts or not all(texts) or label is None or label == "":
         raise DataError(
@@ -154,8 +161,11 @@ def _only(files: Sequence[Path] | None) -> Path | None:
     return None if files is None else files[0]
 
 
-def split_files(splits: Mapping[str, Rows | None], folder: Path) -> dict[str, list[Path]]:
-    """The named files of each split that is given; other rows are written to a file in `folder`.
+def split_files(
+    splits: Mapping[str, Rows | None], folder: Path, columns: Sequence[str]
+) -> dict[str, list[Path]]:
+    """The named files of each split that is given; of other rows the named columns are written to a
+    file in `folder`.
 
     The first may be a mapping of splits, such as a Hugging Face DatasetDict: its `train`, and its
     `validation` (or `dev`) and `test` unless these are given.
@@ -171,38 +181,28 @@ def split_files(splits: Mapping[str, Rows | None], folder: Path) -> dict[str, li
         asked = {name: given for name, given in splits.items() if given is not None}
         splits = own | {name: given for name, given in asked.items() if name != "rows"}
     return {
-        name: _row_files(rows, folder / f"{name}.parquet")
+        name: _row_files(rows, folder / f"{name}.parquet", columns)
         for name, rows in splits.items()
         if rows is not None
     }
 
 
-def _row_files(rows: Rows, path: Path) -> list[Path]:
+def _row_files(rows: Rows, path: Path, columns: Sequence[str]) -> list[Path]:
     files = [rows] if isinstance(rows, str | Path) else rows
     if isinstance(files, list | tuple) and files and all(isinstance(f, str | Path) for f in files):
         return [Path(file) for file in files]
-    pq.write_table(_table(rows), path)
+    pq.write_table(_table(rows, columns), path)
     return [path]
 
 
-def _table(rows: Any) -> pa.Table:
-    """Rows of any kind as an Arrow table.
+def _table(rows: Any, columns: Sequence[str]) -> pa.Table:
+    """The named columns of rows of any kind; others are dropped before anything is converted.
 
     Raises:
-        DataError: rows of an unknown kind, or none.
+        DataError: rows of an unknown kind, none, or without such a column.
     """
     try:
-        if isinstance(rows, pa.Table):
-            found = rows
-        elif hasattr(rows, "to_arrow") or (  # polars; Hugging Face, whose streams have no length
-            hasattr(rows, "with_format") and hasattr(rows, "__len__")
-        ):
-            made = rows.to_arrow() if hasattr(rows, "to_arrow") else rows.with_format("arrow")[:]
-            found = made if isinstance(made, pa.Table) else pa.Table.from_batches(made)
-        elif hasattr(rows, "iloc"):
-            found = pa.Table.from_pandas(_as_shown(rows), preserve_index=False)
-        else:
-            found = pa.Table.from_pylist([dict(row) for row in rows])
+        found = _arrow(rows, columns)
     except (AttributeError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
         raise DataError(
             f"the {type(rows).__name__} cannot be read as a table: {str(error)[:200]}",
@@ -212,6 +212,39 @@ def _table(rows: Any) -> pa.Table:
     if not found.num_rows:
         raise DataError("there are no rows", remedy="Give at least a few dozen")
     return _with_names(found, getattr(rows, "features", None) or {})
+
+
+def _arrow(rows: Any, columns: Sequence[str]) -> pa.Table:
+    """See `_table`."""
+    if isinstance(rows, pa.Table):
+        made = rows
+    elif hasattr(rows, "iloc"):
+        shown = _as_shown(rows.iloc[:, _places(rows.columns, columns)])
+        made = pa.Table.from_pandas(shown, preserve_index=False)
+    elif hasattr(rows, "to_arrow"):  # polars
+        made = rows.select([rows.columns[place] for place in _places(rows.columns, columns)])
+        made = made.to_arrow()
+    elif hasattr(rows, "with_format") and hasattr(rows, "__len__"):
+        made = rows.with_format("arrow")[:]  # Hugging Face, whose streams have no length
+    else:
+        listed = [{str(key): value for key, value in dict(row).items()} for row in rows]
+        if not listed:
+            return pa.table({})
+        _places(dict.fromkeys(key for row in listed for key in row), columns)
+        made = pa.Table.from_pylist([{key: row.get(key) for key in columns} for row in listed])
+    made = made if isinstance(made, pa.Table) else pa.Table.from_batches(made)
+    return made.select(_places(made.column_names, columns))
+
+
+def _places(names: Iterable[Any], columns: Sequence[str]) -> list[int]:
+    """Where the named columns are among all.
+
+    Raises:
+        DataError: one is missing.
+    """
+    have = [str(name) for name in names]
+    require_columns(Path("the table"), have, columns)
+    return [place for place, name in enumerate(have) if name in columns]
 
 
 def _as_shown(frame: Any) -> Any:
@@ -236,7 +269,8 @@ def _with_names(table: pa.Table, features: Mapping[str, Any]) -> pa.Table:
             values = pa.array(shown, pa.string()).dictionary_encode()
             table = table.set_column(place, field.name, values)
     for name, feature in features.items():
-        if names := getattr(feature, "names", None):
+        names = getattr(feature, "names", None)
+        if names and name in table.column_names:
             numbers = table[name].combine_chunks()
             known = pc.if_else(pc.greater_equal(numbers, 0), numbers, None)  # -1: not labelled
             column = pa.DictionaryArray.from_arrays(known.cast(pa.int32()), list(names))

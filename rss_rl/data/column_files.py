@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import chain, repeat
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,12 @@ class Columns:
         return (*self.texts, self.label, *((self.id,) if self.id else ()), *self.rationale)
 
 
+def _records(paths: Iterable[Path], columns: Sequence[str]) -> Iterator[Record | BadRow]:
+    """The rows of several files. columns: that matter."""
+    for path in paths:
+        yield from read_records(path, columns=columns)
+
+
 def _read(
     split: str, *paths: Path, columns: Columns, cut: Sequence[str], drawn: Callable[[], Array]
 ) -> Iterator[Row]:
@@ -55,7 +61,7 @@ def _read(
         cut: splits that are cut from the training files. drawn: the places there of their rows.
     """
     wanted = drawn() == cut.index(split) if split in cut else repeat(True)
-    for here, record in zip(wanted, chain.from_iterable(map(read_records, paths)), strict=False):
+    for here, record in zip(wanted, _records(paths, columns.all()), strict=False):
         if here:
             yield record if isinstance(record, BadRow) else _example(record, columns)
 
@@ -69,7 +75,7 @@ def _drawn(
         shares: of the rows, for each split. classes: whether labels are classes.
     """
     keys, numbers, known = array("Q"), array("i"), dict[str, int]()
-    for record in chain.from_iterable(map(read_records, paths)):
+    for record in _records(paths, columns.all()):
         example = record if isinstance(record, BadRow) else _example(record, columns)
         if isinstance(example, BadRow) or not _usable(example):
             keys.append(0)
@@ -121,7 +127,7 @@ def _example(record: Record, columns: Columns) -> Row:
 def _score_range(files: Sequence[Path], column: str) -> tuple[float, float]:
     """The least and the largest score of a column, without those that are no numbers."""
     low, high = math.inf, -math.inf
-    for record in (record for path in files for record in read_records(path)):
+    for record in _records(files, [column]):
         with suppress(TypeError, ValueError, OverflowError):
             score = as_number(record.values[column]) if isinstance(record, Record) else math.nan
             if abs(score) <= LARGEST_SCORE:

@@ -10,7 +10,8 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,13 +117,17 @@ def is_gzip(path: Path) -> bool:
     return path.suffix.lower() == ".gz"
 
 
-def read_records(path: Path, kind: str = "", *, quoted: bool = True) -> Iterator[Record | BadRow]:
+def read_records(
+    path: Path, kind: str = "", *, quoted: bool = True, columns: Container[str] | None = None
+) -> Iterator[Record | BadRow]:
     """Stream the rows of a file.
 
     Args:
         path: the file.
         kind: as `file_kind` gives it; empty: by the suffix.
         quoted: whether '"' quotes the fields of a delimited file; False: it has no special meaning.
+        columns: that matter; None: all. The others may be what cannot be read; records may lack
+            them.
 
     Raises:
         DataError: the file cannot be opened or read, or its header is unusable.
@@ -130,11 +135,11 @@ def read_records(path: Path, kind: str = "", *, quoted: bool = True) -> Iterator
     kind = kind or file_kind(path)
     with _blamed_on(path):
         if kind == "parquet":
-            yield from _read_parquet(path)
+            yield from _read_parquet(path, columns)
         elif kind == "jsonl":
             yield from _read_json_lines(path)
         else:
-            yield from _read_delimited(path, "\t" if kind == "tsv" else ",", quoted)
+            yield from _read_delimited(path, "\t" if kind == "tsv" else ",", quoted, columns)
 
 
 @contextmanager
@@ -210,11 +215,12 @@ def column_types(path: Path) -> dict[str, pa.DataType]:
 
 
 def require_columns(path: Path, have: Sequence[str], want: Sequence[str]) -> None:
-    """Check that all columns of `want` exist.
+    """Check that all columns of `want` exist, and once.
 
     Raises:
-        DataError: one is missing; names the nearest one.
+        DataError: one is missing, with the nearest one, or is there more than once.
     """
+    _check_once(path, have, want)
     for name in want:
         if name not in have:
             raise DataError(
@@ -260,14 +266,19 @@ def _header(path: Path, reader: Any) -> list[str]:
             where=f"{path}, row 1",
             remedy="Write the column names into the first line" if not names else _ENCODING_REMEDY,
         )
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise DataError(
-            f"the header has the column '{twice[0]}' more than once",
-            where=f"{path}, row 1",
-            remedy="Give each column a name of its own",
-        )
     return names
+
+
+def _check_once(path: Path, names: Sequence[str], columns: Container[str] | None) -> None:
+    """Refuse two columns of a name that matters."""
+    counts = Counter(names)
+    for name in sorted(counts):
+        if counts[name] > 1 and (columns is None or name in columns):
+            raise DataError(
+                f"has the column '{name}' more than once",
+                where=str(path),
+                remedy="Give each column a name of its own",
+            )
 
 
 def bounded_lines(stream: IO[AnyStr]) -> Iterator[AnyStr]:
@@ -314,12 +325,15 @@ def _fields_of(lines: Iterable[str], delimiter: str, quoted: bool = True) -> Any
     return csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
 
 
-def _read_delimited(path: Path, delimiter: str, quoted: bool) -> Iterator[Record | BadRow]:
+def _read_delimited(
+    path: Path, delimiter: str, quoted: bool, columns: Container[str] | None
+) -> Iterator[Record | BadRow]:
     file = str(path)
     with _open_text(path) as stream:
         lines = _DelimitedLines(stream)
         reader = _fields_of(lines, delimiter, quoted)
         names = _header(path, reader)
+        _check_once(path, names, columns)
         while True:
             row, lines.left = lines.number + 1, _LONGEST_ROW
             try:
@@ -391,38 +405,43 @@ def _parquet(path: Path) -> Any:
     return pq.ParquetFile(path)
 
 
-def _read_parquet(path: Path) -> Iterator[Record | BadRow]:
+def _read_parquet(path: Path, columns: Container[str] | None) -> Iterator[Record | BadRow]:
     with _parquet(path) as file:
         names = file.schema_arrow.names
-        if len(set(names)) < len(names):
-            raise DataError("two columns have the same name", where=str(path), remedy="Rename one")
+        _check_once(path, names, columns)
+        wanted = [name for name in names if columns is None or name in columns]
         row = 0
-        for block in _blocks(file):
-            columns = [_python_values(path, *pair) for pair in zip(names, block, strict=True)]
-            for values in zip(*columns, strict=True):
+        for block in _blocks(file, wanted):
+            values = [_python_values(path, name, block.column(name)) for name in wanted]
+            for cells in zip(*values, strict=True):
                 row += 1
-                yield Record(str(path), row, dict(zip(names, values, strict=True)))
+                yield Record(str(path), row, dict(zip(wanted, cells, strict=True)))
 
 
-def _blocks(file: Any) -> Iterator[pa.RecordBatch]:
+def _blocks(file: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a Parquet file, some at a time."""
     for group in range(file.num_row_groups):
         about = file.metadata.row_group(group)
         rows = _BLOCK_BYTES * about.num_rows // max(1, about.total_byte_size)
         rows = min(max(rows, 1), _BLOCK_ROWS)
-        yield from file.iter_batches(batch_size=rows, row_groups=[group])
+        yield from file.iter_batches(batch_size=rows, row_groups=[group], columns=columns)
 
 
 def _python_values(path: Path, name: str, column: Any) -> list[Any]:
-    """Values of a column; nanoseconds, for which Python has no type, as text or integers."""
+    """Values of a column; nanoseconds, for which Python has no type, as text or integers, as are
+    times before year 1 or after 9999."""
     kind = column.type
     try:
         if pa.types.is_duration(kind) or kind == pa.time64("ns"):
             column = column.cast(pa.int64())
         elif pa.types.is_timestamp(kind) and kind.unit == "ns":
             column = column.cast(pa.string())
-        values: list[Any] = column.to_pylist()
-    except (ValueError, OverflowError) as error:
+        try:
+            values: list[Any] = column.to_pylist()
+        except (ValueError, OverflowError):
+            whole = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+            values = column.cast(whole).to_pylist()
+    except (ValueError, OverflowError, pa.ArrowException) as error:
         raise DataError(
             f"a value of column '{name}' ({kind}) cannot be read ({error})",
             where=str(path),

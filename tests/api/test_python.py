@@ -230,7 +230,7 @@ def test_data_of_any_kind_prepares_the_same(kind: str, tmp_path: Path) -> None:
     assert sum(info.rows for info in prepared.manifest.splits.values()) == 40
 
 
-@pytest.mark.parametrize("data", [[], 5, [1, 2], [{"a": object()}]])
+@pytest.mark.parametrize("data", [[], 5, [1, 2], [{"review": object(), "stars": 1}]])
 def test_what_is_no_table_is_a_clear_error(data: Any, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no rows|cannot be read as a table"):
         rss_rl.prepare(data, text="review", label="stars", out=tmp_path / "out")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -36,8 +37,9 @@ class HubDataset:
         return self._table.num_rows
 
 
-def written(rows: Any, folder: Path) -> dict[str, Path]:
-    return {name: path for name, (path,) in split_files({"rows": rows}, folder).items()}
+def written(rows: Any, folder: Path, columns: Sequence[str] = ("label",)) -> dict[str, Path]:
+    found = split_files({"rows": rows}, folder, columns)
+    return {name: path for name, (path,) in found.items()}
 
 
 def test_class_labels_are_classes_with_their_names(tmp_path: Path) -> None:
@@ -67,7 +69,7 @@ def test_labels_are_named_as_pandas_shows_them(tmp_path: Path, value: Any) -> No
 
 def test_a_mapping_of_splits_is_taken_as_such(tmp_path: Path) -> None:
     splits = {name: HubDataset([n]) for n, name in enumerate(("train", "validation", "test"))}
-    found = written(splits, tmp_path)
+    found = written(splits, tmp_path, ["text"])
     assert {name: pq.read_table(path)["text"].to_pylist() for name, path in found.items()} == {
         "rows": ["t0"],
         "dev": ["t1"],
@@ -98,3 +100,34 @@ def test_rows_of_a_stream(tmp_path: Path) -> None:
 def test_what_is_no_table_is_named(tmp_path: Path, rows: Any) -> None:
     with pytest.raises(DataError, match=f"the {type(rows).__name__} cannot be read as a table"):
         written(rows, tmp_path)
+
+
+NAMES = ["text", "label"]
+CELLS = {"text": ["a", "b"], "label": ["x", "y"]}
+BATCH = pa.table(CELLS)
+STRANGE: dict[str, Any] = {
+    "mixed objects": pd.DataFrame(CELLS).assign(other=[1, "one"]),
+    "categories of tuples": pd.DataFrame(CELLS).assign(
+        other=pd.Categorical.from_codes([0, 1], pd.Index([(1, 2), (3, 4)], tupleize_cols=False))
+    ),
+    "complex": pd.DataFrame(CELLS).assign(other=[1j, 2j]),
+    "two of a name": pd.DataFrame([*CELLS.values(), [1, 2], [3, 4]], [*NAMES, "c", "c"]).T,
+    "run ends": BATCH.append_column("other", pc.run_end_encode(pa.array([1, 1]))),
+    "intervals": BATCH.append_column(
+        "other", pa.array([(1, 2, 3)] * 2, pa.month_day_nano_interval())
+    ),
+    "late": BATCH.append_column("other", pa.array([2**60, 1], pa.timestamp("us"))),
+    "two in Arrow": BATCH.append_column("c", pa.array([1, 2])).append_column("c", pa.array([1, 2])),
+    "mappings": [{"text": "a", "label": "x", "other": 1}, {"text": "b", "label": "y", "other": {}}],
+    "numbered": [{"text": "a", "label": "x", 7: 1}, {"text": "b", "label": "y", 7: [object()]}],
+}
+
+
+@pytest.mark.parametrize("rows", STRANGE.values(), ids=STRANGE)
+def test_columns_that_nobody_named_are_dropped_before_anything_else(
+    tmp_path: Path, rows: Any
+) -> None:
+    found = pq.read_table(written(rows, tmp_path, NAMES)["rows"])
+    assert found.to_pydict() == CELLS
+    with pytest.raises(DataError, match=r"no column 'lable'; did you mean 'label'.*text, label"):
+        written(rows, tmp_path, ["lable"])

@@ -231,6 +231,19 @@ def test_wrong_column_names_the_nearest(tmp_path: Path, reviews: list[dict[str, 
         assert "review, stars, key" in error.value.remedy
 
 
+def test_columns_that_nobody_named_may_be_what_cannot_be_read(tmp_path: Path) -> None:
+    cells: dict[str, Any] = {"text": ["a", "b"], "label": ["x", "y"]}
+    table = pa.table(cells | {"late": pa.array([2**60] * 2, pa.timestamp("us"))})
+    table = table.append_column("c", table["late"]).append_column("c", table["late"])
+    pq.write_table(table, tmp_path / "t.parquet")
+    (tmp_path / "t.csv").write_text("text,label,,\na,x,,\nb,y,,\n")
+    for name in ("t.parquet", "t.csv"):
+        path = tmp_path / name
+        source = column_files([path], Columns(("text",), "label"), dev=path, test=path)
+        rows = [row for row in source.read("dev") if isinstance(row, RawExample)]
+        assert [(row.texts, row.label) for row in rows] == [(("a",), "x"), (("b",), "y")]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
