@@ -13,11 +13,11 @@ import operations
 
 MOST = {
     ("own", "auto"): {
-        "sampling": (97, 1),
+        "sampling": (103, 1),
         "update of classifier": (150, 1),
         "update of classifier and policy": (255, 1),
         "update of policy": (105, 0),
-        "evaluation": (92, 1),
+        "evaluation": (98, 1),
     },
     ("own", "eager"): {
         "sampling": (201, 0),

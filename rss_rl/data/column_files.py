@@ -201,4 +201,5 @@ def column_files(
         spec = LabelSpec("score", low=low, high=high) if low < high else spec
     drawn = cache(partial(_drawn, train, columns, cut, seed, classes))
     reader = partial(_read, columns=columns, cut=tuple(cut), drawn=drawn)
-    return Source(as_text(train[0].stem), len(columns.texts), spec, files, reader)
+    name, named = as_text(train[0].stem), (*columns.texts, columns.label)
+    return Source(name, len(columns.texts), spec, files, reader, named)

@@ -154,7 +154,8 @@ class VectorInfo(FileInfo):
 class Manifest(_Record):
     """Everything about a prepared directory that is not an array.
 
-    max_words: most words of a text; None: no limit.
+    max_words: most words of a text; None: no limit. columns: of a table, those of the texts, then
+    of the label.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -168,6 +169,7 @@ class Manifest(_Record):
     vectors: VectorInfo
     seed: int
     max_words: _Positive | None = None
+    columns: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:

@@ -267,4 +267,5 @@ def _manifest(
         vectors=vectors,
         seed=seed,
         max_words=stage.max_words,
+        columns=stage.source.columns,
     )

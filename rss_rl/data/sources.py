@@ -125,6 +125,7 @@ class Source:
     splits     files of each split (none for generated examples); 'train' must be among the splits
     reader     `reader(split, *files)` streams a split, the same rows in the same order at every
                call
+    columns    of a table: those of the texts, then of the label
     """
 
     name: str
@@ -132,6 +133,7 @@ class Source:
     labels: LabelSpec | None
     splits: Mapping[str, tuple[Path, ...]]
     reader: Callable[..., Iterator[Row]]
+    columns: tuple[str, ...] = ()
 
     def read(self, split: str) -> Iterator[Row]:
         """Stream one split."""

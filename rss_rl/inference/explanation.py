@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,20 @@ class Explanation:
     def _repr_html_(self) -> str:
         sentences = "".join(sentence._repr_html_() for sentence in self.sentences)
         return f"<p><b>{escape(self.title)}</b>, {self.kept:.0%} kept</p>{sentences}"
+
+    def cells(self) -> dict[str, Any]:
+        """A row of a table, by column: prediction, p_CLASS, kept, known, words_kept, words_kept_b.
+
+        The last is of a second text.
+        """
+        found: dict[str, Any] = {"prediction": self.prediction}
+        chances = self.class_probabilities or {}
+        found |= {f"p_{name}": share for name, share in chances.items()}
+        found |= {"kept": self.kept, "known": self.known}
+        for sentence, suffix in zip(self.sentences, ("", "_b"), strict=False):
+            words = compress(sentence.words, sentence.kept.tolist())
+            found[f"words_kept{suffix}"] = " ".join(words)
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """JSON data."""

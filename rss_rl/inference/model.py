@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 import torch
@@ -37,6 +38,9 @@ from rss_rl.reading.memory import memory_errors
 from rss_rl.reading.models import Models
 from rss_rl.reading.scan import Scanned
 from rss_rl.types import Array, Batch, LabelSpec
+
+if TYPE_CHECKING:
+    import pandas
 
 Example = Text | tuple[Text, Text]
 """One text, or two for tasks on pairs."""
@@ -189,39 +193,61 @@ class Model:
         """Prediction for one example and the words it is based on; see `predict`."""
         return self.predict([example])[0]
 
+    @overload
     def predict(
-        self, examples: Sequence[Example], *, share: float | None = None
-    ) -> list[Explanation]:
+        self,
+        examples: Sequence[Example],
+        *,
+        share: float | None = None,
+        as_frame: Literal[False] = False,
+    ) -> list[Explanation]: ...
+
+    @overload
+    def predict(
+        self, examples: Sequence[Example], *, share: float | None = None, as_frame: Literal[True]
+    ) -> pandas.DataFrame: ...
+
+    def predict(
+        self, examples: Sequence[Example], *, share: float | None = None, as_frame: bool = False
+    ) -> list[Explanation] | pandas.DataFrame:
         """Prediction for each example and the words it is based on.
 
         Args:
             examples: one text each, or a pair for tasks on two texts. A tuple of words is not
                 tokenised.
             share: of each text's words, to keep instead: the most probable ones, at least one.
+            as_frame: a pandas table of `Explanation.cells`. What is wrong with an example, which
+                otherwise is raised, stands in its column `error`.
 
         Raises:
             DataError: see `encode`.
             ConfigError: a share of a run without a policy, or not in [0, 1].
         """
         check_share(share)
-        return self.read_all(self._encoded(examples), share)
+        if as_frame:
+            return self._frame(examples, share)
+        return self.read_all([self._encoded(*pair) for pair in _numbered(examples)], share)
 
-    def _encoded(self, examples: Sequence[Example]) -> list[Encoded]:
-        if isinstance(examples, str | Mapping) or hasattr(examples, "columns"):
-            # Iterating over a table or a mapping gives its names, which would be predicted.
-            given = "one text" if isinstance(examples, str) else f"a {type(examples).__name__}"
-            raise DataError(
-                f"got {given}, expected a list of examples",
-                remedy='Give a list of texts, ["A text."], or a column: list(table["text"])',
-            )
+    def _frame(self, examples: Sequence[Example], share: float | None) -> pandas.DataFrame:
+        import pandas
+
+        encoded: list[Encoded] = []
+        faults: list[str | None] = []
+        for pair in _numbered(examples):
+            try:
+                encoded.append(self._encoded(*pair))
+                faults.append(None)
+            except DataError as error:
+                faults.append(error.what)
+        found = iter(self.read_all(encoded, share))
+        rows = [{} if fault else next(found).cells() for fault in faults]
+        return pandas.DataFrame(rows).assign(error=faults)
+
+    def _encoded(self, where: str, example: Example) -> Encoded:
         one = self.inputs.sentences == 1
-        encoded = []
-        for number, example in enumerate(examples, start=1):
-            where = f"example {number}"
-            texts = example if isinstance(example, tuple | list) and not one else (example,)
-            more = "" if one else ", two to an example"
-            encoded.append(self.encode([checked_text(t, where, more) for t in texts], where))
-        return encoded
+        texts = example if isinstance(example, tuple | list) and not one else (example,)
+        more = "" if one else ", two to an example"
+        return self.encode([checked_text(text, where, more) for text in texts], where)
 
     def encode(self, texts: Sequence[Text], where: str = "") -> Encoded:
         """Tokenise the texts of an example and map them to ids; `where` is for messages.
@@ -388,6 +414,23 @@ def load_model(
                 remedy="Read its own data with it: rss-rl evaluate and rss-rl report",
             )
         return Model(config, models, inputs, found, scores)
+
+
+def _numbered(examples: Sequence[Example]) -> Iterator[tuple[str, Example]]:
+    """Each example with its place, for messages.
+
+    Raises:
+        DataError: they are no list.
+    """
+    if isinstance(examples, str | Mapping) or hasattr(examples, "columns"):
+        # Iterating over a table or a mapping gives its names, which would be predicted.
+        given = "one text" if isinstance(examples, str) else f"a {type(examples).__name__}"
+        raise DataError(
+            f"got {given}, expected a list of examples",
+            remedy='Give a list of texts, ["A text."], or a column: list(table["text"])',
+        )
+    for number, example in enumerate(examples, start=1):
+        yield f"example {number}", example
 
 
 def _cuts(examples: Sequence[Encoded]) -> Iterator[Sequence[Encoded]]:

@@ -45,7 +45,6 @@ from rss_rl.data.records import (
 from rss_rl.data.sources import BadRow, Text
 from rss_rl.durable import disk_errors, file_sha256, is_same_file, remove_unfinished, replacing
 from rss_rl.errors import DataError, StorageError
-from rss_rl.inference.explanation import Explanation
 from rss_rl.inference.model import Encoded, Model, check_share
 from rss_rl.json_files import without_non_finite
 from rss_rl.storage import Storage, open_storage
@@ -278,8 +277,8 @@ def score_file(
     """Predict for each row of `source` and write `target`, which appears only when complete.
 
     Args:
-        source: CSV, TSV, JSON lines or Parquet. columns: of its texts; may be empty if the file has
-            no others.
+        source: CSV, TSV, JSON lines or Parquet. columns: of its texts; none: those that the run was
+            trained on, or where the file lacks them all that it has.
         target: .parquet, .csv, .tsv or .jsonl; an existing file is replaced.
         skip_bad_rows: report a bad row in its `error` column instead of raising.
         share: of each text's words to keep; None: as the model does.
@@ -292,7 +291,7 @@ def score_file(
     """
     own = own_columns(model.labels, model.inputs.sentences, errors=skip_bad_rows)
     given, before = column_types(source), file_sha256(source)
-    texts = _text_columns(source, columns, model.inputs.sentences, shown)
+    texts = _text_columns(source, columns, model, shown)
     score = partial(_score, model, texts, shown or str(source), share, skip_bad_rows)
     rows = read_records(source)
     beside = columns_beside(own, given)
@@ -340,30 +339,20 @@ def _score(
     found = iter(model.read_all(encoded, share))
     for record in block:
         bad = record.row in faults
-        cells = {"error": faults[record.row]} if bad else _cells(next(found))
+        cells = {"error": faults[record.row]} if bad else next(found).cells()
         values = record.values if isinstance(record, Record) else {}
         yield cells | {beside[name]: value for name, value in values.items()}
 
 
-def _cells(explanation: Explanation) -> dict[str, Any]:
-    cells: dict[str, Any] = {"prediction": explanation.prediction}
-    cells |= {"kept": explanation.kept, "known": explanation.known}
-    shares = explanation.class_probabilities or {}
-    cells |= {f"p_{name}": share for name, share in shares.items()}
-    for sentence, suffix in zip(explanation.sentences, ("", "_b"), strict=False):
-        pairs = zip(sentence.words, sentence.kept.tolist(), strict=True)
-        cells[f"words_kept{suffix}"] = " ".join(word for word, kept in pairs if kept)
-    return cells
-
-
-def _text_columns(path: Path, columns: Sequence[str], texts: int, shown: str) -> list[str]:
+def _text_columns(path: Path, columns: Sequence[str], model: Model, shown: str) -> list[str]:
     """The columns of the texts.
 
     Raises:
         DataError: the file cannot be read, or lacks a column.
     """
-    have = column_names(path)
-    wanted = list(columns) or have
+    have, texts = column_names(path), model.inputs.sentences
+    known = model.inputs.manifest.columns[:texts]
+    wanted = list(columns or (known if {*known} <= {*have} else ())) or have
     if len(wanted) != texts:
         raise DataError(
             f"the task has {texts} text(s) per example, {len(wanted)} column(s) are named",

@@ -18,7 +18,7 @@ from rss_rl.models.layers import Dense, glorot_linear, linear
 from rss_rl.ops.attention import KernelBackend, packed_attention
 from rss_rl.ops.directions import Direction, Weights, directional_attention
 from rss_rl.ops.gated import gated_attention
-from rss_rl.ops.linear_maps import gate_mix, has_kernels
+from rss_rl.ops.linear_maps import gate_mix, has_kernels, pays_kernels
 from rss_rl.ops.masking import Gathered, causal_means
 from rss_rl.ops.operators import Fusion
 from rss_rl.ops.packing import Order, Packed, PackedPairs, Pairs, Rows, Shared
@@ -30,7 +30,7 @@ TANH_SCALE = 5.0
 
 def fused(directions: Sequence[Fusion], backend: KernelBackend) -> Tensor:
     """Concatenated outputs of the directions, [..., 2D]."""
-    if has_kernels(directions[0].hidden, backend):
+    if pays_kernels(directions[0].hidden, backend):
         return gate_mix(directions)
     outputs = [torch.lerp(s, h, torch.sigmoid(gate + more)) for h, s, gate, more, _ in directions]
     return torch.cat(outputs, -1)

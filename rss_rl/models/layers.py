@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rss_rl.models.dropout import Dropout, packed_rows
 from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.gated import gated_softmax
-from rss_rl.ops.linear_maps import has_kernels, linear_maps
+from rss_rl.ops.linear_maps import has_kernels, linear_maps, pays_kernels
 from rss_rl.ops.matmul import pad_rows
 from rss_rl.ops.packing import Packed, Rows
 from rss_rl.ops.pooling import feature_wise_pooling, packed_pooling, packed_shared_pooling
@@ -88,7 +88,7 @@ class Dense(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         """[..., inputs] to [..., outputs]."""
-        if not has_kernels(values, self._backend):
+        if not pays_kernels(values, self._backend):
             return self._activation(self.linear(self.dropout(values)))
         drop, weight, bias = self.dropout.keyed(values), self.linear.weight, self.linear.bias
         given = values if drop is not None else self.dropout(values)

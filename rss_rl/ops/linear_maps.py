@@ -63,13 +63,17 @@ class Drop(NamedTuple):
 
 
 def has_kernels(values: Tensor, backend: KernelBackend) -> bool:
-    """Whether `linear_maps` and `gate_mix` can replace torch's own operations, and are faster."""
+    """Whether `linear_maps` and `gate_mix` can replace torch's own operations."""
     if backend != "compiled" or not one_kind([values]):
-        return False
-    if torch.is_inference_mode_enabled() and values.numel() < _SMALL:
         return False
     lower = torch.is_autocast_enabled("cpu")
     return not lower or torch.get_autocast_dtype("cpu") == torch.bfloat16
+
+
+def pays_kernels(values: Tensor, backend: KernelBackend) -> bool:
+    """`has_kernels`, and whether they are faster than torch's own operations."""
+    small = torch.is_inference_mode_enabled() and values.numel() < _SMALL
+    return not small and has_kernels(values, backend)
 
 
 def linear_maps(

@@ -87,6 +87,7 @@ def test_bad_row_stops_or_is_listed(
 
     manifest = prepare(source, tmp_path / "out", dim=2, skip_bad_rows=True)
     assert (manifest.splits["train"].bad_rows, manifest.splits["train"].rows) == (1, 2)
+    assert manifest.columns == ("text", "label")
     assert manifest.splits["dev"].bad_rows == 0
     (line,) = (tmp_path / "out" / "rejects.jsonl").read_text().splitlines()
     reject = json.loads(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
@@ -37,6 +38,17 @@ def test_from_a_run_to_a_page(run: Path, tmp_path: Path) -> None:
     asked = ("--split", "dev", "--mode", "sampled", "--which", "latest", "--json")
     (scores,) = json.loads(typed("evaluate", run, *asked)).values()
     assert list(scores) == ["sampled"]
+
+
+def test_standard_input_is_a_text_a_line(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = b'warm, "film"\n{"text": "dull"}\n'
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
+    scored = tmp_path / "scored.jsonl"
+    typed("predict", run, "--input", "-", "--output", scored)
+    rows = [json.loads(line) for line in scored.read_text().splitlines()]
+    assert [row["text"] for row in rows] == ['warm, "film"', "dull"]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -81,6 +82,23 @@ def test_texts_of_all_lengths_are_told_as_alone_and_in_their_order() -> None:
         assert found.prediction == alone.prediction
         assert repr(found.sentences) == repr(alone.sentences)
         assert found.class_probabilities == pytest.approx(alone.class_probabilities, abs=1e-5)
+
+
+def test_a_table_has_a_row_for_each_text_whatever_it_is(model: Model) -> None:
+    frame = model.predict(["warm film", " ", "dull"], as_frame=True)
+    first, none, _ = frame.to_dict("records")
+    assert none["error"] == "a text has no words"
+    assert frame["error"].isna().tolist() == [True, False, True]
+    assert first["prediction"] == model.predict(["warm film"])[0].prediction
+    assert set(own_columns(model.labels, 1, errors=True)) == {*frame.columns}
+    assert np.isnan(none["kept"])
+
+
+def test_the_columns_of_the_training_table_are_known(run: Path, tmp_path: Path) -> None:
+    model, source = rss_rl.load(run), texts_file(tmp_path / "in.csv")
+    known = {"columns": ("review", "stars")}
+    model.inputs.manifest = model.inputs.manifest.model_copy(update=known)
+    assert score_file(model, source, tmp_path / "out.csv") == Counts(3, 0)
 
 
 def test_a_text_takes_one_thread_and_much_work_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def reader(
         "phases": [phase | {"selection": "sampled" if selects else "all"}],
     }
     splits = {"train": SimpleNamespace(rows=7)}
-    manifest = SimpleNamespace(name="made", labels=labels, splits=splits)
+    manifest = SimpleNamespace(name="made", labels=labels, splits=splits, columns=())
     inputs = Inputs(labels, texts, Tokenizer(), Vocabulary(words, TRAINABLE), manifest)
     selector = policy(double=False, seed=seed, reads=reads, **(by or {}))
     models = Models(classifier.eval(), selector, reads)
