@@ -327,6 +327,8 @@ def _read_export(path: Path) -> PackedModel:
 
     Nothing else is opened, whatever export.json names; no link is followed.
     """
+    if (path / EXPORT_FILE).is_symlink():
+        raise _wrong(path, EXPORT_FILE, "cannot be read: a link")
     record = read_record(path / EXPORT_FILE, SCHEMA_VERSION, _AGAIN)
     sums = record.get("sha256")
     sums = sums if isinstance(sums, dict) else {}

@@ -64,6 +64,12 @@ def linked_weights(export: Path, secret: Path) -> str:
     return WEIGHTS_FILE
 
 
+def linked_record(export: Path, secret: Path) -> str:
+    (export / EXPORT_FILE).rename(secret.parent / "record")
+    (export / EXPORT_FILE).symlink_to(secret.parent / "record")
+    return WEIGHTS_FILE
+
+
 def pipe(export: Path, _: Path) -> str:
     (export / "pretrained-0").mkdir()
     os.mkfifo(export / "pretrained-0" / "config.json")
@@ -76,7 +82,7 @@ def huge(export: Path, _: Path) -> str:
     return WEIGHTS_FILE
 
 
-PLANTED = [linked_file, linked_folder, linked_weights, pipe, huge]
+PLANTED = [linked_file, linked_folder, linked_weights, linked_record, pipe, huge]
 LISTED = [
     f"../../{SECRET}", f"pretrained-0/../../../{SECRET}", f"./{WEIGHTS_FILE}", "/dev/zero",
     "pretrained-0/deep/config.json", "pretrained-0/..", "pretrained-0/model.bin", "pretrained-x/a",
