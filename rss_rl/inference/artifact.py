@@ -54,7 +54,7 @@ from rss_rl.pretrained.folder import is_plain, open_pretrained, plain_files
 from rss_rl.reading.memory import available_bytes
 from rss_rl.reading.models import Models, restored_models
 from rss_rl.reading.trained_runs import open_models
-from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.runs.checkpoint import load_checkpoint, parse_step, read_pointer
 from rss_rl.runs.run_directory import REPORT_FILE
 from rss_rl.runs.tensor_file import read_tensors, write_tensors
 from rss_rl.types import Array
@@ -230,6 +230,19 @@ def read_scores(run: Path, step: int | None = None) -> Scores:
     return _scores(report.get("splits"), file) if step in (None, report.get("best_step")) else {}
 
 
+def scores_of(run: Path, which: str | int) -> Scores:
+    """The scores of a checkpoint; empty unless it is the best of a finished run."""
+    step = which if isinstance(which, int) else parse_step(read_pointer(run, which))
+    return read_scores(run, step)
+
+
+def temperature(config: RunConfig, scores: Scores) -> float:
+    """That a run's logits are divided by: with it, probabilities fit those of dev."""
+    of_dev = scores.get("dev", {}).get("thresholded" if config.selects else "all", {})
+    found = of_dev.get("temperature") or 1.0
+    return found if 0.01 < found < 100 else 1.0  # else no run's
+
+
 def _scores(found: object, file: Path) -> Scores:
     try:
         return _SCORES.validate_python(found or {})
@@ -309,7 +322,7 @@ def open_result(
     if not isinstance(path, PackedModel):
         path = Path(path)
         if not is_export(path):
-            return *open_models(path, which, trust), read_scores(path) if which == "best" else {}
+            return *open_models(path, which, trust), scores_of(path, which)
         path = _read_export(path)
     return path.open(trust)
 

@@ -70,7 +70,7 @@ def _outcomes(model: Model, chosen: Chosen) -> Tensor:
     logits = model.logits(chosen)
     if model.labels.kind == "score":
         return model.models.classifier.predict(logits).float()[:, None]
-    return torch.softmax(logits.float(), -1)
+    return model.probabilities(logits)
 
 
 def _flip_first(chosen: Chosen, slot: int) -> Tensor:

@@ -26,7 +26,13 @@ from rss_rl.data.store import Prepared
 from rss_rl.data.tokens import Tokens
 from rss_rl.data.vocabulary import PAD, UNKNOWN
 from rss_rl.errors import ConfigError, DataError
-from rss_rl.inference.artifact import PackedModel, Scores, about_model, open_result
+from rss_rl.inference.artifact import (
+    PackedModel,
+    Scores,
+    about_model,
+    open_result,
+    temperature,
+)
 from rss_rl.inference.explanation import Explanation, MarkedSentence
 from rss_rl.models.build import check_defaults
 from rss_rl.models.encoders.protocol import WordEncoder
@@ -182,6 +188,10 @@ class Model:
     def about(self) -> str:
         """What it predicts and learnt from, how it reads, how well it does."""
         return " ".join(about_model(self.config, self.inputs.manifest, self.scores))
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Of the classes, float32 [B, C], calibrated by the run's `temperature`."""
+        return torch.softmax(logits.float() / temperature(self.config, self.scores), -1)
 
     def select(
         self, examples: Sequence[Example], *, share: float | None = None
@@ -388,7 +398,7 @@ class Model:
                 for own, score in zip(sentences, predicted, strict=True)
             ]
         names = self.labels.names
-        shares = torch.softmax(logits, -1).tolist()
+        shares = self.probabilities(logits).tolist()
         return [
             Explanation(own, names[number], dict(zip(names, its, strict=True)))
             for own, number, its in zip(sentences, predicted, shares, strict=True)

@@ -45,6 +45,7 @@ OWN = (
     _percent("kept", "kept", "words kept, as heads or dependents", brief=True),
     _percent("heads_kept", "heads", "heads: words that attend to others"),
     _percent("dependents_kept", "dependents", "dependents: words that are attended to"),
+    Measure("temperature", "temperature", "that would calibrate it; over 1: too sure of itself"),
 )
 """The evaluation's own measures."""
 ACCURACY = (

@@ -20,6 +20,7 @@ from rss_rl.metrics.measures import (
     find_measure,
 )
 from rss_rl.ops.scores import (
+    best_temperature,
     choice_metrics,
     class_metrics,
     precision_recall_f1,
@@ -34,7 +35,8 @@ def measured(labels: LabelSpec, columns: Mapping[str, Array]) -> dict[str, float
 
     Args:
         columns: arrays over all examples, as far as there are: `label` and `predicted` (the number
-            of a class, sentence or candidate, or a score); `odds`, log-odds of the last class;
+            of a class, sentence or candidate, or a score); `odds`, log-odds of the last class, and
+            `logits` of all classes;
             `question`, see `rss_rl.types.Batch`; `marked`, see `marked_counts`.
     """
     found: dict[str, float] = {}
@@ -47,6 +49,8 @@ def measured(labels: LabelSpec, columns: Mapping[str, Array]) -> dict[str, float
         else:
             odds = columns.get("odds")
             found = class_metrics(*read, odds if count == 2 else None, classes=count)
+            if (logits := columns.get("logits")) is not None:
+                found["temperature"] = best_temperature(logits, columns["label"])
             if odds is not None and "question" in columns:  # the last class: a right answer
                 right = columns["label"] == count - 1
                 found |= ranking_metrics(odds, right, columns["question"])

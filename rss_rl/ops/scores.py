@@ -9,6 +9,8 @@ import numpy as np
 
 from rss_rl.types import Array
 
+_TEMPERATURES = np.log(0.05), np.log(20)
+
 
 def score_metrics(predicted: Array, gold: Array) -> dict[str, float]:
     """pearson, spearman and mse of predicted scores [n]; an undefined correlation is left out."""
@@ -58,6 +60,33 @@ def class_metrics(
         metrics["absent_classes"] = float(absent)
     area = None if odds is None else roc_auc(odds, gold == 1)
     return metrics if area is None else metrics | {"roc_auc": area}
+
+
+def best_temperature(logits: Array, gold: Array) -> float:
+    """T for which softmax(logits / T) is likeliest on these rows: below 1, it was too unsure.
+
+    Labels count as Platt's targets do, (n + 1) / (n + 2) for the right class: without a single
+    error T would be 0.
+
+    Args:
+        logits: [n, C]. gold: int64 [n].
+
+    Returns:
+        In [0.05, 20].
+
+    Source: Guo et al., On calibration of modern neural networks (ICML 2017); Platt 1999.
+    """
+    from scipy.optimize import minimize_scalar
+    from scipy.special import log_softmax
+
+    wide, unsure = logits.astype(np.float64), 1 / (len(gold) + 2)
+
+    def loss(log_temperature: float) -> float:
+        log_probs = log_softmax(wide / np.exp(log_temperature), 1)
+        right = log_probs[np.arange(len(gold)), gold].mean()
+        return float(-(1 - unsure) * right - unsure * log_probs.mean())
+
+    return float(np.exp(minimize_scalar(loss, bounds=_TEMPERATURES, method="bounded").x))
 
 
 def roc_auc(scores: Array, positive: Array) -> float | None:

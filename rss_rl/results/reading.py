@@ -19,6 +19,7 @@ from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared, Split
 from rss_rl.data.vocabulary import SPECIAL_WORDS
+from rss_rl.inference.artifact import scores_of, temperature
 from rss_rl.reading.device import find_device, inference
 from rss_rl.reading.models import Models
 from rss_rl.reading.scan import Scanned, scan
@@ -72,7 +73,8 @@ class Reading:
     class_words   where labels are classes that the run predicts: how often each word is kept in
                   texts of each predicted class, int64 [V', C], indexed by word
     predictions   by row of the split: label; predicted; error, 0 if right; and for classes
-                  confidence. Only label if the run has no trained classifier
+                  confidence, and what it was `uncalibrated`. Only label if the run has no trained
+                  classifier
     kept          of each of these rows, S x bool [N_s], the words selected as head or dependent
     """
 
@@ -146,7 +148,8 @@ def read_split(
     if len(rows) > _MOST_ROWS:
         rows = np.sort(generator(config.seed, "reading").choice(rows, _MOST_ROWS, replace=False))
     with inference(models, config.learner.threads, used_device, config.learner.precision):
-        reader = _Reader(config, models, examples, used_device)
+        found = temperature(config, scores_of(path, which))
+        reader = _Reader(config, models, examples, used_device, found)
         return reader.read(rows, prepared.vocabulary.words)
 
 
@@ -156,6 +159,7 @@ class _Reader:
     models: Models
     examples: Split
     device: torch.device
+    temperature: float
 
     def read(self, rows: Array, vocabulary: Sequence[str]) -> Reading:
         labels, width = self.examples.labels, len(vocabulary)
@@ -205,8 +209,9 @@ class _Reader:
         found["predicted"] = self.models.classifier.predict(logits).float().cpu().numpy()
         if batch.labels.dtype == np.float32:
             return found.assign(error=np.abs(found["predicted"] - batch.labels))
-        surest = torch.softmax(logits.double(), -1).amax(-1).cpu().numpy()
-        return found.assign(error=found["predicted"] != batch.labels, confidence=surest)
+        for name, divisor in {"confidence": self.temperature, "uncalibrated": 1.0}.items():
+            found[name] = torch.softmax(logits.double() / divisor, -1).amax(-1).cpu().numpy()
+        return found.assign(error=found["predicted"] != batch.labels)
 
     def _text(self, row: int) -> ReadText:
         ((batch, kept, scores),) = self._batches(np.array([row]))
@@ -275,15 +280,17 @@ def class_scores(predictions: pd.DataFrame, names: Sequence[str]) -> pd.DataFram
     return pd.concat([found, taken], axis=1)
 
 
-def calibration(predictions: pd.DataFrame) -> pd.DataFrame:
+def calibration(predictions: pd.DataFrame, column: str = "confidence") -> pd.DataFrame:
     """Confidence, accuracy and rows in ten equal intervals of the confidence, empty ones left out.
 
     Args:
-        predictions: with columns `confidence` and `error`, 0 or False where right.
+        predictions: with the confidence in `column`, and `error`, 0 or False where right.
     """
-    number = np.minimum((predictions["confidence"] * _BINS).astype(int), _BINS - 1)
-    right = predictions.assign(accuracy=1.0 - predictions["error"].astype(float))
-    bins = right.groupby(number)
+    surest = predictions[column]
+    right = pd.DataFrame(
+        {"confidence": surest, "accuracy": 1.0 - predictions["error"].astype(float)}
+    )
+    bins = right.groupby(np.minimum((surest * _BINS).astype(int), _BINS - 1))
     means = bins[["confidence", "accuracy"]].mean()
     return means.assign(rows=bins.size()).reset_index(drop=True)
 

@@ -270,6 +270,7 @@ def _classes(part: Part) -> dict[str, Any] | None:
         "scores": class_scores(reading.predictions, names),
         "chart": calibration_chart(bins),
         "error": calibration_error(bins),
+        "before": calibration_error(calibration(reading.predictions, "uncalibrated")),
     }
 
 

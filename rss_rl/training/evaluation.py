@@ -112,6 +112,7 @@ class _Evaluator:
         if labels.kind == "classes" and logits.shape[1] > 1:
             odds = logits[:, -1] - logits[:, :-1].logsumexp(1)
             yield "odds", odds.float().cpu().numpy()
+            yield "logits", logits.float().cpu().numpy()
 
     def _choices(self, scanned: Scanned, mode: Mode, passes: int) -> list[list[Array]]:
         """The selections of each pass, S x bool [B, 2, N_s]."""

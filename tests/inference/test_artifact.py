@@ -52,6 +52,18 @@ def assert_alike(found: Explanation, expected: Explanation) -> None:
         np.testing.assert_allclose(ours.probabilities, theirs.probabilities, atol=1e-6)
 
 
+def test_probabilities_are_those_that_fit_dev(run: Path, exported: Path) -> None:
+    report = json.loads((run / "report.json").read_text())
+    divisor = report["splits"]["dev"]["thresholded"]["temperature"]
+    assert abs(divisor - 1) > 0.01
+    for place in (run, exported):
+        model = rss_rl.load(place)
+        logits = model.logits(model.choose([model.encode((text,)) for text in TEXTS])).double()
+        expected = (logits / divisor).softmax(-1).tolist()
+        for found, shares in zip(model.predict(TEXTS), expected, strict=True):
+            assert [*(found.class_probabilities or {}).values()] == pytest.approx(shares, abs=1e-5)
+
+
 def test_it_predicts_as_the_run_does_one_by_one(run: Path, exported: Path) -> None:
     together = rss_rl.load(exported).predict(TEXTS)
     for text, found in zip(TEXTS, together, strict=True):

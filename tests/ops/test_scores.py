@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rss_rl.ops.scores import (
+    best_temperature,
     choice_metrics,
     class_metrics,
     precision_recall_f1,
@@ -23,6 +24,22 @@ def test_score_metrics_by_hand() -> None:
     assert metrics["mse"] == pytest.approx((0 + 1 + 1 + 1) / 4)
     assert metrics["pearson"] == pytest.approx(5.5 / np.sqrt(5.0 * 8.75))
     assert metrics["spearman"] == pytest.approx(1 - 6 * (0 + 1 + 1 + 0) / (4 * 15))
+
+
+@pytest.mark.parametrize("true", [0.5, 1.0, 3.0])
+def test_the_temperature_by_which_labels_were_drawn_is_found(true: float) -> None:
+    draw = np.random.default_rng(0)
+    logits = 2 * draw.normal(size=(4000, 3)).astype(np.float32)
+    gold = (logits / true + draw.gumbel(size=logits.shape)).argmax(1)
+    assert best_temperature(logits, gold) == pytest.approx(true, rel=0.06)
+
+
+def test_rows_without_an_error_are_no_certainty() -> None:
+    """Of few rows less than of many."""
+    logits = np.array([[1.0, 0.0], [0.0, 1.0]] * 50, np.float32)
+    found = [best_temperature(logits[:n], logits[:n].argmax(1)) for n in (2, 10, 100)]
+    assert found == sorted(found, reverse=True)
+    assert 0.1 < found[2] < found[0] < 1.0  # log-odds of 101 to 1, and of 3 to 1
 
 
 @pytest.mark.parametrize(
