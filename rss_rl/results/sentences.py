@@ -88,11 +88,12 @@ def trojan_sentences(found: Trojan | None, split: str) -> list[str]:
         said = ["Not known: too few texts to tell whether keeping words says the label."]
     else:
         low, high = 100 * told["low"], 100 * told["high"]
+        few = ", as far as so few texts show" if told["high"] > 2 * MARGIN else ""
         said = [
             "No. The policy decides, then keeps words that plead for its decision; they do not"
             " explain it."
             if told["low"] > MARGIN
-            else "Nothing here speaks against it: keeping a word says hardly more about the"
+            else f"Nothing speaks against it{few}: keeping a word says hardly more about the"
             " prediction than its being there.",
             f"Which of the {COMMON} commonest words are kept tells the run's own prediction in"
             f" {told['kept']:.0%} of the texts (classes count alike), which of them occur in"

@@ -38,6 +38,8 @@ def test_from_a_run_to_a_page(run: Path, tmp_path: Path) -> None:
     asked = ("--split", "dev", "--mode", "sampled", "--which", "latest", "--json")
     (scores,) = json.loads(typed("evaluate", run, *asked)).values()
     assert list(scores) == ["sampled"]
+    shown = typed("evaluate", run, "--split", "dev", "--mode", "thresholded", "--which", "latest")
+    assert "Do the words decide?" in shown
 
 
 def test_standard_input_is_a_text_a_line(
