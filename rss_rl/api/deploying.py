@@ -87,6 +87,7 @@ def predict(
     text: TextColumn = None,
     text_b: TextColumn = None,
     share: float | None = None,
+    abstain_below: float = 0.0,
     skip_bad_rows: bool = False,
     overwrite: bool = False,
     address: Address = None,
@@ -110,6 +111,7 @@ def predict(
         text: Column of the text, or of a pair's first. Default: that of the training table.
         text_b: Column of a pair's second text.
         share: Share of each text's words to keep instead: the most probable ones, at least one.
+        abstain_below: Least probability of a class to predict it; below, `prediction` is empty.
         skip_bad_rows: Write what is wrong with a row into column `error`.
         overwrite: Replace existing outputs, also those of another model; never the input.
         address: Score the files of a folder on the CPUs of a Ray cluster: 'auto' for the one
@@ -140,7 +142,8 @@ def predict(
     with _named(input) as location:
         job = begin(
             packed.sha256, location, output, tuple(filter(None, (text, text_b))),
-            share=share, skip_bad_rows=skip_bad_rows, overwrite=overwrite,
+            share=share, abstain_below=abstain_below, skip_bad_rows=skip_bad_rows,
+            overwrite=overwrite,
         )  # fmt: skip
         of, done, total, started = len(job.outputs), 0, Counts(0, 0), time.monotonic()
         with (

@@ -3,7 +3,8 @@
 Columns of an output; those of a second text end in `_b`:
 
 error           with --skip-bad-rows: what is wrong with the row; the next columns are then empty
-prediction      name of the class, or the score
+prediction      name of the class, or the score; empty where its probability is below
+                --abstain-below
 p_CLASS         probability of each class
 kept            share of the words that are kept
 known           share of the words that are known to the model, see `Explanation.known`
@@ -44,7 +45,8 @@ from rss_rl.data.records import (
 )
 from rss_rl.data.sources import BadRow, Text
 from rss_rl.durable import disk_errors, file_sha256, is_same_file, remove_unfinished, replacing
-from rss_rl.errors import DataError, StorageError
+from rss_rl.errors import ConfigError, DataError, StorageError
+from rss_rl.inference.explanation import Explanation
 from rss_rl.inference.model import Encoded, Model, check_share
 from rss_rl.json_files import without_non_finite
 from rss_rl.storage import Storage, open_storage
@@ -78,6 +80,7 @@ class Job:
     columns         text columns, see `score_file`
     skip_bad_rows   report a bad row in its `error` column instead of raising
     share           of each text's words to keep; None: as the model does
+    abstain_below   probability of a class below which none is predicted
     """
 
     source: Storage
@@ -88,11 +91,13 @@ class Job:
     columns: tuple[str, ...]
     skip_bad_rows: bool
     share: float | None
+    abstain_below: float
 
     def footer(self, sha256: str) -> str:
         """What the footer of an output says: what it was made from. sha256: of the input."""
         made = {"model": self.model, "input": sha256, "columns": self.columns}
-        return json.dumps(made | {"skip_bad_rows": self.skip_bad_rows, "share": self.share})
+        options = "skip_bad_rows", "share", "abstain_below"
+        return json.dumps(made | {name: getattr(self, name) for name in options})
 
     def is_complete(self, name: str) -> bool:
         """Whether the output of an input is there, made from the same as this job would.
@@ -130,6 +135,7 @@ def begin(
     columns: tuple[str, ...],
     *,
     share: float | None = None,
+    abstain_below: float = 0.0,
     skip_bad_rows: bool = False,
     overwrite: bool = False,
 ) -> Job:
@@ -139,14 +145,21 @@ def begin(
         model: its SHA-256.
         source: a file, or a folder of Parquet files, a local path or a URI.
         target: of a file with a known suffix: that file; else a folder.
-        share, skip_bad_rows: see `Job`.
+        share, abstain_below, skip_bad_rows: see `Job`.
         overwrite: replace existing outputs, but never an input.
 
     Raises:
+        ConfigError: a share or probability is none.
         DataError: there are no files; an output is an input, or exists and is something else.
         StorageError: a storage does not respond.
     """
     check_share(share)  # refused before anything is read
+    if not 0 <= abstain_below <= 1:
+        raise ConfigError(
+            f"{abstain_below!r:.40} is no probability",
+            where="--abstain-below",
+            remedy="Give the least one of a class to predict it, such as 0.8",
+        )
     place, names, of_folder = _inputs(source)
     outputs = {name: name for name in names}
     if not of_folder and Path(target).suffix:
@@ -154,7 +167,7 @@ def begin(
         folder, outputs = _parent(target), {names[0]: PurePosixPath(target).name}
     else:
         folder = open_storage(target)
-    job = Job(place, folder, outputs, 0, model, columns, skip_bad_rows, share)
+    job = Job(place, folder, outputs, 0, model, columns, skip_bad_rows, share, abstain_below)
     _check_apart(job, of_folder)
     if overwrite:
         return job
@@ -253,6 +266,7 @@ class Scorer:
                 job.columns,
                 skip_bad_rows=job.skip_bad_rows,
                 share=job.share,
+                abstain_below=job.abstain_below,
                 shown=_place(job.source, name),
                 footer=job.footer,
                 progress=progress,
@@ -270,6 +284,7 @@ def score_file(
     *,
     skip_bad_rows: bool = False,
     share: float | None = None,
+    abstain_below: float = 0.0,
     shown: str = "",
     footer: Callable[[str], str] = lambda sha256: "",
     progress: Callable[[Counts], None] = lambda counts: None,
@@ -281,7 +296,7 @@ def score_file(
             trained on, or where the file lacks them all that it has.
         target: .parquet, .csv, .tsv or .jsonl; an existing file is replaced.
         skip_bad_rows: report a bad row in its `error` column instead of raising.
-        share: of each text's words to keep; None: as the model does.
+        share, abstain_below: see `Job`.
         shown: name of `source` in messages. footer: returns what a Parquet file says of itself,
             given the input's SHA-256. progress: called after each block.
 
@@ -292,7 +307,7 @@ def score_file(
     own = own_columns(model.labels, model.inputs.sentences, errors=skip_bad_rows)
     given, before = column_types(source), file_sha256(source)
     texts = _text_columns(source, columns, model, shown)
-    score = partial(_score, model, texts, shown or str(source), share, skip_bad_rows)
+    score = partial(_score, model, texts, shown or str(source), share, skip_bad_rows, abstain_below)
     rows = read_records(source)
     beside = columns_beside(own, given)
     types = own | {beside[name]: kind for name, kind in given.items()}
@@ -322,6 +337,7 @@ def _score(
     where: str,
     share: float | None,
     skip_bad_rows: bool,
+    abstain_below: float,
     block: Sequence[Record | BadRow],
     beside: Mapping[str, str],
 ) -> Iterator[dict[str, Any]]:
@@ -339,9 +355,15 @@ def _score(
     found = iter(model.read_all(encoded, share))
     for record in block:
         bad = record.row in faults
-        cells = {"error": faults[record.row]} if bad else next(found).cells()
+        cells = {"error": faults[record.row]} if bad else _cells(next(found), abstain_below)
         values = record.values if isinstance(record, Record) else {}
         yield cells | {beside[name]: value for name, value in values.items()}
+
+
+def _cells(explanation: Explanation, abstain_below: float) -> dict[str, Any]:
+    shares = explanation.class_probabilities or {"": 1.0}
+    unsure = {"prediction": None} if max(shares.values()) < abstain_below else {}
+    return explanation.cells() | unsure
 
 
 def _text_columns(path: Path, columns: Sequence[str], model: Model, shown: str) -> list[str]:

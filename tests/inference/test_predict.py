@@ -74,6 +74,17 @@ def test_every_format_tells_what_the_model_says(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", target.name]
 
 
+def test_nothing_is_predicted_below_a_probability(model: Model, tmp_path: Path) -> None:
+    source, target = texts_file(tmp_path / "in.csv"), tmp_path / "out.parquet"
+    surest = [max((own.class_probabilities or {}).values()) for own in model.predict(TEXTS)]
+    least = sorted(surest)[1]
+    score_file(model, source, target, ("review",), abstain_below=least)
+    rows = read(target)
+    assert [row["prediction"] is None for row in rows] == [share < least for share in surest]
+    assert any(row["prediction"] is None for row in rows)
+    assert all(row["p_no"] + row["p_yes"] == pytest.approx(1) for row in rows)
+
+
 def test_texts_of_all_lengths_are_told_as_alone_and_in_their_order() -> None:
     model = reader("classes", seed=3)
     texts = [" ".join(f"w{n % 26 + 2}" for n in range(k % 41 + 1)) for k in range(0, 2100, 7)]

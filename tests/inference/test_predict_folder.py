@@ -86,7 +86,7 @@ def test_what_is_complete_is_not_scored_again(
     assert outputs(target) == outputs(scored)
 
 
-@pytest.mark.parametrize("other", ["model", "columns", "share", "input", "cut", "empty"])
+@pytest.mark.parametrize("other", ["model", "columns", "share", "sure", "input", "cut", "empty"])
 def test_other_outputs_are_not_mixed_with_these(other: str, run: Path, tmp_path: Path) -> None:
     source, target = texts_folder(tmp_path / "in", {"a.parquet": 5}), tmp_path / "out"
     typed(run, source, target)
@@ -97,6 +97,9 @@ def test_other_outputs_are_not_mixed_with_these(other: str, run: Path, tmp_path:
         more = ["--skip-bad-rows"]
     elif other == "share":
         more = ["--share", 0.5]
+    elif other == "sure":
+        more = ["--abstain-below", 0.8]
+        assert "no probability" in typed(run, source, target, "--abstain-below", 80, code=2)
     elif other == "input":
         write_texts(source / "a.parquet", ["a", "b", "c", "d", "e"])
     else:
