@@ -90,8 +90,14 @@ class Run:
         *,
         which: str | int = "best",
         device: str | None = None,
+        input: Path | str | None = None,
+        columns: Sequence[str] = (),
     ) -> dict[str, dict[str, float]]:
-        """Metrics of a split by selection mode; default all modes that the run has.
+        """Metrics of a split, or of a labelled file, by selection mode; default all of the run's.
+
+        Args:
+            input: the file, in place of a split. Its scores are also written to `evaluated.json`.
+            columns: there, of the texts, then of the label. Default: those of the training table.
 
         `all` is the comparison trained with every token selected: weights trained on selections
         are never scored with all tokens.
@@ -99,14 +105,24 @@ class Run:
         Raises:
             RssError: no such split, checkpoint or mode, or the data differ from the training data.
         """
+        from rss_rl.results.labelled import keep_scores, score_labelled
         from rss_rl.results.reading import score_run
 
         asked = list(modes or self._modes())
         found: dict[str, dict[str, float]] = {}
         for path in dict.fromkeys(map(self._weights_path, asked)):
             here = [mode for mode in asked if self._weights_path(mode) == path]
-            found |= score_run(path, split, here, which=which, device=device, trust=self.trust)
-        return {mode: found[mode] for mode in asked}
+            if input is None:
+                found |= score_run(path, split, here, which=which, device=device, trust=self.trust)
+                continue
+            found |= score_labelled(
+                path, Path(input), columns, here, which=which,
+                device=device or self.config.learner.device, trust=self.trust,
+            )  # fmt: skip
+        scores: dict[str, dict[str, float]] = {mode: found[mode] for mode in asked}
+        if input is not None:
+            keep_scores(self.path, Path(input), which, scores)
+        return scores
 
     def _modes(self) -> list[Mode]:
         if not self.config.selects:

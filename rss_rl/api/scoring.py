@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from rss_rl.api.options import TrustPlugins, Typed, Which
+from rss_rl.api.options import TextColumn, TrustPlugins, Typed, Which
 from rss_rl.api.terminal import SafeConsole, busy, say
 from rss_rl.errors import ConfigError
 
@@ -26,6 +26,10 @@ def evaluate(
     runs: _Runs,
     *,
     split: str = "test",
+    input: Annotated[str | Path | None, Typed(Path | None), Parameter(metavar="FILE")] = None,
+    text: TextColumn = None,
+    text_b: TextColumn = None,
+    label: TextColumn = None,
     mode: Annotated[Sequence[Mode], Typed(list[_Modes])] = (),
     marks: bool = False,
     scores: Annotated[Sequence[str | Path], Typed(list[Path]), Parameter(metavar="FILE")] = (),
@@ -34,7 +38,7 @@ def evaluate(
     device: str | None = None,
     trust_plugins: TrustPlugins = False,
 ) -> dict[str, dict[str, Any]]:
-    """Score a split with a checkpoint of a run, or of several.
+    """Score a split, or a new labelled file, with a checkpoint of a run, or of several.
 
     With --marks the data must say which words people marked, as eraser-movies and yelp-hat do;
     `rss-rl data list` lists more. A text without any mark does not count. The run must be of the
@@ -57,6 +61,11 @@ def evaluate(
     Args:
         runs: Directory of a run, or several.
         split: Split to score: dev, test, train.
+        input: Labelled CSV, TSV, JSON lines or Parquet file to score in place of a split; its
+            scores are also kept in the run, in evaluated.json.
+        text: Its column of the text, or of a pair's first. Default: as in the training table.
+        text_b: Its column of a pair's second text.
+        label: Its column of the label. Default: as in the training table.
         mode: How tokens are selected; repeatable. `all` is the comparison trained on all tokens.
             Default: all modes of the run.
         marks: Compare the selections with the words that people marked.
@@ -76,6 +85,8 @@ def evaluate(
 
         `rss-rl evaluate runs/demo --split dev --mode thresholded --which latest --json`
 
+        `rss-rl evaluate runs/reviews --input new.csv` scores rows that came later.
+
         `rss-rl evaluate runs/movies-* --marks` compares the selections with people's.
 
         `rss-rl evaluate runs/movies --scores other.jsonl --share 0.2` adds another method's scores.
@@ -85,6 +96,9 @@ def evaluate(
         raise ConfigError("--mode is not for --marks", remedy="Leave out one of them")
     if share is not None and not marks:
         raise ConfigError("--share is for --marks", remedy="Give --marks, too")
+    columns = [name for name in (text, text_b, label) if name is not None]
+    if (marks and input is not None) or (columns and input is None):
+        raise ConfigError("--text and --label are of --input, which has no marks")
     from rss_rl.api.run import Run
     from rss_rl.data.score_file import read_scores
     from rss_rl.results.agreement import score_agreement
@@ -95,7 +109,9 @@ def evaluate(
     for path in _paths(runs):
         run = Run(path, trust_plugins=trust_plugins)
         if not marks:
-            found[str(path)] = run.evaluate(split, mode, which=which, device=device)
+            found[str(path)] = run.evaluate(
+                split, mode, which=which, device=device, input=input, columns=columns
+            )
             continue
         config, models, prepared, on = open_with_data(path, which, device, run.trust)
         examples = prepared.split(split)

@@ -338,7 +338,7 @@ class Model:
     def choose(self, examples: Sequence[Encoded]) -> Chosen:
         """The selections of a batch."""
         with torch.inference_mode():
-            scanned = Scanned.of(self.models, _batch(examples), self.device)
+            scanned = Scanned.of(self.models, batch_of(examples), self.device)
             if not self.selects:
                 return Chosen(scanned, [bits.cpu() for bits in scanned.everything], None)
             found = scanned.distributions
@@ -455,7 +455,7 @@ def _cuts(examples: Sequence[Encoded]) -> Iterator[Sequence[Encoded]]:
         yield examples[start:]
 
 
-def _batch(examples: Sequence[Encoded]) -> Batch:
+def batch_of(examples: Sequence[Encoded]) -> Batch:
     """Examples without labels as a batch."""
     rows = np.arange(len(examples))
     slots = list(zip(*(example.ids for example in examples), strict=True))

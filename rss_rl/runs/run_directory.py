@@ -5,6 +5,7 @@ config.yaml   the same configuration, for people and for `rss-rl train`
 inputs/       copies of files that the run depends on, such as vocabulary.json
 checkpoints/ metrics/ tensorboard/
 report.json   the final report; report.html shows it
+evaluated.json  scores of labelled files that are no split, by file name
 all-tokens/   the run of the comparison with all tokens, of the same form
 provenance.json  program, libraries and data that the run began with
 events.jsonl  events, a JSON object a line
@@ -35,7 +36,7 @@ from rss_rl.json_files import canonical_json, read_json, read_record, without_no
 SCHEMA_VERSION = 1
 EVENTS_FILE, STATUS_FILE = "events.jsonl", "status.json"
 CONFIG_FILE, REPORT_FILE = "config.json", "report.json"
-PAGE_FILE = "report.html"
+PAGE_FILE, EVALUATED_FILE = "report.html", "evaluated.json"
 LOCK_FILE = "run.lock"
 PROVENANCE_FILE = "provenance.json"
 _OWN_FILES = (
@@ -43,6 +44,7 @@ _OWN_FILES = (
     "config.yaml",
     REPORT_FILE,
     PAGE_FILE,
+    EVALUATED_FILE,
     STATUS_FILE,
     PROVENANCE_FILE,
     EVENTS_FILE,

@@ -11,6 +11,8 @@ import pytest
 from invoking import invoke
 from readers import REVIEWS
 
+from rss_rl.data.store import open_prepared
+
 
 def typed(*arguments: object, code: int = 0) -> str:
     """The output of a command that ends with `code`."""
@@ -51,6 +53,30 @@ def test_standard_input_is_a_text_a_line(
     typed("predict", run, "--input", "-", "--output", scored)
     rows = [json.loads(line) for line in scored.read_text().splitlines()]
     assert [row["text"] for row in rows] == ['warm, "film"', "dull"]
+
+
+def test_a_labelled_file_is_scored_as_the_split_that_it_holds(run: Path, tmp_path: Path) -> None:
+    prepared = open_prepared(run.parent / "data")
+    names, test = prepared.labels.names, prepared.split("test")
+    labels = test.batch(range(len(test))).labels.tolist()
+    rows = [
+        {"review": list(test.words(row)[0]), "stars": names[label]}
+        for row, label in enumerate(labels)
+    ]
+    source = tmp_path / "new.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    named = ("--input", source, "--text", "review", "--label", "stars")
+    (found,) = json.loads(typed("evaluate", run, *named, "--json")).values()
+    (expected,) = json.loads(typed("evaluate", run, "--json")).values()
+    assert found.keys() == expected.keys()
+    for mode, scores in found.items():
+        assert scores == pytest.approx({name: expected[mode][name] for name in scores}, abs=1e-5)
+        assert "accuracy" in scores
+    kept = json.loads((run / "evaluated.json").read_text())
+    assert kept["new.jsonl"]["scores"] == found
+    source.write_text(json.dumps(rows[0] | {"stars": "unheard"}) + "\n")
+    assert "new.jsonl, row 1" in typed("evaluate", run, *named, code=2)
+    assert "--label" in typed("evaluate", run, "--input", source, code=2)
 
 
 @pytest.mark.parametrize(
