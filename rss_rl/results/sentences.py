@@ -85,7 +85,7 @@ def trojan_sentences(found: Trojan | None, split: str) -> list[str]:
         return ["This is looked at where labels are classes and words are selected."]
     reader, told = found["reader"], found["told"]
     if told is None:
-        said = ["Not known: too few texts to tell whether keeping words says the label."]
+        said = ["Not known: too few texts, or too few of a second prediction, to tell."]
     else:
         low, high = 100 * told["low"], 100 * told["high"]
         few = ", as far as so few texts show" if told["high"] > 2 * MARGIN else ""
