@@ -11,6 +11,7 @@ A prepared directory holds manifest.json, vocabulary.json, vectors.safetensors (
 from __future__ import annotations
 
 import os
+from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -114,9 +115,7 @@ def prepare(
         splits = {}
         for split, part in staged.items():
             progress(f"writing {split}", 0, part.rows)
-            others = part.keys if split != "train" else ()
-            copies = int(np.isin(others, staged["train"].keys).sum())
-            splits[split] = _write_split(stage, split, part, vocabulary, copies)
+            splits[split] = _write_split(stage, split, part, vocabulary)
             progress(f"writing {split}", part.rows, part.rows)
             part.path.unlink()
         manifest = _manifest(stage, sources, splits, words, info, seed)
@@ -167,10 +166,17 @@ def _stage(stage: Stage) -> dict[str, StagedSplit]:
     if "train" not in splits:
         raise DataError("there is no 'train' split", where=name)
     staged: dict[str, StagedSplit] = {}
+    learnt = np.zeros(1, np.uint64)
     for split in sorted(splits, key=lambda name: name != "train"):  # train first: it names classes
-        staged[split] = stage.run(split)
+        part = staged[split] = stage.run(split)
+        keys, part.keys = np.asarray(part.keys), array("Q")
+        texts = np.unique(keys)
+        part.texts = len(texts)
         if split == "train":
+            learnt = texts
             stage.labels.end_of_training(", ".join(map(str, splits[split])) or name)
+        else:  # `np.isin` takes several times the memory
+            part.in_train = int((learnt[np.searchsorted(learnt[:-1], keys)] == keys).sum())
     return staged
 
 
@@ -214,7 +220,7 @@ def _save_vocabulary(path: Path, vocabulary: Vocabulary) -> VocabularyInfo:
 
 
 def _write_split(
-    stage: Stage, split: str, staged: StagedSplit, vocabulary: Vocabulary, in_train: int
+    stage: Stage, split: str, staged: StagedSplit, vocabulary: Vocabulary
 ) -> SplitInfo:
     """Second pass: words become ids, labels class indices."""
     labels, slots = stage.labels.spec, range(stage.source.sentences)
@@ -235,7 +241,7 @@ def _write_split(
 
     return SplitInfo(
         rows=staged.rows,
-        texts=len(np.unique(staged.keys)),
+        texts=staged.texts,
         known=staged.known,
         tokens=tuple(staged.tokens),
         longest=tuple(staged.longest),
@@ -243,7 +249,7 @@ def _write_split(
         bad_rows=stage.rejects.bad[split],
         dropped_rows=stage.rejects.dropped[split],
         cut_rows=staged.cut,
-        in_train=in_train,
+        in_train=staged.in_train,
         shards=write_shards(stage.folder, split, schema, batches()),
     )
 

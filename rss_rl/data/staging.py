@@ -35,7 +35,8 @@ class StagedSplit:
     """Results of the first pass over a split; `path` is the temporary Arrow file.
 
     tokens, longest and squares are sums, maxima and sums of squares of the lengths in a slot; cut
-    counts rows. known: see `rss_rl.data.manifest.SplitInfo`. keys: `text_key` of each row.
+    counts rows. known: see `rss_rl.data.manifest.SplitInfo`. keys: `text_key` of each row, until
+    texts and in_train are counted.
     """
 
     path: Path
@@ -46,6 +47,8 @@ class StagedSplit:
     rows: int = 0
     cut: int = 0
     counts: Counter[str] = field(default_factory=Counter)
+    texts: int = 0
+    in_train: int = 0
     keys: array[int] = field(default_factory=lambda: array("Q"))
 
     def length_sd(self) -> tuple[float, ...]:

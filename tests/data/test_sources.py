@@ -179,6 +179,13 @@ def test_copies_of_a_text_are_in_one_split(tmp_path: Path) -> None:
     assert ids(1) != found
 
 
+def test_splits_have_texts_with_as_many_copies() -> None:
+    keys = np.repeat(np.arange(900), np.tile([1, 2, 6], 300))
+    split = cut_texts(keys.astype(np.uint64), np.zeros(len(keys), int), {"train": 8, "dev": 2}, 0)
+    texts = np.array([split[keys == key][0] for key in range(900)])
+    assert [int(texts[first::3].sum()) for first in range(3)] == pytest.approx([60] * 3, abs=2)
+
+
 @pytest.mark.parametrize("texts", range(3, 60, 7))
 def test_a_small_table_has_all_splits(tmp_path: Path, texts: int) -> None:
     rows = [{"review": f"text {i}", "stars": i % 2} for i in range(texts)] * 2

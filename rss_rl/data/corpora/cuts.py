@@ -49,9 +49,8 @@ def cut_texts(keys: Array, classes: Array, shares: Mapping[str, float], seed: in
     """
     usable = classes >= 0
     kinds, drawn = classes[usable], mix(keys[usable] ^ np.uint64(stream_key(seed, "split")))
-    texts, start, of, rows = np.unique(  # [T], [T], [B], [T]
-        drawn, return_index=True, return_inverse=True, return_counts=True
-    )
+    texts, start, rows = np.unique(drawn, return_index=True, return_counts=True)  # [T]
+    of = np.searchsorted(texts, drawn)  # [B], in less memory than `np.unique` takes for it
     first = np.full(classes.max(initial=-1) + 1, len(texts))
     np.minimum.at(first, kinds, of)  # of each class, a text for train
     free = np.ones(len(texts) + 1, bool)
@@ -59,7 +58,8 @@ def cut_texts(keys: Array, classes: Array, shares: Mapping[str, float], seed: in
     split, copies = np.zeros(len(texts), np.int8), rows.data
     parts = {n: share / sum(shares.values()) for n, share in enumerate(shares.values()) if n > 0}
     taken, seen = dict.fromkeys(parts, 0), 0
-    for text in np.argsort(kinds[start], kind="stable").data:  # a list takes five times as much
+    # By number of copies, as quotas would go to texts without: they always fit.
+    for text in np.lexsort((rows, kinds[start])).data:  # a list takes five times as much
         seen += copies[text]
         for part in parts if free[text] else ():
             if taken[part] + copies[text] <= parts[part] * seen + 0.5:
