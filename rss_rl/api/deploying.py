@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 import socket
@@ -245,6 +246,14 @@ def serve(
             remedy="Install it with `pip install 'rss-rl[serve]'`",
         ) from error
 
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        raise ConfigError(
+            "an event loop runs in this thread, as in a notebook, and serving would block it",
+            where="serve",
+            remedy="Use `rss-rl serve` in a terminal, or `await asyncio.to_thread(rss_rl.serve,"
+            " run)`",
+        )
     if host is not None and token is None:
         token = secrets.token_urlsafe(24)
     hosts = LOOPBACK_HOSTS if host is None else ("*",)

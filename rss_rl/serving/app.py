@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import anyio
+import h11
 import uvicorn
 from anyio import to_thread
 from starlette.applications import Starlette
@@ -20,6 +23,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rss_rl.errors import ConfigError, ResourceError
 from rss_rl.inference.model import Model
@@ -51,7 +55,9 @@ _HEADERS = {
 _OPEN = frozenset({"/", "/page.css", "/page.js", "/health"})
 """Paths that need no token, because they reveal nothing about a run."""
 _CONNECTIONS = 200
-"""Requests and connections at once; beyond them a request is answered with 503."""
+"""At once; what comes in on a further one is answered with 503."""
+_HEAD_S = 10
+"""Time that the first line and the headers of a request have to arrive."""
 _GRACE_S = 5
 """Time that pending responses have to finish at shutdown."""
 
@@ -88,7 +94,7 @@ def make_app(
         ClientDisconnect: _disconnect_response,
         Exception: _server_error_response,
     }
-    middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)]
+    middleware = [Middleware(_Hosts, allowed=hosts)]
     if token is not None:
         middleware.append(Middleware(_Guard, token=token))
     return _Secured(Starlette(routes=routes, exception_handlers=handlers, middleware=middleware))
@@ -184,6 +190,26 @@ async def _server_error_response(_: Request, error: Exception) -> Response:
     return _refusal(500, "internal server error; see the server's log")
 
 
+class _Hosts:
+    """Middleware that refuses other Host headers."""
+
+    def __init__(self, app: ASGIApp, allowed: tuple[str, ...]) -> None:
+        self._app, self._allowed = app, allowed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found: list[ASGIApp] = [_refusal(400, "the Host header names another machine")]
+
+        async def passed(*_: Any) -> None:
+            found.append(self._app)
+
+        async def unsent(_: Message) -> None:
+            """In place of the middleware's own refusal, which is no JSON."""
+
+        check = TrustedHostMiddleware(passed, self._allowed, www_redirect=False)
+        await check(scope, receive, unsent)
+        await found[-1](scope, receive, send)
+
+
 class _Guard:
     """Middleware that requires the token on all paths except the open ones."""
 
@@ -215,6 +241,51 @@ class _Secured:
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
+
+
+class _Connection(H11Protocol):
+    """Refuses in JSON what is no request, and what waits for ever or beside too many others."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > _CONNECTIONS:
+            busy = _refusal(503, "busy with other connections; try again in a few seconds")
+            busy.headers["Connection"] = "close"
+            self.app = _Secured(busy)
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._unset_deadline()
+        elif self._deadline is None:
+            self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unset_deadline()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(_refusal(400, msg))
+
+    def _await_head(self) -> None:
+        late = _refusal(408, "the request did not arrive in time")
+        self._deadline = self.loop.call_later(_HEAD_S, self._refuse, late)
+
+    def _unset_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _refuse(self, refusal: Response) -> None:
+        refusal.headers.update({**_HEADERS, "Connection": "close"})
+        head = h11.Response(status_code=refusal.status_code, headers=refusal.raw_headers)
+        with suppress(h11.LocalProtocolError):  # an answer has begun already
+            for event in (head, h11.Data(data=bytes(refusal.body)), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -251,9 +322,8 @@ def make_server(app: ASGIApp) -> uvicorn.Server:
         server_header=False,
         lifespan="off",
         ws="none",
-        http="h11",
+        http=_Connection,
         loop="asyncio",
-        limit_concurrency=_CONNECTIONS,
         timeout_graceful_shutdown=_GRACE_S,
     )
     return uvicorn.Server(config)
