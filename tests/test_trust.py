@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,7 @@ def test_ones_own_run_resumes_when_its_plugin_is_named_again(place: Path) -> Non
 def test_a_storage_cannot_name_code(place: Path) -> None:
     run = place / "run"
     config = parse_config(json.loads((run / "config.json").read_text())["config"], where="")
-    asked = iter([False, True])
+    asked = chain([False], repeat(True))
     list(train(config, place / "one", storage=str(place / "kept"), stop=lambda: next(asked)))
     rewrite(place / "kept" / "config.json", named(STRANGER))
     words = ("train", "other", "--resume", "--storage", str(place / "kept"))

@@ -106,7 +106,8 @@ def train(
         roles: makes learner and samplers; None: both in this process.
         resume: from the last checkpoint, where there is one.
         overwrite: replace a run that is there; not one that a live process copies to `storage`.
-        stop: asked after each update; True ends the stream with `Stopped` after a checkpoint.
+        stop: asked after each update; True ends the stream with `Stopped` after a checkpoint. Asked
+            as well while `storage` does not answer.
         storage: URI or path that gets a copy of the run; with `resume` also where an empty `path`
             gets the run from. take_over: write there though another process seems to.
         budget: of time for all of it, or None. Within it, the comparison with every token makes
