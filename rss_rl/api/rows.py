@@ -16,6 +16,7 @@ from rss_rl.data.checks import LARGEST_SCORE
 from rss_rl.data.column_files import Columns, column_files
 from rss_rl.data.records import require_columns
 from rss_rl.data.sources import Source, SourceRequest, known_sources, named_source
+from rss_rl.durable import disk_errors
 from rss_rl.errors import DataError
 from rss_rl.storage import is_uri
 from rss_rl.types import LabelSpec
@@ -191,7 +192,9 @@ def _row_files(rows: Rows, path: Path, columns: Sequence[str]) -> list[Path]:
     files = [rows] if isinstance(rows, str | Path) else rows
     if isinstance(files, list | tuple) and files and all(isinstance(f, str | Path) for f in files):
         return [Path(file) for file in files]
-    pq.write_table(_table(rows, columns), path)
+    table = _table(rows, columns)
+    with disk_errors(path, "cannot be written", "Name a directory with space in TMPDIR", DataError):
+        pq.write_table(table, path)
     return [path]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -36,6 +37,13 @@ Begin with `rss-rl demo`. With data of your own:
 
 --debug before a command also prints tracebacks of expected errors.
 """
+
+if sys.flags.optimize > 1:
+    raise SystemExit(
+        "error: PYTHONOPTIMIZE=2 (python -OO): removes the texts that options are made of. Set it"
+        " to 1, or leave it out"
+    )
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 COMMANDS = group(
     "rss-rl",
@@ -92,14 +100,22 @@ def app(arguments: Sequence[str] | None = None) -> None:
                 traceback.print_exc()
             _fail(str(error))
         except BrokenPipeError:
-            # Of `rss-rl ... | head`; what is left to print has nowhere to go.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # Of `rss-rl ... | head`.
+            _drop_output()
             raise SystemExit(1) from None
         except OSError as error:
-            if error.filename is None or debug:
+            full = error.filename is None and error.errno in _FULL
+            if debug or not (error.filename or full):
                 raise
+            if full:
+                _drop_output()
             # Of a file or a name that nobody expected to be refused.
-            _fail(f"{error.filename}: {error.strerror}")
+            _fail(f"{error.filename or 'a file or the output'}: {error.strerror}")
+
+
+def _drop_output() -> None:
+    """What is left to print has nowhere to go."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _mistake(error: cyclopts.CycloptsError, words: Sequence[str]) -> str:

@@ -184,6 +184,7 @@ MARGIN = Component(
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no gates": ({"learner": {"estimator": "pathwise"}, "policy": {"name": "iterative"}}, "gates"),
+    "threads": ({"learner": {"threads": 1000}}, "1000 threads on"),
     "no weights": ({"model": {"encoder": "bilstm"}, "policy": {"name": "gumbel"}}, "weigh"),
     "no log-prob": (
         {"learner": {"estimator": "reinforce"}}
