@@ -52,10 +52,10 @@ from rss_rl.learners.group import ALONE, Group, ProcessGroup
 from rss_rl.learners.phases import Turn
 from rss_rl.learners.updates import RewardBatch
 from rss_rl.logs.events import NO_LOG
-from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.packaged import find_config
 from rss_rl.policies.build import build_policy
 from rss_rl.rollouts.rollout import Job
+from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.attempts import LocalRoles, Roles
 from rss_rl.training.learner import LocalLearner
 from rss_rl.training.trainer import Trainer
@@ -500,14 +500,12 @@ def samplers(place: Place) -> Iterator[Row]:
         ahead = {"sampler.backend": "ray", "sampler.actors": count,
                  "sampler.max_policy_lag": 2 * count} if count else {}  # fmt: skip
         config, prepared = snli(place, place.pairs[0], phases=json.dumps(phases), **ahead)
-        folder = place.scratch / f"samplers-{count}"
         trainer = Trainer(
             config,
-            folder,
             prepared,
-            MetricsWriter(folder),
             learner=LocalLearner(config, prepared),
             backend=partial(roles.backend, config, prepared, NO_LOG),
+            marked=partial(load_checkpoint, place.scratch),
         )
         with closing(trainer):
             updates = 2 * place.repeats
