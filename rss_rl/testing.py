@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rss_rl.components import Component, find_component
+from rss_rl.components import DEFAULTS, Component, built_in_names, find_component
 from rss_rl.config import LearnerConfig, ModelConfig, OptimizerConfig, RewardConfig
 from rss_rl.errors import ComponentError, ConfigError
 from rss_rl.learners.updates import Needs, PolicyUpdate, RewardBatch, UpdateSetup, read
@@ -589,7 +589,10 @@ class _Play:
         self._batch = TensorBatch([tokens], [valid], labels, rows=np.arange(len(labels)))
         self._good = (tokens % 2 == 0) & valid  # [B, N]
         self._needs, self.number = needs, 0
-        policy = find_component("policy", "rss" if needs.log_probs else "gumbel")
+        policy = find_component("policy", DEFAULTS["policy"])
+        if not needs.log_probs:
+            offered = (find_component("policy", name) for name in built_in_names("policy"))
+            policy = next(each for each in offered if each.can("gates"))
         with drawing(1):
             setup = PolicySetup(6, "elu", VOCABULARY)
             self.policy: Policy = check_module(policy.build(setup, policy.parse({})), policy.name)

@@ -342,7 +342,8 @@ def test_a_transformer_learns_from_all_words_once_and_then_from_kept_ones(
         json.loads((path / "report.json").read_text())["splits"]["test"] for path in (run, words)
     )
     assert test["all"] == alone["all"]  # all words are those of the transformer that read them
-    assert set(test) == {"all", "thresholded", "sampled", "random", "linear", "weights"}
+    # The largest weights are a rival only where the policy does not keep all words.
+    assert set(test) - {"weights"} == {"all", "thresholded", "sampled", "random", "linear"}
     assert "all" in rss_rl.Run(run).evaluate("dev")
     again = invoke([*how, *small, "--keep", "0.2", "--out", str(tmp_path / "again")])
     assert again.exit_code == 0, again.output

@@ -103,7 +103,7 @@ def test_shortage_is_an_error_with_a_remedy(
     model = load_model(path, "latest")
     with monkeypatch.context() as patch:
         patch.setattr(Model, "choose", fails)
-        with pytest.raises(ResourceError, match=r"memory to read a text .*Cut it into parts"):
+        with pytest.raises(ResourceError, match=r"memory to read a text .*Cut it"):
             model.predict([("a yes", "b no")])
 
 
