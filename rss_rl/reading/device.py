@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,6 +14,7 @@ from rss_rl.errors import ConfigError
 from rss_rl.ops.matmul import products_in
 from rss_rl.reading.models import Models
 
+_THREADS_PER_CPU = 8
 _ALLOCATOR = {
     -3: 32 << 20,  # M_MMAP_THRESHOLD: blocks from this size on are mapped, and unmapped when freed
     -1: 256 << 20,  # M_TRIM_THRESHOLD: free memory at the top of the heap beyond this is returned
@@ -51,6 +53,24 @@ def multiplies_bfloat16(device: torch.device) -> bool:
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     return device.type == "cpu" and any(getattr(torch.cpu, name, bool)() for name in names)
+
+
+def check_threads(count: int, where: str) -> None:
+    """Refuse far more threads than this machine has CPUs.
+
+    Args:
+        where: the key that asks for them, for errors.
+
+    Raises:
+        ConfigError: there are more than eight a CPU.
+    """
+    most = _THREADS_PER_CPU * (os.cpu_count() or 1)
+    if count > most:
+        raise ConfigError(
+            f"{count} threads on {os.cpu_count()} CPUs",
+            where=where,
+            remedy=f"Give {most} at most; more than one a CPU are slower",
+        )
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from rss_rl.envs.task import check_finite
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.policies.distributions import SelectionDistribution
 from rss_rl.policies.inputs import selection_uniforms
-from rss_rl.reading.device import inference
+from rss_rl.reading.device import check_threads, inference
 from rss_rl.reading.models import Models
 from rss_rl.rollouts.rollout import Job, Rollout
 from rss_rl.rollouts.snapshot import Parts, Snapshot
@@ -45,6 +45,7 @@ class Sampler:
         words: Sequence[str] | None = None,
         device: torch.device = _CPU,
     ) -> None:
+        check_threads(config.sampler.threads, "sampler.threads")
         self._config = config
         self._models = models
         self._device = device

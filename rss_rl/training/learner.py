@@ -6,7 +6,6 @@ Legend: K selections an example, B examples of an update, S sentences, N_s token
 from __future__ import annotations
 
 import operator
-import os
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property, reduce
@@ -38,6 +37,7 @@ from rss_rl.policies.protocol import bits_per_token
 from rss_rl.reading.device import (
     autocast,
     autocast_dtype,
+    check_threads,
     find_device,
     fixed_threads,
     keep_freed_memory,
@@ -63,7 +63,6 @@ from rss_rl.training.selections import (
 from rss_rl.training.showcase import make_showcase
 from rss_rl.types import Array, Batch
 
-_THREADS_PER_CPU = 8
 _TRIED = 8
 """Examples by which a policy is checked before the run."""
 POLICY_UPDATE = "policy_update/"
@@ -120,13 +119,7 @@ class LocalLearner:
         keep_freed_memory()
         self.config, self._prepared, self._group = config, prepared, group
         self.device = find_device(config.learner.device)
-        most = _THREADS_PER_CPU * (os.cpu_count() or 1)
-        if config.learner.threads > most:
-            raise ConfigError(
-                f"{config.learner.threads} threads on {os.cpu_count()} CPUs",
-                where="learner.threads",
-                remedy=f"Give {most} at most; more than one a CPU are slower",
-            )
+        check_threads(config.learner.threads, "learner.threads")
         self.examples = prepared.split("train")
         self.models: Models = build_prepared_models(config, prepared)
         self.models.classifier.to(self.device)

@@ -10,6 +10,7 @@ import torch
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
+from rss_rl.errors import ConfigError
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.reading.models import Models, build_prepared_models
 from rss_rl.rollouts.backend import LocalBackend
@@ -120,3 +121,12 @@ def test_a_sampler_needs_a_snapshot_of_its_own_models(
         sampler.sample(_JOB)
     with pytest.raises(ValueError, match=r"a snapshot of \(3,\) for"):
         sampler.load(Snapshot(0, (Delta("policy", np.zeros(3, np.float32)),)))
+
+
+def test_a_thousand_threads_on_a_few_cores_are_refused(
+    tiny_config: RunConfig, tiny: Prepared
+) -> None:
+    many = tiny_config.sampler.model_copy(update={"threads": 1000})
+    config = tiny_config.model_copy(update={"sampler": many})
+    with pytest.raises(ConfigError, match=r"sampler.threads: 1000 threads on"):
+        _sampler(config, tiny)
