@@ -30,13 +30,17 @@ MODES = {
 def shown_scores(frame: pd.DataFrame) -> list[str]:
     """The scores that tables show: those that any line has, without what repeats another column.
 
-    The reward is left out next to the loss or a measure of the task. Heads and dependents are left
-    out of a policy with one bit a word, as both equal what is kept.
+    The reward is left out next to the loss or a measure of the task, the temperature, which only
+    models in use apply, always. Heads and dependents are left out of a policy with one bit a word,
+    as both equal what is kept.
     """
     found = [name for name in score_names(frame) if frame[name].notna().any()]
-    hidden = {"reward"} if {"loss", *task_measures()} & {*found} else set()
+    hidden = {"temperature"}
+    hidden |= {"reward"} if {"loss", *task_measures()} & {*found} else set()
     roles = {"heads_kept", "dependents_kept"}
-    if roles < {*found} and all(frame[name].equals(frame["kept"]) for name in roles):
+    if roles < {*found} and all(
+        frame[name].fillna(frame["kept"]).equals(frame["kept"]) for name in roles
+    ):
         hidden |= roles
     return in_order({*found} - hidden)
 

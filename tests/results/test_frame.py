@@ -15,6 +15,7 @@ from rss_rl.data.prepare import prepare
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import CheckpointError
 from rss_rl.results.frame import grouped, is_setting, runs_frame, score_names, with_groups
+from rss_rl.results.tables import modes_frame, shown_scores
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.training.run import provenance
 
@@ -100,3 +101,11 @@ def test_a_damaged_report_is_named(tmp_path: Path, data: Path, damage: dict[str,
     (path / "report.json").write_text(json.dumps(broken))
     with pytest.raises(CheckpointError, match=r"report.json: damaged"):
         runs_frame([path])
+
+
+@pytest.mark.parametrize(("heads", "shown"), [(0.3, False), (0.2, True)])
+def test_roles_are_shown_where_they_differ_from_what_is_kept(heads: float, shown: bool) -> None:
+    """A linear classifier beside the run has no roles."""
+    own = {"loss": 0.3, "kept": 0.3, "heads_kept": heads, "dependents_kept": 0.3}
+    found = shown_scores(modes_frame({"thresholded": own, "linear": {"kept": 1.0}}))
+    assert found == ["loss", "kept", *(["heads_kept", "dependents_kept"] if shown else [])]
