@@ -28,7 +28,7 @@ from typing import Literal, cast
 import numpy as np
 
 from rss_rl.config import RewardConfig
-from rss_rl.reward_models.protocol import COHERENCE, SPARSITY
+from rss_rl.reward_models.reward_model import COHERENCE, SPARSITY
 from rss_rl.types import DEPENDENT, HEAD, ROLES, Array
 
 Penalty = Literal["sum", "product"]

@@ -20,7 +20,7 @@ import numpy as np
 from rss_rl.config import RewardConfig, parse_section
 from rss_rl.envs.rewards import Rewards, cost_terms
 from rss_rl.errors import ComponentError, ConfigError, NonFiniteError
-from rss_rl.reward_models.protocol import (
+from rss_rl.reward_models.reward_model import (
     COHERENCE,
     SPARSITY,
     LogitsReward,

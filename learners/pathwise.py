@@ -20,8 +20,8 @@ from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops.losses import role_charge
 from rss_rl.ops.matmul import products_in
 from rss_rl.ops.relaxed import expected_cost
-from rss_rl.policies.protocol import Policy
-from rss_rl.reward_models.protocol import COHERENCE, SPARSITY
+from rss_rl.policies.policy import Policy
+from rss_rl.reward_models.reward_model import COHERENCE, SPARSITY
 from rss_rl.types import DEPENDENT, HEAD
 
 _CERTAIN = 1e-6
@@ -178,7 +178,7 @@ class Pathwise:
 
 
 PATHWISE = Component(
-    kind="estimator",
+    kind="policy_update",
     name="pathwise",
     help="The gradient of the classifier's loss through the policy's gates, without samplers.",
     build=lambda setup, options: Pathwise(setup),

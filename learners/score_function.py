@@ -38,7 +38,7 @@ from rss_rl.ops.importance import (
 from rss_rl.ops.losses import policy_gradient_loss, role_charge
 from rss_rl.ops.matmul import products_in
 from rss_rl.policies.distributions import SelectionDistribution
-from rss_rl.policies.protocol import Policy
+from rss_rl.policies.policy import Policy
 
 _MOMENTUM = 0.95
 """Of the moving average of rewards."""
@@ -270,7 +270,7 @@ def _reinforce(setup: UpdateSetup, options: ReinforceOptions) -> ScoreFunction:
 
 
 REINFORCE = Component(
-    kind="estimator",
+    kind="policy_update",
     name="reinforce",
     help="Log-probs times rewards minus a baseline.",
     build=_reinforce,
@@ -286,7 +286,7 @@ def _ppo_clip(setup: UpdateSetup, options: PPOClipOptions) -> ScoreFunction:
 
 
 PPO_CLIP = Component(
-    kind="estimator",
+    kind="policy_update",
     name="ppo-clip",
     help="Log-probs times rewards minus a baseline, with clipped ratios of each bit.",
     build=_ppo_clip,

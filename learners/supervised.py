@@ -15,10 +15,10 @@ from rss_rl.config import OptimizerConfig
 from rss_rl.learners.group import ALONE, Group
 from rss_rl.learners.optim import GradientStep
 from rss_rl.learners.updates import Measured, under
+from rss_rl.models.classifier import Classifier
 from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.embedding import RowAverage
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.models.protocol import Classifier
 from rss_rl.ops.losses import soft_cross_entropy
 from rss_rl.ops.matmul import products_in
 

@@ -1,6 +1,6 @@
 """Policy updates: how a policy's parameters follow from what selections were paid.
 
-A component of kind `estimator` builds a `PolicyUpdate` from an `UpdateSetup`. It declares as
+A component of kind `policy_update` builds a `PolicyUpdate` from an `UpdateSetup`. It declares as
 capabilities what it needs, see `Needs`. Neither sampler nor learner asks which update it is.
 
 Legend: K selections an example, B examples of this learner's shard, S sentences, N_s tokens of
@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from rss_rl.config import EstimatorConfig, LearnerConfig, RewardConfig
+from rss_rl.config import LearnerConfig, PolicyUpdateConfig, RewardConfig
 from rss_rl.errors import ConfigError
 from rss_rl.learners.group import ALONE, Group
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.policies.protocol import Policy, missing_attributes
+from rss_rl.policies.policy import Policy, missing_attributes
 
 
 class Needs(NamedTuple):
@@ -40,9 +40,9 @@ class Needs(NamedTuple):
     antithetic: bool
 
     @classmethod
-    def of(cls, estimator: EstimatorConfig) -> Needs:
+    def of(cls, update: PolicyUpdateConfig) -> Needs:
         """Those of the update that the configuration names."""
-        return cls(*map(estimator.can, cls._fields))
+        return cls(*map(update.can, cls._fields))
 
 
 class RewardBatch(NamedTuple):
@@ -166,18 +166,18 @@ def under(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name[len(prefix) :]: each for name, each in state.items() if name.startswith(prefix)}
 
 
-def build_update(estimator: EstimatorConfig, setup: UpdateSetup) -> PolicyUpdate:
+def build_update(update: PolicyUpdateConfig, setup: UpdateSetup) -> PolicyUpdate:
     """The policy update that the configuration names.
 
     Raises:
         ConfigError: what the component builds is not one.
     """
-    built: Any = estimator.build(setup)
+    built: Any = update.build(setup)
     if lacking := missing_attributes(built, PolicyUpdate):
         raise ConfigError(
             f"{type(built).__name__} is not a PolicyUpdate: it has no"
             f" {', '.join(f'`{name}`' for name in lacking)}",
-            where=f"estimator '{estimator.name}'",
+            where=f"policy update '{update.name}'",
             remedy="See rss_rl.learners.updates",
         )
     found: PolicyUpdate = built

@@ -43,42 +43,33 @@ from rss_rl.version import VERSION
 
 if TYPE_CHECKING:
     from rss_rl.api.demo import demo
-    from rss_rl.api.deploying import export, predict, serve
-    from rss_rl.api.encoding import encode
-    from rss_rl.api.explaining import explain, select
-    from rss_rl.api.fitting import fit
-    from rss_rl.api.operating import status, submit
-    from rss_rl.api.preparing import prepare
+    from rss_rl.api.encode import encode
+    from rss_rl.api.evaluate import evaluate
+    from rss_rl.api.explain import explain
+    from rss_rl.api.export import export
+    from rss_rl.api.fit import fit
+    from rss_rl.api.predict import predict
+    from rss_rl.api.prepare import prepare
+    from rss_rl.api.report import report
     from rss_rl.api.run import Run
-    from rss_rl.api.scoring import evaluate, report
-    from rss_rl.api.sweeping import sweep
-    from rss_rl.api.training import train
+    from rss_rl.api.select import select
+    from rss_rl.api.serve import serve
+    from rss_rl.api.status import status
+    from rss_rl.api.submit import submit
+    from rss_rl.api.sweep import sweep
+    from rss_rl.api.train import train
     from rss_rl.inference.model import Model
 
 __version__ = VERSION
-_MODULES = {
-    "demo": ("demo",),
-    "deploying": ("export", "predict", "serve"),
-    "encoding": ("encode",),
-    "explaining": ("explain", "select"),
-    "fitting": ("fit",),
-    "operating": ("status", "submit"),
-    "preparing": ("prepare",),
-    "run": ("Run",),
-    "scoring": ("evaluate", "report"),
-    "sweeping": ("sweep",),
-    "training": ("train",),
-}
-_PLACES = {name: f"rss_rl.api.{module}" for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     """Import lazily, so that importing the library alone does not import torch."""
-    if name not in _PLACES:
+    if name not in __all__:
         raise AttributeError(f"module 'rss_rl' has no attribute '{name}'")
     import importlib
 
-    return getattr(importlib.import_module(_PLACES[name]), name)
+    return getattr(importlib.import_module(f"rss_rl.api.{name.lower()}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,6 @@
 """Components: what can be plugged into a run, and how it is found.
 
-A policy, estimator, encoder, classifier, reward model, source or logger is one declared object:
+A policy, policy update, encoder, classifier, reward model, source or logger is one declared object:
 
     SPARSEMAX = Component(
         kind="policy",
@@ -36,7 +36,9 @@ from pydantic_core import ErrorDetails
 from rss_rl.errors import ConfigError, nearest
 from rss_rl.version import VERSION
 
-Kind = Literal["policy", "estimator", "encoder", "classifier", "reward_model", "source", "logger"]
+Kind = Literal[
+    "policy", "policy_update", "encoder", "classifier", "reward_model", "source", "logger"
+]
 
 
 @dataclass(frozen=True)
@@ -73,16 +75,16 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "learns": "has parameters that a phase with policy: true trains",
             "log_probs": "its distribution has log-probs: it can learn from rewards",
             "gates": "its distribution has gates (`rsample`): it can learn through them",
-            "gates_first": "learns through its gates where no estimator is named",
+            "gates_first": "learns through its gates where no policy update is named",
             "share": "keeps tokens with probability, or `steered`, over 0.5: takes a target share",
             "budget": "keeps the share that its option `share` gives",
             "random": "keeps each token with the probability that its option `probability` gives:"
             " the floor of comparisons",
         },
     ),
-    "estimator": _KindSpec(
-        "estimators",
-        "learner.estimator",
+    "policy_update": _KindSpec(
+        "policy_updates",
+        "learner.policy_update",
         {
             "log_probs": "weighs log-probs by rewards; needs a policy with log_probs",
             "gates": "through the gates, without samplers; needs policy and encoder with gates",
@@ -135,19 +137,19 @@ KINDS: Mapping[Kind, _KindSpec] = {
 DEFAULTS: Mapping[Kind, str] = {
     "policy": "rss",
     "encoder": "resan",
-    "estimator": "reinforce",
+    "policy_update": "reinforce",
     "reward_model": "likelihood",
 }
 """Used where a configuration names none; no other code names a component."""
 _THROUGH_GATES = "pathwise"
-"""The default estimator of policies that learn through their gates."""
+"""The default policy update of policies that learn through their gates."""
 
 
-def default_estimator(policy: frozenset[str]) -> str:
-    """Name of the default estimator for a policy with these capabilities."""
+def default_policy_update(policy: frozenset[str]) -> str:
+    """Name of the default policy update for a policy with these capabilities."""
     from_rewards = "log_probs" in policy
     through_gates = "gates_first" in policy or ("gates" in policy and not from_rewards)
-    return _THROUGH_GATES if through_gates else DEFAULTS["estimator"]
+    return _THROUGH_GATES if through_gates else DEFAULTS["policy_update"]
 
 
 class Options(BaseModel):

@@ -26,14 +26,14 @@ from rss_rl.errors import ComponentError, ConfigError
 from rss_rl.learners.updates import Needs, PolicyUpdate, RewardBatch, UpdateSetup, read
 from rss_rl.models.build import build_classifier
 from rss_rl.models.dropout import drawing, evaluating
-from rss_rl.models.encoders.protocol import EncoderSetup, GatedEncoder, TrainingLengths
+from rss_rl.models.encoders.encoder import EncoderSetup, GatedEncoder, TrainingLengths
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.sentences import remove_unselected
 from rss_rl.policies.build import check_distribution, check_module
 from rss_rl.policies.distributions import Certain
 from rss_rl.policies.inputs import selection_uniforms
-from rss_rl.policies.protocol import Policy, PolicySetup, bits_per_token, reads_ends
-from rss_rl.reward_models.protocol import RewardSetup, named_scores
+from rss_rl.policies.policy import Policy, PolicySetup, bits_per_token, reads_ends
+from rss_rl.reward_models.reward_model import RewardSetup, named_scores
 from rss_rl.types import ROLES, Array, Batch, LabelSpec
 
 VOCABULARY = ("<pad>", "<unk>", "the", "film", "is", "not", "good", ".", "of", "it", "bad", "was")
@@ -191,7 +191,7 @@ def check_policy(
     selects. Takes a second or two.
 
     Args:
-        policy: a component of kind policy, or a module as of `rss_rl.policies.protocol`.
+        policy: a component of kind policy, or a module as of `rss_rl.policies.policy`.
         inputs: E, the embedding size that it reads.
         options: of the component; None: its defaults.
 
@@ -542,7 +542,7 @@ def check_policy_update(update: Component, *, options: Mapping[str, Any] | None 
     saved and loaded continues as if it had not been. Takes some seconds.
 
     Args:
-        update: a component of kind `estimator`. options: of it; None: its defaults.
+        update: a component of kind `policy_update`. options: of it; None: its defaults.
 
     Raises:
         ComponentError: the first broken promise, with a remedy.

@@ -31,7 +31,7 @@ def test_defaults_and_given_values(minimal: Path) -> None:
     assert config.data == "prepared/some"
     assert config.phases[0].selection == "all"
     assert config.phases[1].patience == 3
-    assert config.estimator.options["baseline"] == "leave-one-out"
+    assert config.policy_update.options["baseline"] == "leave-one-out"
     assert config.policy.options["hidden"] == 300
     assert (config.sampler.selections, config.reward.penalty) == (4, "sum")
 
@@ -74,8 +74,8 @@ REFUSED = [
     ("policy.options.hidden=0", "option hidden: Input should be greater than or equal to 1"),
     ("policy=top-k", "option share: Field required"),
     ("policy={name: smooth, options: {width: 20.0}}", "less than 16"),
-    ("learner.estimator=reinfoce", "learner.estimator.name: unknown estimator"),
-    ("learner.estimator={name: ppo-clip, options: {ratio: 0.1}}", "unknown option 'ratio'"),
+    ("learner.policy_update=reinfoce", "learner.policy_update.name: unknown policy update"),
+    ("learner.policy_update={name: ppo-clip, options: {ratio: 0.1}}", "unknown option 'ratio'"),
     ("sampler.selections=1", "sampler.selections must be >= 2"),
     ("batch_size=1", "shards may not exceed batch_size"),
     ("learner.supervised.decay_updates=1", "decay_updates=1 ends learning before"),
@@ -85,7 +85,7 @@ REFUSED = [
     ("phases.0.mixed_share=0.5", "mixed_share replaces sampled selections"),
     ("phases.0.alternate_every=2", "alternate_every needs both"),
     ("policy=select-all", "'select-all' has nothing to learn"),
-    ("policy=iterative + learner.estimator=pathwise", "needs a policy with gates"),
+    ("policy=iterative + learner.policy_update=pathwise", "needs a policy with gates"),
     ("policy=bernoulli + reward.target_share=0.3", "nothing to learn"),
     (
         "policy={name: top-k, options: {share: 0.4}} + reward.target_share=0.3",

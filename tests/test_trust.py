@@ -18,8 +18,8 @@ from invoking import invoke
 from tiny_runs import tiny_source, tiny_tree
 
 import rss_rl
-from rss_rl.api.operating import entrypoint
 from rss_rl.api.planning import _trust_in
+from rss_rl.api.submit import entrypoint
 from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import load_config, parse_config, plugins_named
 from rss_rl.data.prepare import prepare

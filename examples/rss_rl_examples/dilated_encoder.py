@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from rss_rl.components import Options
 from rss_rl.models.dropout import Dropout
-from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
+from rss_rl.models.encoders.encoder import EncoderComponent, EncoderSetup
 
 
 class DilatedOptions(Options):

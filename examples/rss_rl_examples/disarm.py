@@ -40,7 +40,7 @@ def disarm(
 
 
 DISARM = Component(
-    kind="estimator",
+    kind="policy_update",
     name="disarm",
     help="Differences of the rewards of antithetic selections.",
     build=lambda setup, options: ScoreFunction(setup, losses=disarm),

@@ -10,7 +10,7 @@ from torch import nn
 
 from rss_rl.components import Component, Options
 from rss_rl.reward_models.likelihood import ClassifierReward
-from rss_rl.reward_models.protocol import RewardSetup
+from rss_rl.reward_models.reward_model import RewardSetup
 from rss_rl.types import Array, Batch
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from rss_rl.components import Component, Options
 from rss_rl.policies.distributions import Gates
-from rss_rl.policies.protocol import PolicySetup
+from rss_rl.policies.policy import PolicySetup
 
 
 def sparsemax(scores: Tensor, valid: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ class SparsemaxPolicy(nn.Module):
         self._temperature = options.temperature
 
     def forward(self, embedded: Tensor, valid: Tensor) -> SparsemaxGates:
-        """See `rss_rl.policies.protocol`."""
+        """See `rss_rl.policies.policy`."""
         if not valid.shape[-1]:
             return SparsemaxGates(embedded.new_zeros(len(valid), 2, 0))
         weights = sparsemax(self.score(embedded)[..., 0] / self._temperature, valid)

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rss_rl.api.encoding import encode
+from rss_rl.api.encode import encode
 from rss_rl.api.finetuning import (
     CLASSIFIER,
     UPDATES,
@@ -28,7 +28,7 @@ from rss_rl.api.finetuning import (
     tuned_encoder,
 )
 from rss_rl.api.options import Overrides, Rows, TableOptions
-from rss_rl.api.preparing import prepare
+from rss_rl.api.prepare import prepare
 from rss_rl.api.rows import named_columns, split_files
 from rss_rl.api.run import Run
 from rss_rl.api.terminal import counted, say
@@ -36,7 +36,8 @@ from rss_rl.config import RunConfig, load_config, settings
 from rss_rl.data.checks import as_number, is_missing
 from rss_rl.data.manifest import MANIFEST_FILE, SCHEMA_VERSION, Manifest
 from rss_rl.data.pretrained_vectors import ENCODER, PACKAGES, find_static
-from rss_rl.data.records import (
+from rss_rl.data.store import open_prepared
+from rss_rl.data.tables import (
     Record,
     column_names,
     column_types,
@@ -44,7 +45,6 @@ from rss_rl.data.records import (
     read_records,
     require_columns,
 )
-from rss_rl.data.store import open_prepared
 from rss_rl.data.vectors import check_vectors, source_file
 from rss_rl.durable import as_text
 from rss_rl.errors import ConfigError, DataError

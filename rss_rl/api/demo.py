@@ -9,9 +9,9 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from rss_rl.api.options import Directory, Overrides, PythonOnly
-from rss_rl.api.preparing import prepare
+from rss_rl.api.prepare import prepare
 from rss_rl.api.terminal import SafeConsole, busy, say
-from rss_rl.api.training import train
+from rss_rl.api.train import train
 from rss_rl.errors import CheckpointError
 
 if TYPE_CHECKING:

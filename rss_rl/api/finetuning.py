@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from rss_rl.api.deploying import export
+from rss_rl.api.export import export
 from rss_rl.api.run import Run
 from rss_rl.api.terminal import say
-from rss_rl.api.training import train
+from rss_rl.api.train import train
 from rss_rl.config import RunConfig, settings
 from rss_rl.data.store import open_prepared
 from rss_rl.pretrained.folder import open_pretrained

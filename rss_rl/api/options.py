@@ -51,6 +51,8 @@ Duration = Annotated[
     ),
 ]
 ModelFolder = Annotated[str | Path, Typed(Path), Parameter(name="RUN|EXPORT")]
+Runs = Annotated[str | Path | Sequence[str | Path], Typed(list[Path]), Parameter(name="RUN")]
+Texts = Annotated[Sequence[str], Typed(list[str]), Parameter(name="TEXT")]
 Which = Annotated[int | str, Parameter(metavar="best|latest|STEP", help="Checkpoint of a run.")]
 Device = Annotated[str, Parameter(metavar="cpu|cuda|cuda:N", help="Where to compute.")]
 Address = Annotated[str | None, Parameter(metavar="HOST:PORT")]
@@ -73,6 +75,11 @@ TrustPlugins = Annotated[
 _FILES = Parameter(group=Group("Your own files", sort_key=1))
 _WORDS = Parameter(group=Group("Words and vectors", sort_key=2))
 _BAD_ROWS = Parameter(group=Group("Bad rows", sort_key=3))
+
+
+def run_paths(runs: Runs) -> list[Path]:
+    """The directories of one run or of several."""
+    return [Path(run) for run in ([runs] if isinstance(runs, str | Path) else runs)]
 
 
 class TableOptions(TypedDict, total=False):

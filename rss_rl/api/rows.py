@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from rss_rl.api.options import Rows, TableOptions
 from rss_rl.data.checks import LARGEST_SCORE
 from rss_rl.data.column_files import Columns, column_files
-from rss_rl.data.records import require_columns
 from rss_rl.data.sources import Source, SourceRequest, known_sources, named_source
+from rss_rl.data.tables import require_columns
 from rss_rl.durable import disk_errors
 from rss_rl.errors import DataError
 from rss_rl.storage import is_uri

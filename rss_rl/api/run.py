@@ -106,7 +106,7 @@ class Run:
             RssError: no such split, checkpoint or mode, or the data differ from the training data.
         """
         from rss_rl.results.labelled import keep_scores, score_labelled
-        from rss_rl.results.reading import score_run
+        from rss_rl.results.scores import score_run
 
         asked = list(modes or self._modes())
         found: dict[str, dict[str, float]] = {}

@@ -15,7 +15,7 @@ from rich.console import Console
 from rss_rl.api.adapting import Wish, adapt
 from rss_rl.api.interruption import Interruption
 from rss_rl.api.options import TableOptions
-from rss_rl.api.preparing import prepare
+from rss_rl.api.prepare import prepare
 from rss_rl.api.terminal import say
 from rss_rl.config import parse_value
 from rss_rl.data.manifest import MANIFEST_FILE

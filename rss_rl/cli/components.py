@@ -16,7 +16,7 @@ def components(kind: str | None = None, name: str | None = None) -> None:
     """Show the components that a run can use, built in or from an installed package.
 
     Args:
-        kind: policies, estimators, encoders, sources, ...
+        kind: policies, policy updates, encoders, sources, ...
         name: A component, or package.module:OBJECT.
 
     Examples:

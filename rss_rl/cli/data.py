@@ -13,9 +13,9 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.console import Console
 
-from rss_rl.api.encoding import encode
+from rss_rl.api.encode import encode
 from rss_rl.api.options import Directory
-from rss_rl.api.preparing import prepare
+from rss_rl.api.prepare import prepare
 from rss_rl.api.terminal import SafeConsole, counted, plain_table
 from rss_rl.cli.commands import add, group
 from rss_rl.cli.show import echo

@@ -13,14 +13,20 @@ from pathlib import Path
 import cyclopts
 
 from rss_rl.api.demo import demo
-from rss_rl.api.deploying import export, predict, serve
-from rss_rl.api.explaining import explain, select
-from rss_rl.api.fitting import fit
-from rss_rl.api.operating import doctor, status, submit
-from rss_rl.api.scoring import evaluate, report
-from rss_rl.api.sweeping import sweep
+from rss_rl.api.doctor import doctor
+from rss_rl.api.evaluate import evaluate
+from rss_rl.api.explain import explain
+from rss_rl.api.export import export
+from rss_rl.api.fit import fit
+from rss_rl.api.predict import predict
+from rss_rl.api.report import report
+from rss_rl.api.select import select
+from rss_rl.api.serve import serve
+from rss_rl.api.status import status
+from rss_rl.api.submit import submit
+from rss_rl.api.sweep import sweep
 from rss_rl.api.terminal import guarded_streams, shell
-from rss_rl.api.training import train
+from rss_rl.api.train import train
 from rss_rl.cli import show
 from rss_rl.cli.commands import add, group
 from rss_rl.cli.components import components
@@ -133,7 +139,7 @@ def _mistake(error: cyclopts.CycloptsError, words: Sequence[str]) -> str:
 
 def _columns(words: Sequence[str]) -> str:
     """The columns of the first table that a command names."""
-    from rss_rl.data.records import column_names
+    from rss_rl.data.tables import column_names
 
     with suppress(RssError, OSError):
         file = next((Path(word) for word in words[1:] if Path(word).is_file()), None)

@@ -19,9 +19,9 @@ from rss_rl.errors import ConfigError, RssError
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from rss_rl.api.operating import Finding
+    from rss_rl.api.doctor import Finding
     from rss_rl.api.run import Run
-    from rss_rl.api.sweeping import SweepResult
+    from rss_rl.api.sweep import SweepResult
     from rss_rl.components import Trust
     from rss_rl.inference.explanation import Explanation, MarkedSentence
     from rss_rl.results.trojan import Trojan

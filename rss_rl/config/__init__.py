@@ -13,13 +13,13 @@ from rss_rl.config.loading import with_overrides as with_overrides
 from rss_rl.config.sections import CheckpointConfig as CheckpointConfig
 from rss_rl.config.sections import ClassifierChoice as ClassifierChoice
 from rss_rl.config.sections import EncoderChoice as EncoderChoice
-from rss_rl.config.sections import EstimatorConfig as EstimatorConfig
 from rss_rl.config.sections import EvaluationConfig as EvaluationConfig
 from rss_rl.config.sections import LearnerConfig as LearnerConfig
 from rss_rl.config.sections import ModelConfig as ModelConfig
 from rss_rl.config.sections import OptimizerConfig as OptimizerConfig
 from rss_rl.config.sections import PhaseConfig as PhaseConfig
 from rss_rl.config.sections import PolicyConfig as PolicyConfig
+from rss_rl.config.sections import PolicyUpdateConfig as PolicyUpdateConfig
 from rss_rl.config.sections import Reads as Reads
 from rss_rl.config.sections import RewardConfig as RewardConfig
 from rss_rl.config.sections import RewardModelChoice as RewardModelChoice

@@ -22,7 +22,7 @@ from rss_rl.config.yaml_files import flat_settings
 from rss_rl.errors import ConfigError
 
 _S = TypeVar("_S", bound="Section")
-_OF_TRAINING: frozenset[Kind] = frozenset({"estimator", "logger", "reward_model"})
+_OF_TRAINING: frozenset[Kind] = frozenset({"policy_update", "logger", "reward_model"})
 """What a trained model does without."""
 
 

@@ -27,7 +27,7 @@ from rss_rl.storage import is_uri
 _LONGEST_SHOWN = 200
 _SLOTS: Mapping[tuple[str, ...], Kind] = {
     ("policy",): "policy",
-    ("learner", "estimator"): "estimator",
+    ("learner", "policy_update"): "policy_update",
     ("model", "encoder"): "encoder",
     ("model", "classifier"): "classifier",
     ("reward", "model"): "reward_model",

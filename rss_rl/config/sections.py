@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, model_validator
 
-from rss_rl.components import DEFAULTS, Kind, default_estimator
+from rss_rl.components import DEFAULTS, Kind, default_policy_update
 from rss_rl.config.choice import Choice, Section
 from rss_rl.types import Window
 
@@ -225,10 +225,10 @@ class OptimizerConfig(Section):
     """Largest gradient norm; null never clips."""
 
 
-class EstimatorConfig(Choice):
-    """The estimator of the policy's gradient."""
+class PolicyUpdateConfig(Choice):
+    """The update of the policy: its gradient, from rewards or through gates."""
 
-    kind: ClassVar[Kind] = "estimator"
+    kind: ClassVar[Kind] = "policy_update"
 
 
 class LearnerConfig(Section):
@@ -236,7 +236,7 @@ class LearnerConfig(Section):
 
     supervised: OptimizerConfig = OptimizerConfig()
     policy: OptimizerConfig = OptimizerConfig()
-    estimator: EstimatorConfig | None = None
+    policy_update: PolicyUpdateConfig | None = None
     """Of the policy's gradient: from the rewards of sampled selections, or through the gates. null:
     the default for the policy.
     """
@@ -405,37 +405,37 @@ class RunConfig(Section):
     """Where the run can be watched, besides its files; see `rss-rl components loggers`."""
 
     @property
-    def estimator(self) -> EstimatorConfig:
+    def policy_update(self) -> PolicyUpdateConfig:
         """That of the policy's gradient: the one named, or else one that fits policy and reward."""
         offered = self.policy.capabilities
         if "log_probs" in offered and not self.reward.model.can("gates"):
             offered -= {"gates", "gates_first"}
-        named = self.learner.estimator
-        return named or EstimatorConfig(name=default_estimator(offered))
+        named = self.learner.policy_update
+        return named or PolicyUpdateConfig(name=default_policy_update(offered))
 
-    def _estimator_fits(self) -> None:
-        selections, estimator = self.sampler.selections, self.estimator
-        what = f"estimator '{estimator.name}'"
-        if estimator.can("gates") and not self.reward.model.can("gates"):
+    def _policy_update_fits(self) -> None:
+        selections, update = self.sampler.selections, self.policy_update
+        what = f"policy update '{update.name}'"
+        if update.can("gates") and not self.reward.model.can("gates"):
             raise ValueError(
                 f"{what} differentiates the classifier's loss, and reward.model"
-                f" '{self.reward.model.name}' is something else: choose another estimator"
+                f" '{self.reward.model.name}' is something else: choose another policy update"
             )
-        if estimator.can("several") and selections < 2:
+        if update.can("several") and selections < 2:
             raise ValueError(
                 f"{what} with these options compares selections of one example:"
                 " sampler.selections must be >= 2"
             )
-        if estimator.can("antithetic") and selections % 2:
+        if update.can("antithetic") and selections % 2:
             raise ValueError(f"{what} draws selections in pairs: sampler.selections must be even")
-        if not (estimator.can("lag") or estimator.can("gates")) and self.sampler.max_policy_lag:
+        if not (update.can("lag") or update.can("gates")) and self.sampler.max_policy_lag:
             raise ValueError(f"{what} holds for the policy that drew: set sampler.max_policy_lag=0")
         offered = self.policy.capabilities
         for needed in ("log_probs", "gates"):
-            if estimator.can(needed) and needed not in offered:
+            if update.can(needed) and needed not in offered:
                 raise ValueError(
                     f"{what} needs a policy with {needed}, and '{self.policy.name}' has none: set"
-                    " learner.estimator=null for one that fits, or choose another policy"
+                    " learner.policy_update=null for one that fits, or choose another policy"
                 )
 
     def _share_fits(self, learns: bool) -> None:
@@ -514,7 +514,7 @@ class RunConfig(Section):
                 f"policy '{self.policy.name}' has nothing to learn: no phase may set policy: true"
             )
         if learns:
-            self._estimator_fits()
+            self._policy_update_fits()
         self._share_fits(learns)
         if self.policy.from_run is not None and self.evaluation.all_tokens:
             raise ValueError(

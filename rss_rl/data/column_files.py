@@ -21,8 +21,8 @@ import numpy as np
 
 from rss_rl.data.checks import LARGEST_SCORE, as_number, is_missing, text_key
 from rss_rl.data.corpora.cuts import cut_texts
-from rss_rl.data.records import Record, column_names, read_records, require_columns
 from rss_rl.data.sources import BadRow, RawExample, Row, Source, Text
+from rss_rl.data.tables import Record, column_names, read_records, require_columns
 from rss_rl.durable import as_text
 from rss_rl.errors import DataError
 from rss_rl.types import Array, LabelSpec

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from pydantic import ConfigDict, FiniteFloat, TypeAdapter, ValidationError
 
-from rss_rl.data.records import Record, read_records
 from rss_rl.data.store import Split
+from rss_rl.data.tables import Record, read_records
 from rss_rl.errors import DataError
 from rss_rl.json_files import first_fault
 from rss_rl.types import Array

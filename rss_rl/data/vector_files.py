@@ -12,8 +12,8 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from rss_rl.data.records import bounded_lines, is_gzip, is_too_long
 from rss_rl.data.sources import BadRow
+from rss_rl.data.tables import bounded_lines, is_gzip, is_too_long
 from rss_rl.durable import check_file
 from rss_rl.errors import DataError
 from rss_rl.types import Array

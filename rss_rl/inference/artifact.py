@@ -49,7 +49,7 @@ from rss_rl.durable import (
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.json_files import first_fault, read_json, read_record
 from rss_rl.metrics.measures import leading_measures, score_sentences
-from rss_rl.models.encoders.protocol import SavedEncoder
+from rss_rl.models.encoders.encoder import SavedEncoder
 from rss_rl.pretrained.folder import is_plain, open_pretrained, plain_files
 from rss_rl.reading.memory import available_bytes
 from rss_rl.reading.models import Models, restored_models

@@ -35,7 +35,7 @@ from rss_rl.inference.artifact import (
 )
 from rss_rl.inference.explanation import Explanation, MarkedSentence
 from rss_rl.models.build import check_defaults
-from rss_rl.models.encoders.protocol import WordEncoder
+from rss_rl.models.encoders.encoder import WordEncoder
 from rss_rl.ops.rationale_overlap import top_share
 from rss_rl.policies.distributions import word_scores
 from rss_rl.pretrained.context import ContextReader

@@ -34,7 +34,8 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from rss_rl.data.checks import is_storable
-from rss_rl.data.records import (
+from rss_rl.data.sources import BadRow, Text
+from rss_rl.data.tables import (
     Record,
     column_names,
     column_types,
@@ -43,7 +44,6 @@ from rss_rl.data.records import (
     read_records,
     require_columns,
 )
-from rss_rl.data.sources import BadRow, Text
 from rss_rl.durable import disk_errors, file_sha256, is_same_file, remove_unfinished, replacing
 from rss_rl.errors import ConfigError, DataError, StorageError
 from rss_rl.inference.explanation import Explanation

@@ -12,17 +12,17 @@ from rss_rl.components import built_in_names
 from rss_rl.config import ClassifierChoice, ModelConfig
 from rss_rl.errors import ConfigError
 from rss_rl.models.attention_choice import outer_backend
+from rss_rl.models.classifier import Classifier, ClassifierSetup
 from rss_rl.models.dropout import Dropout
 from rss_rl.models.embedding import WordEmbedding
-from rss_rl.models.encoders.pooled import NoContext
-from rss_rl.models.encoders.protocol import (
+from rss_rl.models.encoders.encoder import (
     Encoder,
     EncoderComponent,
     EncoderSetup,
     TokenEncoder,
     TrainingLengths,
 )
-from rss_rl.models.protocol import Classifier, ClassifierSetup
+from rss_rl.models.encoders.pooled import NoContext
 from rss_rl.types import Array, LabelSpec
 
 

@@ -28,11 +28,11 @@ from torch import Tensor, nn
 
 from rss_rl.components import Component, Options
 from rss_rl.errors import DataError
+from rss_rl.models.classifier import Classifier, ClassifierSetup
 from rss_rl.models.dropout import Dropout
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.encoders.recurrent import Bidirectional, both_ends
 from rss_rl.models.heads import ClassTask
-from rss_rl.models.protocol import Classifier, ClassifierSetup
 from rss_rl.ops.masking import gather, kept_indices, masked_softmax
 from rss_rl.ops.ragged import group_counts, group_sums, present_groups
 

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from rss_rl.components import Component, Options
+from rss_rl.models.classifier import Classifier, ClassifierSetup
 from rss_rl.models.dropout import keyed_dropout, packed_rows, part_keys
 from rss_rl.models.embedding import WordEmbedding
-from rss_rl.models.encoders.protocol import (
+from rss_rl.models.encoders.encoder import (
     Encoder,
     PackedEncoder,
     TokenEncoder,
@@ -29,7 +30,6 @@ from rss_rl.models.encoders.protocol import (
 )
 from rss_rl.models.heads import ClassTask, entailment_features
 from rss_rl.models.layers import Dense, Source2Token, glorot_linear
-from rss_rl.models.protocol import Classifier, ClassifierSetup
 from rss_rl.ops.masking import gather, kept_indices
 from rss_rl.ops.packing import Packed
 from rss_rl.ops.ragged import Grouped, group_counts, padded_groups, present_groups, regroup

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from rss_rl.components import Component, Options
+from rss_rl.models.classifier import Classifier, ClassifierSetup, Task
 from rss_rl.models.dropout import keyed_dropout, packed_rows, slot_keys
 from rss_rl.models.embedding import WordEmbedding, words_of
-from rss_rl.models.encoders.protocol import (
+from rss_rl.models.encoders.encoder import (
     Encoder,
     GatedEncoder,
     PackedEncoder,
@@ -29,7 +30,6 @@ from rss_rl.models.heads import (
     entailment_features,
     relatedness_features,
 )
-from rss_rl.models.protocol import Classifier, ClassifierSetup, Task
 from rss_rl.ops.masking import gather, kept_indices
 from rss_rl.ops.packing import Packed, joined
 from rss_rl.types import LabelSpec

@@ -10,7 +10,7 @@ from torch import nn
 from rss_rl.config import PolicyConfig
 from rss_rl.errors import ConfigError
 from rss_rl.policies.distributions import SelectionDistribution
-from rss_rl.policies.protocol import Policy, PolicySetup
+from rss_rl.policies.policy import Policy, PolicySetup
 
 
 def build_policy(

@@ -48,8 +48,8 @@ class SelectionDistribution:
     All randomness comes from `uniforms`, float [K, B, 2, N] in (0, 1): equal ones give equal
     selections.
 
-    has_log_probs  whether there is `evaluate`, for estimators that learn from rewards
-    has_rsample    whether there is `rsample`, for estimators that learn through gates
+    has_log_probs  whether there is `evaluate`, for policy updates that learn from rewards
+    has_rsample    whether there is `rsample`, for policy updates that learn through gates
     """
 
     has_log_probs: ClassVar[bool] = True

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from rss_rl.components import Component, Options
 from rss_rl.ops.bernoulli import log_odds
 from rss_rl.policies.distributions import Certain, IndependentBits
-from rss_rl.policies.protocol import PolicySetup
+from rss_rl.policies.policy import PolicySetup
 from rss_rl.types import ROLES
 
 
@@ -27,7 +27,7 @@ class BernoulliPolicy(nn.Module):
         self._logit = log_odds(options.probability)
 
     def forward(self, embedded: Tensor, valid: Tensor) -> IndependentBits:
-        """See `rss_rl.policies.protocol`."""
+        """See `rss_rl.policies.policy`."""
         shape = (valid.shape[0], ROLES, valid.shape[1])
         return IndependentBits(torch.full(shape, self._logit, device=embedded.device), valid)
 
@@ -53,7 +53,7 @@ class SelectAllPolicy(nn.Module):
     """Every token is head and dependent."""
 
     def forward(self, embedded: Tensor, valid: Tensor) -> Certain:
-        """See `rss_rl.policies.protocol`."""
+        """See `rss_rl.policies.policy`."""
         return Certain(valid[:, None].expand(-1, ROLES, -1), valid)
 
 

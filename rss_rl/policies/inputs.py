@@ -15,7 +15,7 @@ from rss_rl.config import Reads
 from rss_rl.errors import ConfigError
 from rss_rl.models.embedding import words_of
 from rss_rl.ops.matching import MATCH_SIZE, Sequences, cross_features
-from rss_rl.policies.protocol import ReadsEnds, reads_ends
+from rss_rl.policies.policy import ReadsEnds, reads_ends
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array
 

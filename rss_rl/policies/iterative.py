@@ -21,7 +21,7 @@ from rss_rl.components import Component, Options
 from rss_rl.models.layers import activation_function, glorot_blocks, glorot_linear
 from rss_rl.ops import bernoulli
 from rss_rl.policies.distributions import Evaluated, Sampled, SelectionDistribution
-from rss_rl.policies.protocol import PolicySetup
+from rss_rl.policies.policy import PolicySetup
 from rss_rl.types import HEAD, ROLES
 
 Cell = Literal["rnn", "gru"]
@@ -84,7 +84,7 @@ class IterativePolicy(nn.Module):
         self._activation = activation_function(setup.activation)
 
     def forward(self, embedded: Tensor, valid: Tensor) -> BitsInSequence:
-        """See `rss_rl.policies.protocol`."""
+        """See `rss_rl.policies.policy`."""
         return BitsInSequence(self, embedded, valid)
 
     def _weights(self, embedded: Tensor) -> _Weights:

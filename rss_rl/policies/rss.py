@@ -19,15 +19,15 @@ from torch import Tensor, nn
 
 from rss_rl.components import Component, Options
 from rss_rl.models.encoders.convolution import GatedConvolutions
+from rss_rl.models.encoders.encoder import TokenEncoder
 from rss_rl.models.encoders.pooled import NoContext
-from rss_rl.models.encoders.protocol import TokenEncoder
 from rss_rl.models.encoders.recurrent import RecurrentContext
 from rss_rl.models.layers import activation_function, glorot_linear
 from rss_rl.ops.bernoulli import even_logits, log_odds
 from rss_rl.ops.masking import masked_mean
 from rss_rl.ops.packing import joined
 from rss_rl.policies.distributions import IndependentBits
-from rss_rl.policies.protocol import PolicySetup
+from rss_rl.policies.policy import PolicySetup
 from rss_rl.types import ROLES
 
 Context = Literal["none", "lstm", "gru", "conv"]
@@ -157,7 +157,7 @@ class RSSPolicy(nn.Module):
         self.share = nn.Parameter(start) if options.even else None
 
     def forward(self, embedded: Tensor, valid: Tensor) -> IndependentBits:
-        """See `rss_rl.policies.protocol`."""
+        """See `rss_rl.policies.policy`."""
         logits: Tensor = self.modules_by_role(embedded, valid)  # [B, R, N]
         if self.share is not None:
             logits = even_logits(logits, valid, (_GAIN * self.share).sigmoid())

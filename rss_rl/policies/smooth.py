@@ -32,7 +32,7 @@ from rss_rl.ops.bernoulli import log_odds
 from rss_rl.ops.masking import masked_mean
 from rss_rl.ops.ragged import sentence_ends, sentence_numbers, stop_ids
 from rss_rl.policies.distributions import IndependentBits
-from rss_rl.policies.protocol import PolicySetup
+from rss_rl.policies.policy import PolicySetup
 from rss_rl.policies.rss import BitsOptions
 
 _LEAST_WIDTH, _LARGEST_WIDTH = 0.5, 16.0
@@ -84,7 +84,7 @@ class SmoothPolicy(nn.Module):
         return sentence_ends(tokens, self.stops)
 
     def forward(self, embedded: Tensor, valid: Tensor) -> IndependentBits:
-        """See `rss_rl.policies.protocol`."""
+        """See `rss_rl.policies.policy`."""
         sentence = None
         if self.reads_ends:
             sentence = sentence_numbers(embedded[..., -1] > 0)

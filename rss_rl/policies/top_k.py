@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from rss_rl.components import Component
 from rss_rl.policies.distributions import Gates
-from rss_rl.policies.protocol import PolicySetup
+from rss_rl.policies.policy import PolicySetup
 from rss_rl.policies.rss import SelectorOptions
 from rss_rl.types import ROLES
 
@@ -97,7 +97,7 @@ class TopKPolicy(nn.Module):
         return torch.minimum(wanted.clamp_min(1), lengths)
 
     def forward(self, embedded: Tensor, valid: Tensor) -> TopKGates:
-        """See `rss_rl.policies.protocol`."""
+        """See `rss_rl.policies.policy`."""
         scores = self.modules_by_role(embedded, valid)  # [B, R, N]
         return TopKGates(scores, valid, self.budget(valid), self._temperature)
 

@@ -243,8 +243,8 @@ class WordReader(nn.Module):
         if config.model_type in _WITHOUT_WEIGHTS:
             raise ConfigError(
                 f"the attention of {config.model_type} cannot weigh words by gates",
-                where="learner.estimator",
-                remedy="Use an estimator that learns from rewards, such as reinforce",
+                where="learner.policy_update",
+                remedy="Use a policy update that learns from rewards, such as reinforce",
             )
         lowest = torch.finfo(scale.dtype).min
         bias = torch.log(scale.clamp_min(_SMALLEST)).masked_fill(~group.valid, lowest)

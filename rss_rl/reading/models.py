@@ -25,15 +25,15 @@ from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import CheckpointError, ConfigError, RssError
 from rss_rl.models.attention_choice import loadable_attention
 from rss_rl.models.build import build_classifier
+from rss_rl.models.classifier import Classifier
 from rss_rl.models.dropout import drawing, evaluating
 from rss_rl.models.embedding import words_of
-from rss_rl.models.encoders.protocol import TrainingLengths
+from rss_rl.models.encoders.encoder import TrainingLengths
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.models.protocol import Classifier
 from rss_rl.policies.build import build_policy
 from rss_rl.policies.distributions import SelectionDistribution
 from rss_rl.policies.inputs import check_reads, input_size, policy_inputs
-from rss_rl.policies.protocol import Policy
+from rss_rl.policies.policy import Policy
 from rss_rl.pretrained.context import ContextReader
 from rss_rl.pretrained.folder import open_pretrained
 from rss_rl.seeding import stream_key

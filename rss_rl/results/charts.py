@@ -165,7 +165,7 @@ def _phases(axes: Axes, curves: pd.DataFrame) -> None:
 
 
 def calibration_chart(bins: pd.DataFrame) -> Markup:
-    """Accuracy by confidence, see `rss_rl.results.reading.calibration`; points by their rows."""
+    """Accuracy by confidence, see `rss_rl.results.scores.calibration`; points by their rows."""
     axes = _chart("Confidence and accuracy", "confidence", "accuracy")
     low = min(0.5, bins["confidence"].min())
     axes.plot([low, 1], [low, 1], color=_SOFT, linestyle=":", label="as it should be")

@@ -33,7 +33,7 @@ from rss_rl.metrics.measures import (
 from rss_rl.pages.assets import filled
 from rss_rl.results.charts import COLOURS, calibration_chart, curve_charts
 from rss_rl.results.frame import grouped, runs_frame, score_names, with_groups
-from rss_rl.results.reading import (
+from rss_rl.results.scores import (
     Reading,
     ReadText,
     calibration,

@@ -25,7 +25,7 @@ import numpy as np
 from rss_rl.components import Trust
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.results.linear import Linear, Text, kept_words, labels_of, texts_of
-from rss_rl.results.reading import Reading, read_split
+from rss_rl.results.scores import Reading, read_split
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.seeding import generator
 from rss_rl.types import Array

@@ -27,7 +27,7 @@ from rss_rl.models.inputs import TensorBatch, to_tensors
 from rss_rl.ops.gated import union
 from rss_rl.pretrained.folder import Pretrained, open_pretrained
 from rss_rl.pretrained.reader import WordReader
-from rss_rl.reward_models.protocol import RewardSetup
+from rss_rl.reward_models.reward_model import RewardSetup
 from rss_rl.types import Array, Batch
 
 Probabilities = Callable[[list[Any]], Any]
@@ -225,7 +225,7 @@ class GatedBlackboxReward(BlackboxReward):
             raise ConfigError(
                 "the attention of this transformer cannot weigh words by gates",
                 where=self._where,
-                remedy="Use an estimator that learns from rewards: learner.estimator=reinforce",
+                remedy="Use one that learns from rewards: learner.policy_update=reinforce",
             )
         samples = len(gates[0])
         log_probs = self._classifier.gated_log_probs(

@@ -27,7 +27,7 @@ from rss_rl.components import Component, Options
 from rss_rl.errors import ConfigError
 from rss_rl.models.dropout import evaluating
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.reward_models.protocol import RewardSetup
+from rss_rl.reward_models.reward_model import RewardSetup
 from rss_rl.types import Array, Batch
 
 COMPLEMENT = "complement"

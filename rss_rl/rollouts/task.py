@@ -8,9 +8,9 @@ import torch
 
 from rss_rl.config import RunConfig
 from rss_rl.envs.task import SelectionTask, build_reward_model
-from rss_rl.policies.protocol import bits_per_token
+from rss_rl.policies.policy import bits_per_token
 from rss_rl.reading.models import Models
-from rss_rl.reward_models.protocol import RewardSetup
+from rss_rl.reward_models.reward_model import RewardSetup
 from rss_rl.types import ExampleSource
 
 

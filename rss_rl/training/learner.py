@@ -33,7 +33,7 @@ from rss_rl.learners.updates import (
 )
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.policies.inputs import selection_uniforms
-from rss_rl.policies.protocol import bits_per_token
+from rss_rl.policies.policy import bits_per_token
 from rss_rl.reading.device import (
     autocast,
     autocast_dtype,
@@ -48,7 +48,7 @@ from rss_rl.reading.models import (
     load_weights,
     select_prefix,
 )
-from rss_rl.reward_models.protocol import SPARSITY
+from rss_rl.reward_models.reward_model import SPARSITY
 from rss_rl.rollouts.rollout import Rollout
 from rss_rl.rollouts.snapshot import CLASSIFIER, POLICY, WORDS, Publisher, Snapshot, StoredSnapshot
 from rss_rl.rollouts.task import run_task
@@ -138,7 +138,7 @@ class LocalLearner:
         check_learns(self.models, config, tensor_batch(few, self.device))
         self._update: PolicyUpdate | None = None
         if any(phase.policy for phase in config.phases):
-            self._update = build_update(config.estimator, self._update_setup(dtype))
+            self._update = build_update(config.policy_update, self._update_setup(dtype))
 
     def _update_setup(self, dtype: torch.dtype | None) -> UpdateSetup:
         return UpdateSetup(
@@ -269,7 +269,7 @@ class LocalLearner:
                 "this model cannot weight its tokens by gates, which the policy's gradient needs",
                 where="model.encoder",
                 remedy="Use an encoder with the capability `gates` on one or two sentences, see"
-                " `rss-rl components encoders`, or an estimator that learns from rewards",
+                " `rss-rl components encoders`, or a policy update that learns from rewards",
             )
         if getattr(model, "gated_scores", None) is None:
             raise ConfigError(

@@ -26,7 +26,7 @@ from rss_rl.models.attention_choice import settled_attention
 from rss_rl.reading.device import autocast_dtype, find_device
 from rss_rl.reading.memory import check_room, memory_errors
 from rss_rl.reading.models import WEIGHTS, open_data
-from rss_rl.reward_models.protocol import RewardSetup
+from rss_rl.reward_models.reward_model import RewardSetup
 from rss_rl.runs.checkpoint import (
     BEST,
     checkpoint_steps,

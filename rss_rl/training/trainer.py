@@ -151,7 +151,7 @@ class Trainer:
         self.config, self.learner = config, learner
         self._marked, self._stop, self._budget = marked, stop, budget
         self._best_metric = find_best_metric(config, prepared)
-        self._needs = Needs.of(config.estimator)
+        self._needs = Needs.of(config.policy_update)
         self._order = BatchOrder(
             prepared.split("train"),
             config.batch_size,

@@ -15,7 +15,7 @@ import pytest
 
 from rss_rl.api.adapting import guess_task
 from rss_rl.api.rows import split_files
-from rss_rl.data.records import Record, read_records
+from rss_rl.data.tables import Record, read_records
 from rss_rl.errors import DataError
 
 

@@ -56,7 +56,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "own_context": ("own_context", "short", {}),
     "lag": ("demo", "planted", LAG),
     "iterative": ("demo", "planted", {"policy.name": "iterative"}),
-    "ppo-clip": ("demo", "planted", LAG | {"learner.estimator": "ppo-clip"}),
+    "ppo-clip": ("demo", "planted", LAG | {"learner.policy_update": "ppo-clip"}),
     "hardkuma": ("own", "short", OWN | {"policy.name": "hardkuma"}),
     "gumbel": ("own", "short", OWN | {"policy.name": "gumbel"}),
     "top-k": ("demo", "short", {"policy.name": "top-k", "policy.options.share": 0.3}),

@@ -22,7 +22,7 @@ from torch import Tensor
 from rss_rl.learners.updates import RewardBatch
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops.advantages import leave_one_out
-from rss_rl.policies.protocol import Policy
+from rss_rl.policies.policy import Policy
 
 
 class FixedBatch(NamedTuple):

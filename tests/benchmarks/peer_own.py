@@ -32,7 +32,7 @@ CONFIG = RunConfig.model_validate(
         "phases": [{"name": "policy", "policy": True, "steps": 1}],
         "reward": {"sparsity_cost": 0.0},
         "learner": {
-            "estimator": {"name": "reinforce", "options": {"baseline": "moving-average"}},
+            "policy_update": {"name": "reinforce", "options": {"baseline": "moving-average"}},
             "policy": {"learning_rate": LEARNING_RATE},
             "entropy_cost": 0.0,
         },
@@ -61,7 +61,7 @@ class Pipeline:
             return policy_inputs(policy, classifier.embedding, batch.tokens, batch.valid)
 
         setup = UpdateSetup(policy, inputs, CONFIG.learner, CONFIG.reward)
-        self._learner = build_update(CONFIG.estimator, setup)
+        self._learner = build_update(CONFIG.policy_update, setup)
         self._order = np.random.default_rng(0)
         self.rewards: list[float] = []
 

@@ -22,7 +22,7 @@ from rss_rl.config import ModelConfig
 from rss_rl.envs.task import make_task
 from rss_rl.envs.vector import TokenSelectionVectorEnv
 from rss_rl.models.build import build_classifier
-from rss_rl.policies.protocol import PolicySetup
+from rss_rl.policies.policy import PolicySetup
 from rss_rl.policies.rss import RSSOptions, RSSPolicy
 from rss_rl.reward_models.likelihood import ClassifierReward
 from rss_rl.types import Array, Batch, ExampleSource, LabelSpec

@@ -9,7 +9,7 @@ import pytest
 from invoking import invoke
 from kernel_cache import share_kernels
 
-from rss_rl.api import operating
+from rss_rl.api import doctor
 
 
 @pytest.fixture
@@ -59,5 +59,5 @@ def test_clusters_that_would_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("home")
 def test_a_library_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operating, "_LIBRARIES", ("torch", "no-library"))
+    monkeypatch.setattr(doctor, "_LIBRARIES", ("torch", "no-library"))
     assert problems() == {"versions": "Install with pip: no-library"}

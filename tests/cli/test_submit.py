@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from invoking import invoke
 
-from rss_rl.api.operating import entrypoint
+from rss_rl.api.submit import entrypoint
 from rss_rl.cli.main import COMMANDS
 from rss_rl.cluster.submission import pack_code
 

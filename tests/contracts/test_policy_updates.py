@@ -16,9 +16,9 @@ from rss_rl.learners.updates import Measured
 from rss_rl.testing import check_policy_update
 
 
-@pytest.mark.parametrize("name", built_in_names("estimator"))
+@pytest.mark.parametrize("name", built_in_names("policy_update"))
 def test_the_built_in_ones_keep_their_promises(name: str) -> None:
-    check_policy_update(find_component("estimator", name))
+    check_policy_update(find_component("policy_update", name))
 
 
 class Changed:

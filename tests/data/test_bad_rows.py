@@ -15,9 +15,9 @@ import pytest
 import rss_rl
 from rss_rl.data.column_files import Columns, column_files
 from rss_rl.data.prepare import prepare
-from rss_rl.data.records import Record, read_records
 from rss_rl.data.sources import BadRow, Source, SourceRequest, named_source
 from rss_rl.data.store import open_prepared
+from rss_rl.data.tables import Record, read_records
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
@@ -142,7 +142,7 @@ LONG = "no row of a table " * LONGEST
 def test_a_field_without_an_end_is_a_bad_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rss_rl.data.records._LONGEST_ROW", LONGEST)
+    monkeypatch.setattr("rss_rl.data.tables._LONGEST_ROW", LONGEST)
     path = tmp_path / "t.csv"
     path.write_text('text,label\nx,1\n"' + LONG.replace("table ", "table\n") + "y,2\n")
     output = [row for row in read_records(path) if isinstance(row, BadRow)]

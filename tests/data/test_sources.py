@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
-from rss_rl.api.preparing import prepare
+from rss_rl.api.prepare import prepare
 from rss_rl.data.checks import LabelChecker
 from rss_rl.data.column_files import Columns, column_files
 from rss_rl.data.corpora.cuts import cut_texts

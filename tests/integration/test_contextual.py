@@ -16,7 +16,7 @@ from invoking import invoke
 from tiny_runs import Outcome, stop_and_resume
 
 import rss_rl
-from rss_rl.api.encoding import encode
+from rss_rl.api.encode import encode
 from rss_rl.config import RunConfig
 from rss_rl.data.states import STATES_FILE, StatesWriter, stored_states
 from rss_rl.data.store import open_prepared
@@ -24,7 +24,7 @@ from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference.artifact import export_run
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.reading.models import build_prepared_models, open_data
-from rss_rl.results.reading import open_with_data
+from rss_rl.results.scores import open_with_data
 from rss_rl.training.run import train
 
 _CPU = torch.device("cpu")

@@ -14,7 +14,7 @@ import torch
 from tiny_runs import Outcome, reports_of, stop_and_resume
 
 import rss_rl
-from rss_rl.api.encoding import encode
+from rss_rl.api.encode import encode
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.inference.facts import gather_facts

@@ -32,7 +32,7 @@ SMALL = (
 PLUGGED = (
     "model.encoder={name: dilated, options: {layers: 2}}",
     "reward.model={name: margin, options: {limit: 1.5}}",
-    "learner.estimator=disarm",
+    "learner.policy_update=disarm",
 )
 
 

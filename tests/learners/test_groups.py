@@ -15,7 +15,7 @@ from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.learners.updates import RewardBatch
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.sentences import SentencesClassifier
-from rss_rl.policies.protocol import Policy
+from rss_rl.policies.policy import Policy
 
 K, B = 3, 4
 LABELS = torch.tensor([0, 1, 2, 1])

@@ -15,7 +15,7 @@ from rss_rl.learners.pathwise import Pathwise
 from rss_rl.learners.updates import UpdateSetup
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.policies.build import build_policy
-from rss_rl.reward_models.protocol import RewardSetup
+from rss_rl.reward_models.reward_model import RewardSetup
 from rss_rl.types import LabelSpec
 
 ENTROPY_COST, COMPLEMENT = 0.3, 0.7

@@ -20,7 +20,7 @@ from rss_rl.learners.score_function import ScoreFunction
 from rss_rl.learners.updates import RewardBatch
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.policies.protocol import Policy
+from rss_rl.policies.policy import Policy
 
 TOKENS = 4
 SPARSITY = 0.3

@@ -15,7 +15,7 @@ from rss_rl.config import LearnerConfig, OptimizerConfig
 from rss_rl.learners.updates import RewardBatch
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.policies.protocol import Policy
+from rss_rl.policies.policy import Policy
 
 K, B = 3, 4
 LIMITS = {"truncated-sum": 2.0, "clipped-token": 0.2}

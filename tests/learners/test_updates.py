@@ -26,7 +26,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def component(build: Any, *capabilities: str) -> Component:
     return Component(
-        kind="estimator",
+        kind="policy_update",
         name="mine",
         help="A policy update of one's own.",
         build=build,
@@ -52,7 +52,7 @@ def configured(name: str, **sampler: Any) -> RunConfig:
     tree = {
         "data": "some",
         "phases": [{"name": "a", "policy": True, "steps": 1}],
-        "learner": {"estimator": f"{__name__}:{name}"},
+        "learner": {"policy_update": f"{__name__}:{name}"},
         "sampler": sampler,
     }
     return parse_config(tree, where="test", trust=EVERYTHING)

@@ -14,7 +14,7 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.envs.task import make_task
 from rss_rl.errors import DataError
-from rss_rl.results.reading import score_run
+from rss_rl.results.scores import score_run
 from rss_rl.training.run import Finished, train
 
 

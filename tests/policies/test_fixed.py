@@ -9,7 +9,7 @@ import small
 import torch
 
 from rss_rl.policies.fixed import BernoulliOptions, BernoulliPolicy, SelectAllPolicy
-from rss_rl.policies.protocol import PolicySetup
+from rss_rl.policies.policy import PolicySetup
 
 EMBEDDED = torch.zeros(2, 4, small.EMBEDDING)
 VALID = torch.tensor([[True] * 4, [True, True, False, False]])

@@ -18,7 +18,7 @@ from rss_rl.config import PolicyConfig
 from rss_rl.models.build import build_classifier
 from rss_rl.policies.build import build_policy
 from rss_rl.policies.iterative import IterativeOptions, IterativePolicy
-from rss_rl.policies.protocol import PolicySetup
+from rss_rl.policies.policy import PolicySetup
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, LabelSpec
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from rss_rl.config import load_config
 from rss_rl.packaged import find_config
 from rss_rl.policies.build import build_policy
-from rss_rl.policies.protocol import PolicySetup
+from rss_rl.policies.policy import PolicySetup
 from rss_rl.policies.rss import RSSModule, RSSModules, RSSOptions, RSSPolicy
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES

@@ -10,7 +10,7 @@ import torch
 
 from rss_rl.errors import ConfigError
 from rss_rl.policies.inputs import policy_inputs
-from rss_rl.policies.protocol import PolicySetup
+from rss_rl.policies.policy import PolicySetup
 from rss_rl.policies.smooth import SMOOTH, SmoothPolicy, bumps
 from rss_rl.testing import VOCABULARY
 

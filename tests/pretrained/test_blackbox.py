@@ -18,7 +18,7 @@ from rss_rl.components import find_component
 from rss_rl.errors import ComponentError, ConfigError
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.reward_models.blackbox import Probabilities, of_function
-from rss_rl.reward_models.protocol import RewardSetup
+from rss_rl.reward_models.reward_model import RewardSetup
 from rss_rl.testing import check_reward_model
 from rss_rl.types import Array, Batch, LabelSpec
 

@@ -24,9 +24,9 @@ from rss_rl.config import ModelConfig, OptimizerConfig
 from rss_rl.errors import ConfigError
 from rss_rl.learners.optim import GradientStep
 from rss_rl.models.build import build_classifier
+from rss_rl.models.classifier import Classifier
 from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.encoders.transformer import TransformerEncoder
-from rss_rl.models.protocol import Classifier
 from rss_rl.pretrained.folder import Pretrained, open_pretrained
 from rss_rl.types import ROLES, LabelSpec
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from rss_rl.data.manifest import SplitInfo
-from rss_rl.results.reading import calibration, calibration_error, class_scores
+from rss_rl.results.scores import calibration, calibration_error, class_scores
 from rss_rl.results.sentences import accuracy_interval, interval_sentence
 
 

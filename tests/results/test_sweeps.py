@@ -13,8 +13,8 @@ import pytest
 from rich.console import Console
 from tiny_runs import tiny_tree
 
+from rss_rl.api.sweep import sweep
 from rss_rl.api.sweep_runs import Sweep
-from rss_rl.api.sweeping import sweep
 from rss_rl.config import parse_config
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.metrics.measures import find_measure

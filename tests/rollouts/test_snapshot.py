@@ -16,7 +16,7 @@ from rss_rl.config import OptimizerConfig, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.learners.phases import Turn
-from rss_rl.models.protocol import Classifier
+from rss_rl.models.classifier import Classifier
 from rss_rl.reading.models import Models, build_prepared_models
 from rss_rl.rollouts.backend import LocalBackend
 from rss_rl.rollouts.rollout import Job

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
+from rss_rl.models.encoders.encoder import EncoderComponent, EncoderSetup
 from rss_rl.ops.gated import gated_mean, union
 from rss_rl.ops.masking import masked_mean
 

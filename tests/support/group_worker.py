@@ -34,7 +34,7 @@ SCENARIOS: dict[str, dict[str, Any]] = {
     "leave-one-out": {"name": "ppo-clip", "baseline": "leave-one-out"},
     "moving-average": {"baseline": "moving-average"},
 }
-"""Options of the estimator."""
+"""Options of the policy update."""
 WEIGHT_AVERAGE = {"moving-average": 0.9}
 GLOBAL_MASKS = "masks of torch's generator"
 

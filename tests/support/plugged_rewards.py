@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from rss_rl.components import Component, Options
-from rss_rl.reward_models.protocol import RewardSetup
+from rss_rl.reward_models.reward_model import RewardSetup
 from rss_rl.types import Array, Batch
 
 

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from rss_rl.components import EVERYTHING, find_component
 from rss_rl.config import (
-    EstimatorConfig,
     LearnerConfig,
     PolicyConfig,
+    PolicyUpdateConfig,
     Reads,
     RewardConfig,
     parse_section,
@@ -26,7 +26,7 @@ from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.sentences import SentencesClassifier
 from rss_rl.policies.build import build_policy
 from rss_rl.policies.inputs import input_size, policy_inputs
-from rss_rl.policies.protocol import Policy
+from rss_rl.policies.policy import Policy
 from rss_rl.seeding import example_keys
 from rss_rl.types import LabelSpec
 
@@ -107,7 +107,7 @@ def policy_update(
     config = learner or LearnerConfig()
     setup = UpdateSetup(policy, inputs, config, RewardConfig(), autocast, group)
     named = parse_section(
-        EstimatorConfig, {"name": name, "options": options}, where="test", trust=EVERYTHING
+        PolicyUpdateConfig, {"name": name, "options": options}, where="test", trust=EVERYTHING
     )
     return build_update(named, setup)
 

@@ -14,7 +14,7 @@ from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import Source
 from rss_rl.errors import ConfigError
 from rss_rl.inference.model import load_model
-from rss_rl.results.reading import score_run
+from rss_rl.results.scores import score_run
 from rss_rl.training.run import Finished, train
 from rss_rl.training.trainer import Evaluated
 

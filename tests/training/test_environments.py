@@ -15,7 +15,7 @@ import tiny_transformers
 import torch
 
 from rss_rl import envs
-from rss_rl.api.preparing import prepare
+from rss_rl.api.prepare import prepare
 from rss_rl.config import RunConfig, load_config, parse_section, with_folders
 from rss_rl.data.label_weights import FOLDS
 from rss_rl.data.store import Prepared
@@ -194,7 +194,7 @@ def test_the_environment_pays_what_a_run_trains_on(name: str, transformer: Path)
         np.testing.assert_allclose(rollout.scores["log_likelihood"][0], -losses, atol=1e-5)
     if price is not None:
         assert np.abs(costs["sparsity_cost"]).max() > 0
-    if config.estimator.can("gates"):
+    if config.policy_update.can("gates"):
         hard = gym.make_vec(envs.ENV_ID, num_envs=SIZE, task=task)
         everything = [np.repeat(v[:, None], 2, axis=1) for v in examples.batch(range(SIZE)).valid]
         _, paid, info = stepped(hard, everything)

@@ -10,7 +10,7 @@ import torch
 from first_snapshot import FirstSnapshot
 from trainers import trainer_of
 
-from rss_rl.config import EncoderChoice, EstimatorConfig, PolicyConfig, RunConfig
+from rss_rl.config import EncoderChoice, PolicyConfig, PolicyUpdateConfig, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.reading.models import build_prepared_models
 from rss_rl.reading.trained_runs import open_models
@@ -66,17 +66,19 @@ def test_a_run_learns_a_policy_and_opens_again(
 CORRECTED = [*((settings, "ppo-clip") for settings in POLICIES.values()), ({}, "reinforce")]
 
 
-@pytest.mark.parametrize(("settings", "estimator"), CORRECTED, ids=[*POLICIES, "reinforce"])
+@pytest.mark.parametrize(("settings", "update"), CORRECTED, ids=[*POLICIES, "reinforce"])
 def test_stale_rollouts_are_corrected(
     tiny_config: RunConfig,
     tiny: Prepared,
     tmp_path: Path,
     settings: dict[str, Any],
-    estimator: str,
+    update: str,
 ) -> None:
     config = with_policy(tiny_config, settings)
     faster = tiny_config.learner.policy.model_copy(update={"learning_rate": 0.01})
-    config = changed(config, "learner", estimator=EstimatorConfig(name=estimator), policy=faster)
+    config = changed(
+        config, "learner", policy_update=PolicyUpdateConfig(name=update), policy=faster
+    )
     config = changed(config, "sampler", max_policy_lag=2)
     config = config.model_copy(update={"phases": tiny_config.phases[1:]})
     trainer = trainer_of(config, tiny, backend=lambda: FirstSnapshot(config, tiny))

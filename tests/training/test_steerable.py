@@ -16,7 +16,7 @@ from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.policies.distributions import IndependentBits
-from rss_rl.policies.protocol import PolicySetup
+from rss_rl.policies.policy import PolicySetup
 from rss_rl.policies.rss import RSSOptions, RSSPolicy
 from rss_rl.reading.models import build_prepared_models
 from rss_rl.training.run import train

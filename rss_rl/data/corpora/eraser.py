@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from rss_rl.components import NoOptions
-from rss_rl.data.records import Record, RowModel, examples, read_records
 from rss_rl.data.sources import Row, Source, SourceComponent, SourceRequest, Words, files_in
+from rss_rl.data.tables import Record, RowModel, examples, read_records
 from rss_rl.types import LabelSpec
 
 _FILES = {"train": "train.jsonl", "dev": "val.jsonl", "test": "test.jsonl"}

@@ -21,7 +21,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from rss_rl.components import NoOptions
-from rss_rl.data.records import AS_GIVEN, Record, RowModel, examples
 from rss_rl.data.sources import (
     BadRow,
     Row,
@@ -31,6 +30,7 @@ from rss_rl.data.sources import (
     Words,
     files_in,
 )
+from rss_rl.data.tables import AS_GIVEN, Record, RowModel, examples
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 

@@ -18,14 +18,6 @@ from functools import partial
 from pathlib import Path
 
 from rss_rl.components import NoOptions
-from rss_rl.data.records import (
-    Record,
-    RowModel,
-    column_names,
-    examples,
-    read_records,
-    require_columns,
-)
 from rss_rl.data.sources import (
     BadRow,
     RawExample,
@@ -35,6 +27,14 @@ from rss_rl.data.sources import (
     SourceRequest,
     Words,
     files_in,
+)
+from rss_rl.data.tables import (
+    Record,
+    RowModel,
+    column_names,
+    examples,
+    read_records,
+    require_columns,
 )
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rss_rl.components import Options
-from rss_rl.data.records import Record, read_records
 from rss_rl.data.sources import BadRow, Row, Source, SourceComponent, SourceRequest, Words
+from rss_rl.data.tables import Record, read_records
 from rss_rl.types import LabelSpec
 
 _FILE = Path(__file__).with_name("product_reviews.tsv")

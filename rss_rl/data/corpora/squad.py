@@ -26,7 +26,6 @@ from pydantic import Field, NonNegativeInt, ValidationError
 
 from rss_rl.components import NoOptions
 from rss_rl.data.corpora.cuts import DEV_SHARE, cut_groups
-from rss_rl.data.records import RowModel
 from rss_rl.data.sources import (
     BadRow,
     RawExample,
@@ -37,6 +36,7 @@ from rss_rl.data.sources import (
     Words,
     files_in,
 )
+from rss_rl.data.tables import RowModel
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.errors import DataError
 from rss_rl.json_files import first_fault

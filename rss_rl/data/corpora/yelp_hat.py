@@ -20,14 +20,6 @@ from typing import Literal, NamedTuple
 
 from rss_rl.components import NoOptions
 from rss_rl.data.corpora.cuts import drawn_split
-from rss_rl.data.records import (
-    Record,
-    RowModel,
-    column_names,
-    examples,
-    read_records,
-    require_columns,
-)
 from rss_rl.data.sources import (
     MOST_ANNOTATORS,
     BadRow,
@@ -36,6 +28,14 @@ from rss_rl.data.sources import (
     SourceComponent,
     SourceRequest,
     Words,
+)
+from rss_rl.data.tables import (
+    Record,
+    RowModel,
+    column_names,
+    examples,
+    read_records,
+    require_columns,
 )
 from rss_rl.errors import DataError
 from rss_rl.seeding import stream_key

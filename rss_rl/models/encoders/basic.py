@@ -8,8 +8,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from rss_rl.components import Options
+from rss_rl.models.encoders.encoder import EncoderComponent, EncoderSetup
 from rss_rl.models.encoders.pooled import encode_padded, source2token
-from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import Source2Token
 from rss_rl.ops.gated import gated_mean, union
 from rss_rl.ops.masking import masked_mean

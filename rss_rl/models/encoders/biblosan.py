@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from rss_rl.components import Options
 from rss_rl.errors import ConfigError
 from rss_rl.models.directional import TANH_SCALE
+from rss_rl.models.encoders.encoder import EncoderComponent, EncoderSetup
 from rss_rl.models.encoders.pooled import PooledEncoder
-from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import Dense, Source2Token, glorot_linear
 from rss_rl.ops.attention import KernelBackend, feature_wise_attention
 from rss_rl.ops.masking import Gathered

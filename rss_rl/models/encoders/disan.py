@@ -6,8 +6,8 @@ Source: Shen et al., DiSAN (AAAI 2018), section 4.
 from __future__ import annotations
 
 from rss_rl.components import Options
+from rss_rl.models.encoders.encoder import EncoderComponent, EncoderSetup
 from rss_rl.models.encoders.pooled import source2token
-from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.encoders.resan import ReSANEncoder, disa
 
 

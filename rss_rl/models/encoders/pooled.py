@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from rss_rl.models.dropout import packed_rows
-from rss_rl.models.encoders.protocol import EncoderSetup, PackedEncoder, TokenEncoder
+from rss_rl.models.encoders.encoder import EncoderSetup, PackedEncoder, TokenEncoder
 from rss_rl.models.layers import Source2Token
 from rss_rl.ops.packing import Packed, Rows
 

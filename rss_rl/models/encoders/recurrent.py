@@ -17,8 +17,8 @@ from torch.autograd.function import once_differentiable
 
 from rss_rl.components import Options
 from rss_rl.models.dropout import Dropout
+from rss_rl.models.encoders.encoder import EncoderComponent, EncoderSetup
 from rss_rl.models.encoders.pooled import PooledEncoder
-from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import glorot_blocks, glorot_linear
 from rss_rl.ops.masking import gather
 

@@ -13,8 +13,8 @@ from rss_rl.models.directional import (
     AttentionSettings,
     ReSA,
 )
+from rss_rl.models.encoders.encoder import EncoderComponent, EncoderSetup
 from rss_rl.models.encoders.pooled import encode_padded, source2token
-from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import Source2Token
 from rss_rl.ops.gated import union
 from rss_rl.ops.packing import Packed, Rows

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from rss_rl.components import Options
 from rss_rl.errors import ConfigError
 from rss_rl.models.dropout import Dropout, batch_seed, drawing
-from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
+from rss_rl.models.encoders.encoder import EncoderComponent, EncoderSetup
 from rss_rl.ops.gated import union
 from rss_rl.pretrained.folder import Pretrained, open_pretrained
 from rss_rl.pretrained.reader import Positions, WordReader, layers_of

@@ -1,54 +1,29 @@
-"""Operating runs: what one is doing, a run as a job on a cluster, what this machine lacks."""
+"""Train on a Ray cluster, as a job."""
 
 from __future__ import annotations
 
 import json
-import platform
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from rss_rl.api.options import Overrides, TakeOver, Typed
+from rss_rl.api.options import Overrides, TakeOver
 from rss_rl.api.terminal import SafeConsole, say, shell
-from rss_rl.errors import ConfigError, RssError
-from rss_rl.version import installed_version
+from rss_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     from rss_rl.config import RunConfig
-    from rss_rl.training.status import RunStatus
+
 
 _Count = Annotated[float, Parameter(validator=Number(gte=0))]
 _ONE_PROCESS = (
     "Note: with sampler.backend=local the whole run is one process on one node of the cluster;"
     " add sampler.backend=ray to sample on many"
 )
-_LIBRARIES = ("torch", "ray", "gymnasium", "numpy", "pyarrow")
-
-
-def status(run: Annotated[str | Path, Typed(str)]) -> RunStatus:
-    """Tell what a run is doing: its phase, progress, scores, samplers, storage and warnings.
-
-    Args:
-        run: Directory of a run, or the storage path of its copy.
-
-    Raises:
-        RssError: there is no run, or the storage cannot be read.
-
-    Examples:
-        `rss-rl status runs/demo`
-
-        `rss-rl status s3://bucket/run` reads the copy on a storage path.
-
-        `rss-rl status runs/demo --json` for programs; `state` is running, finished, stopped,
-        failed, crashed (no process trains, and no error was logged) or not running.
-    """
-    from rss_rl.training.status import read_status
-
-    return read_status(str(run))
 
 
 def submit(
@@ -187,61 +162,3 @@ def _on_every_node(
             remedy=f"Give {instead}, or --shared-filesystem if every node has the same files there",
         )
     return str(Path(path).expanduser().resolve())
-
-
-class Finding(NamedTuple):
-    """The result of one check; `remedy` is empty if nothing is wrong."""
-
-    name: str
-    found: str
-    remedy: str = ""
-
-
-def doctor() -> list[Finding]:
-    """Check whether a run can start on this machine; exit code 1 if not.
-
-    Returns:
-        Versions, devices, compiler, token of Ray.
-
-    Examples:
-        `rss-rl doctor`
-    """
-    return [_versions(), _devices(), _compiler(), _token()]
-
-
-def _versions() -> Finding:
-    found = {name: installed_version(name) for name in _LIBRARIES}
-    shown = ", ".join(f"{name} {version or 'missing'}" for name, version in found.items())
-    missing = [name for name, version in found.items() if not version]
-    remedy = f"Install with pip: {' '.join(missing)}" if missing else ""
-    return Finding("versions", f"python {platform.python_version()}, {shown}", remedy)
-
-
-def _devices() -> Finding:
-    import torch
-
-    names = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
-    return Finding("devices", ", ".join(["cpu", *names]))
-
-
-def _compiler() -> Finding:
-    """Whether kernels can be compiled; never a problem, as attention has other implementations."""
-    from rss_rl.models.attention_choice import missing_for_kernels
-
-    missing = missing_for_kernels()
-    return Finding("compiler", missing or "found: attention and layers around it run in kernels")
-
-
-def _token() -> Finding:
-    from rss_rl.cluster.auth import MODE_VARIABLE, find_token, switched_off
-
-    if switched_off():
-        return Finding("token", f"{MODE_VARIABLE}=disabled", f"Unset {MODE_VARIABLE}")
-    try:
-        token = find_token()
-    except RssError as error:
-        return Finding("token", error.what, f"{error.where}: {error.remedy}")
-    if token is None:
-        return Finding("token", "none: made for each cluster that is started here")
-    remedy = "" if token.is_private else f"chmod 600 {token.path}"
-    return Finding("token", f"from {token.source}", remedy)

@@ -1,4 +1,4 @@
-"""Scores of runs: of one split again, and of finished runs side by side."""
+"""Score a split, or a new labelled file, with trained runs."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from rss_rl.api.options import TextColumn, TrustPlugins, Typed, Which
-from rss_rl.api.terminal import SafeConsole, busy, say
+from rss_rl.api.options import Runs, TextColumn, TrustPlugins, Typed, Which, run_paths
+from rss_rl.api.terminal import SafeConsole, busy
 from rss_rl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
     from rss_rl.training.evaluation import Mode
 
-_Runs = Annotated[str | Path | Sequence[str | Path], Typed(list[Path]), Parameter(name="RUN")]
+
 _Modes = Literal["all", "thresholded", "sampled", "random"]
 
 
 def evaluate(
-    runs: _Runs,
+    runs: Runs,
     *,
     split: str = "test",
     input: Annotated[str | Path | None, Typed(Path | None), Parameter(metavar="FILE")] = None,
@@ -103,10 +101,10 @@ def evaluate(
     from rss_rl.data.score_file import read_scores
     from rss_rl.results.agreement import score_agreement
     from rss_rl.results.linear import linear_rankings
-    from rss_rl.results.reading import open_with_data
+    from rss_rl.results.scores import open_with_data
 
     found: dict[str, dict[str, Any]] = {}
-    for path in _paths(runs):
+    for path in run_paths(runs):
         run = Run(path, trust_plugins=trust_plugins)
         if not marks:
             found[str(path)] = run.evaluate(
@@ -127,57 +125,3 @@ def evaluate(
                 progress=lambda done, end: tell(f"scoring: {done:,} of {end:,}"),
             )
     return found
-
-
-def report(
-    runs: _Runs,
-    *,
-    split: str = "test",
-    html: Annotated[str | Path | None, Typed(Path | None), Parameter(metavar="FILE")] = None,
-    trust_plugins: TrustPlugins = False,
-) -> DataFrame:
-    """Show finished runs: scores, settings that differ, mean (sd) over runs with other seeds.
-
-    Runs that differ only in the seed form a group. Groups on different data are set apart.
-
-    Args:
-        runs: Directory of a run, or several.
-        split: Split that several groups, or the page, show.
-        html: Also write an HTML page: scores, curves, marked texts, words and settings.
-
-    Returns:
-        A line for each run, split and selection: every score and setting.
-
-    Raises:
-        RssError: no run is finished, or `html` cannot be written.
-
-    Examples:
-        `rss-rl report runs/demo` prints the scores of a run again.
-
-        `rss-rl report runs/sick-seed* runs/mean-seed*` prints mean (standard deviation) over seeds.
-
-        `rss-rl report runs/sick-seed* --html report.html` writes a page to open, send or print.
-
-        `rss-rl report runs/sick-seed* --csv > runs.csv` has a line for each run, split and
-        selection.
-    """
-    from rss_rl.components import EVERYTHING, NOTHING
-    from rss_rl.results.frame import runs_frame
-    from rss_rl.runs.run_directory import RunDirectory
-
-    paths, trusted = _paths(runs), EVERYTHING if trust_plugins else NOTHING
-    frame = runs_frame(paths, trusted)
-    if not frame["finished"].any():
-        RunDirectory.open(paths[0]).read_report()  # raises
-    if html is not None:
-        from rss_rl.results.report_page import write_report_page
-
-        out = SafeConsole(stderr=True)
-        with busy(out, "reading") as tell:
-            write_report_page(paths, Path(html), split, trust=trusted, progress=tell)
-        say(out, f"wrote {html}")
-    return frame
-
-
-def _paths(runs: str | Path | Sequence[str | Path]) -> list[Path]:
-    return [Path(run) for run in ([runs] if isinstance(runs, str | Path) else runs)]

@@ -1,4 +1,4 @@
-"""Whole runs by every estimator: who learns, what repeats, and what is refused."""
+"""Whole runs by every policy update: who learns, what repeats, and what is refused."""
 
 from __future__ import annotations
 
@@ -28,10 +28,13 @@ from rss_rl.types import Array, Batch
 WAYS: dict[str, dict[str, Any]] = {
     "reinforce shared": {"policy": {"options": {"shared": True}}},
     "reinforce of the example": {"policy": {"reads": "example"}},
-    "ppo-clip": {"learner": {"estimator": "ppo-clip"}, "sampler": {"max_policy_lag": 1}},
+    "ppo-clip": {"learner": {"policy_update": "ppo-clip"}, "sampler": {"max_policy_lag": 1}},
     "gumbel": {"policy": {"name": "gumbel", "options": {"temperature": 0.7}}},
     "hardkuma": {"policy": {"name": "hardkuma"}, "reward": {"coherence_cost": 0.1}},
-    "hardkuma by rewards": {"policy": {"name": "hardkuma"}, "learner": {"estimator": "reinforce"}},
+    "hardkuma by rewards": {
+        "policy": {"name": "hardkuma"},
+        "learner": {"policy_update": "reinforce"},
+    },
     "gumbel of the example": {"policy": {"name": "gumbel", "reads": "example"}},
     "top-k": {"policy": {"name": "top-k", "options": {"shared": True, "share": 0.5}}},
 }
@@ -70,7 +73,7 @@ def test_each_phase_teaches_whom_it_names(
     costs = scalars["reward/sparsity_cost"] + scalars.get("reward/coherence_cost", 0.0)
     total = scalars["reward/log_likelihood"] - costs
     assert scalars["reward/total"] == pytest.approx(total, abs=1e-5)
-    assert ("time/sample_s" in scalars) == (not config.estimator.can("gates"))
+    assert ("time/sample_s" in scalars) == (not config.policy_update.can("gates"))
     trainer.schedule.advance()
     trainer.update()  # co-train
     words = "classifier/embedding.trainable"
@@ -183,25 +186,28 @@ MARGIN = Component(
 )
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no gates": ({"learner": {"estimator": "pathwise"}, "policy": {"name": "iterative"}}, "gates"),
+    "no gates": (
+        {"learner": {"policy_update": "pathwise"}, "policy": {"name": "iterative"}},
+        "gates",
+    ),
     "threads": ({"learner": {"threads": 1000}}, "1000 threads on"),
     "no weights": ({"model": {"encoder": "bilstm"}, "policy": {"name": "gumbel"}}, "weigh"),
     "no log-prob": (
-        {"learner": {"estimator": "reinforce"}}
+        {"learner": {"policy_update": "reinforce"}}
         | {"policy": {"name": "top-k", "options": {"share": 0.4}}},
         "needs a policy with log_probs",
     ),
     "another score": (
-        {"learner": {"estimator": "pathwise"}, "policy": {"name": "gumbel"}}
+        {"learner": {"policy_update": "pathwise"}, "policy": {"name": "gumbel"}}
         | {"reward": {"model": f"{__name__}:MARGIN"}},
         "no `gated_scores`",
     ),
     "no parameters": (
-        {"policy": {"name": f"{__name__}:FIXED"}, "learner": {"estimator": "pathwise"}},
+        {"policy": {"name": f"{__name__}:FIXED"}, "learner": {"policy_update": "pathwise"}},
         "nothing to learn",
     ),
     "certain": ({"policy": {"name": f"{__name__}:CERTAIN"}}, "only returns the tokens it keeps"),
-    "unknown": ({"learner": {"estimator": "reinforced"}}, "did you mean 'reinforce'"),
+    "unknown": ({"learner": {"policy_update": "reinforced"}}, "did you mean 'reinforce'"),
     "option": ({"policy": {"name": "gumbel", "options": {"temprature": 1.0}}}, "'temperature'"),
     "budget": ({"policy": {"name": "top-k"}}, "option share: Field required"),
     "module": ({"policy": {"name": "no_such_module:Policy"}}, "cannot be imported"),

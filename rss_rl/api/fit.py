@@ -101,7 +101,7 @@ def fit(
     from rss_rl.api.finetuning import compare
     from rss_rl.api.planning import is_of
     from rss_rl.api.terminal import SafeConsole, busy, say
-    from rss_rl.api.training import train
+    from rss_rl.api.train import train
     from rss_rl.config import load_config
     from rss_rl.data.store import open_prepared
     from rss_rl.models.build import check_defaults

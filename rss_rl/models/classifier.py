@@ -12,7 +12,7 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from rss_rl.models.embedding import WordEmbedding
-from rss_rl.models.encoders.protocol import Encoder, TokenEncoder
+from rss_rl.models.encoders.encoder import Encoder, TokenEncoder
 from rss_rl.ops.attention import KernelBackend
 from rss_rl.types import LabelSpec
 
