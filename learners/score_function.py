@@ -259,9 +259,9 @@ def _ratio_scalars(
 
 
 def _capabilities(options: BaselineOptions, *, bits: bool) -> frozenset[str]:
-    several = {"several"} if options.baseline == "leave-one-out" else set()
-    thresholded = {"thresholded"} if options.baseline == "self-critical" else set()
-    return frozenset({"log_probs", "lag"} | several | thresholded | ({"bits"} if bits else set()))
+    compared = {"leave-one-out": "multiple_selections", "self-critical": "thresholded"}
+    needs = {compared[options.baseline]} if options.baseline in compared else set()
+    return frozenset({"log_probs", "lag"} | needs | ({"bits"} if bits else set()))
 
 
 def _reinforce(setup: UpdateSetup, options: ReinforceOptions) -> ScoreFunction:

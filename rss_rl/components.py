@@ -88,7 +88,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
         {
             "log_probs": "weighs log-probs by rewards; needs a policy with log_probs",
             "gates": "through the gates, without samplers; needs policy and encoder with gates",
-            "several": "compares selections of one example: sampler.selections must be 2 or more",
+            "multiple_selections": "compares an example's selections: sampler.selections >= 2",
             "lag": "is valid for selections that an older policy drew",
             "thresholded": "needs the rewards of the thresholded selections, too",
             "bits": "needs log-probs of single bits for selections that an older policy drew",

@@ -9,7 +9,6 @@ from rss_rl.errors import ConfigError, nearest
 
 _PACKAGE = Path(__file__).resolve().parent
 _SWEEPS = "sweeps"
-_NO_RUNS = ("cluster", _SWEEPS)
 
 
 def configs_root() -> Path:
@@ -31,11 +30,11 @@ def configs_root() -> Path:
 def packaged_configs() -> list[str]:
     """Names of the shipped configurations without their suffix: `sick`, `paper/snli`, ...
 
-    Without `cluster/` and `sweeps/`, which describe clusters and sweeps.
+    Without `sweeps/`, which describes sweeps.
     """
     root = configs_root()
     names = (path.relative_to(root).with_suffix("") for path in root.rglob("*.yaml"))
-    return sorted(name.as_posix() for name in names if name.parts[0] not in _NO_RUNS)
+    return sorted(name.as_posix() for name in names if name.parts[0] != _SWEEPS)
 
 
 def find_config(name: str | Path) -> Path:

@@ -44,6 +44,6 @@ DISARM = Component(
     name="disarm",
     help="Differences of the rewards of antithetic selections.",
     build=lambda setup, options: ScoreFunction(setup, losses=disarm),
-    capabilities=frozenset({"log_probs", "several", "antithetic"}),
+    capabilities=frozenset({"log_probs", "multiple_selections", "antithetic"}),
     source="Dong, Mnih and Tucker 2020",
 )

@@ -421,7 +421,7 @@ class RunConfig(Section):
                 f"{what} differentiates the classifier's loss, and reward.model"
                 f" '{self.reward.model.name}' is something else: choose another policy update"
             )
-        if update.can("several") and selections < 2:
+        if update.can("multiple_selections") and selections < 2:
             raise ValueError(
                 f"{what} with these options compares selections of one example:"
                 " sampler.selections must be >= 2"

@@ -213,7 +213,7 @@ _SPREAD = 1.2
 _WEIGHT = 3.0
 """The same beside the vectors of files, as a multiple of theirs."""
 _RANGE = 0.05
-"""Words without a vector are drawn from U(-0.05, 0.05) (spec, section 7)."""
+"""Words without a vector are drawn from U(-0.05, 0.05)."""
 _REPORT_LINES = 10_000
 
 

@@ -26,7 +26,7 @@ class Vocabulary:
 
     words      word of each id
     trainable  vectors of ids below it are fine-tuned; the rest, words that only other splits have,
-               stay fixed (spec, section 7)
+               stay fixed
     """
 
     words: tuple[str, ...]

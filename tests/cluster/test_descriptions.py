@@ -22,7 +22,7 @@ LAUNCHER, KUBERNETES = "ray-cluster.yaml", "kuberay-rayjob.yaml"
 
 @pytest.fixture
 def folder(repository: Path) -> Path:
-    return repository / "configs" / "cluster"
+    return repository / "examples" / "cluster"
 
 
 def parse(command: str) -> tuple[dict[str, Any], RunConfig]:

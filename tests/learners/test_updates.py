@@ -42,7 +42,7 @@ def centred(found: Any, log_probs: Any, paid: RewardBatch, advantage: Tensor) ->
 
 
 CENTRED = component(
-    lambda setup, options: ScoreFunction(setup, losses=centred), "log_probs", "several"
+    lambda setup, options: ScoreFunction(setup, losses=centred), "log_probs", "multiple_selections"
 )
 OTHER = component(lambda setup, options: object(), "log_probs")
 PAIRED = component(lambda setup, options: ScoreFunction(setup), "log_probs", "antithetic")

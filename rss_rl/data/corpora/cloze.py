@@ -13,7 +13,7 @@ CNN and Daily Mail (Hermann et al. 2015): a news story, and a summary of it with
 as the authors' script writes them, one question each: the address of the story, the story, the
 question with @placeholder, the answer and the names of the entities, separated by empty lines.
 Entities are renamed after their number: a name only says which mentions belong together, and the
-first entities of all passages share their vectors (spec, section 6).
+first entities of all passages share their vectors.
 """
 
 from __future__ import annotations
