@@ -51,14 +51,15 @@ class _Objective(nn.Module):
             found = self.policy(vectors, valid)
             gates.append(found.rsample(drawn))
             chance = found.probs  # [B, 2, N_s]
-            costs.append(self._cost(chance, valid))
-            turns.append(self._coherence(chance, valid))
+            costs.append(batch.weighed(self._cost(chance, valid)).sum())
+            turns.append(batch.weighed(self._coherence(chance, valid)).sum())
             if price is not None:
-                charges.append(role_charge(chance, valid, price))
+                charges.append(role_charge(chance, valid, price, batch.weights))
             entropies.append(_entropy(chance, valid))
         samples = len(gates[0])
         (model,) = self._model
-        scores = model.gated_scores(batch, gates)  # [K * B] each
+        scored = model.gated_scores(batch, gates)
+        scores = {name: batch.weighed(score) for name, score in scored.items()}  # [K * B] each
         cost, entropy = torch.stack(costs).sum(), torch.stack(entropies).sum()
         with torch.no_grad():
             shares = _shares(gates, batch.valid)
@@ -75,15 +76,15 @@ class _Objective(nn.Module):
             sparsity=self._reward.fixed_cost,
             product=self._reward.penalty == "product",
             coherence=self._reward.coherence_cost,
-        ).sum()
+        )
 
     @torch.no_grad()
     def _coherence(self, chance: Tensor, valid: Tensor) -> Tensor:
-        """The coherence part of the cost, for the statistics."""
+        """The coherence part of the cost, for the statistics, [B]."""
         weight = self._reward.coherence_cost
         if not weight:
-            return chance.new_zeros(())
-        return expected_cost(chance, valid, sparsity=0.0, product=False, coherence=weight).sum()
+            return chance.new_zeros(len(chance))
+        return expected_cost(chance, valid, sparsity=0.0, product=False, coherence=weight)
 
 
 def _entropy(chance: Tensor, valid: Tensor) -> Tensor:

@@ -121,8 +121,11 @@ class _Objective(nn.Module):
             with products_in(self._autocast, advantage.device):
                 found = self.policy(vectors, valid)
                 if price is not None:
+                    # Expected, without sampling variance: exact for independent bits, else along
+                    # the bits of the mode. K times, as the loss is divided by K as well as by B.
                     chances = found.probs.to(paid.rewards.dtype)
-                    sums[slot].append(_charge(chances, valid, price, len(paid.rewards)))
+                    costs = [len(paid.rewards) * cost for cost in price]
+                    sums[slot].append(role_charge(chances, valid, costs, batch.weights))
                 evaluated = found.evaluate(paid.selections[slot])
             distributions.append(found)
             log_probs.append(evaluated.log_prob)
@@ -133,15 +136,6 @@ class _Objective(nn.Module):
         total = reduce(operator.add, (loss for of_slot in sums for loss in of_slot))
         ratios = [ratio_sums(weighted)] if weighted.ratio else []
         return total, reduce(operator.add, entropies), ratios
-
-
-def _charge(chances: Tensor, valid: Tensor, price: tuple[float, float], samples: int) -> Tensor:
-    """K times the expected cost under the policy's probabilities [B, 2, N]: no sampling variance.
-
-    Exact for independent bits; for a sequential policy, along the bits of its mode. K times,
-    because the loss is divided by K as well as by B.
-    """
-    return role_charge(chances, valid, [samples * cost for cost in price])
 
 
 class ScoreFunction:
@@ -178,7 +172,7 @@ class ScoreFunction:
         """See `PolicyUpdate`."""
         assert paid is not None
         with self._group.guard():
-            advantage = self._advantages(paid)  # [K, B, S]
+            advantage = batch.weighed(self._advantages(paid).mT).mT  # [K, B, S]
             with torch.no_grad(), products_in(self._autocast, batch.labels.device):
                 inputs = self._inputs(batch)
             loss, entropy, ratios = self._objective(inputs, batch, paid, advantage, price)

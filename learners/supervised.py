@@ -44,10 +44,10 @@ class _Losses(nn.Module):
         with products_in(self._autocast, batch.labels.device):
             logits = self.classifier(batch.tokens, batch.valid, selections, batch.marks)
         hits = (self.classifier.predict(logits.detach()) == batch.labels).sum(dtype=torch.float64)
-        loss = self.classifier.losses(logits, batch.labels).sum()
+        loss = batch.weighed(self.classifier.losses(logits, batch.labels)).sum()
         if targets is None:
             return loss, loss.detach(), hits
-        distilled = soft_cross_entropy(logits.float(), targets).sum()
+        distilled = batch.weighed(soft_cross_entropy(logits.float(), targets)).sum()
         objective = (1 - self._distillation) * loss + self._distillation * distilled
         return objective, loss.detach(), hits
 

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 import rss_rl
 from rss_rl.data.checks import check_alike, is_missing, text_key
 from rss_rl.data.corpora.cuts import cut_texts
+from rss_rl.data.shard import LEAST_WEIGHT
 from rss_rl.errors import DataError
 from rss_rl.inference.artifact import pack_model
 from rss_rl.inference.explanation import Explanation
@@ -49,6 +50,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         pretrained: folder or Hugging Face name of a transformer, see `rss_rl.fit`.
         config: configuration to train with, see `rss_rl.fit`.
         vectors: files or names of word vectors, see `rss_rl.prepare`.
+        class_weight: "balanced": all classes count the same, see `rss_rl.fit`.
         time: limit of the training, such as "2m"; None: as long as it takes.
         settings: KEY=VALUE settings of the run, as a mapping.
         seed: of weights, selections and the rows held out.
@@ -66,6 +68,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         pretrained: str | None = None,
         config: str | None = None,
         vectors: Sequence[str] | None = None,
+        class_weight: Literal["balanced"] | None = None,
         time: str | float | None = None,
         settings: Mapping[str, Any] | None = None,
         seed: int = 0,
@@ -75,6 +78,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.pretrained = pretrained
         self.config = config
         self.vectors = vectors
+        self.class_weight = class_weight
         self.time = time
         self.settings = settings
         self.seed = seed
@@ -85,8 +89,11 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags = InputTags(one_d_array=True, two_d_array=False, string=True)
         return tags
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on texts and their classes.
+
+        Args:
+            sample_weight: how often each row counts, [n]; None: once.
 
         Raises:
             RssError: any expected failure; the estimator is as it was.
@@ -98,10 +105,15 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError(f"{len(examples)} texts and {len(numbers)} classes")
         if len(classes) < 2:
             raise DataError("one class alone", where="y", remedy="Give rows of two or more classes")
-        rows = [
+        rows: list[dict[str, Any]] = [
             _row(number, example) | {"label": f"{n:05d}"}  # names that sort as the classes do
             for number, (example, n) in enumerate(zip(examples, numbers, strict=True))
         ]
+        if sample_weight is not None:
+            weights = _weights(sample_weight, len(rows))
+            rows = [row | {"weight": w} for row, w in zip(rows, weights.tolist(), strict=True)]
+            counted = np.flatnonzero(weights >= LEAST_WEIGHT)
+            rows, numbers = [rows[row] for row in counted], numbers[counted]
         held = self._held_out(rows, numbers, len(classes))
         dev = [rows[row] for row in np.flatnonzero(held)]
         settings = {"seed": self.seed, "evaluation.all_tokens": False} | dict(self.settings or {})
@@ -112,6 +124,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 text="text",
                 text_b="text_b" if "text_b" in rows[0] else None,
                 label="label",
+                weight=None if sample_weight is None else "weight",
                 task="classes",
                 dev=dev,
                 test=dev,
@@ -119,6 +132,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 pretrained=self.pretrained,
                 config=self.config,
                 vectors=self.vectors,
+                class_weight=self.class_weight,
                 time=self.time,
                 out=Path(folder) / "run",
                 console=None if self.verbose else Console(file=StringIO()),
@@ -132,9 +146,10 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, self.report_, self._packed = classes, report, packed
         return self
 
-    def _held_out(self, rows: Sequence[Mapping[str, str]], numbers: Array, classes: int) -> Array:
+    def _held_out(self, rows: Sequence[Mapping[str, Any]], numbers: Array, classes: int) -> Array:
         """bool [n], True = in the development split: of each class a tenth, and at least one."""
-        keys = [text_key([text for name, text in row.items() if name != "label"]) for row in rows]
+        texts = ("text", "text_b")
+        keys = [text_key([row[name] for name in texts if name in row]) for row in rows]
         share = max(_DEV_SHARE, classes / len(rows))
         shares = {"train": 1 - share, "dev": share}
         held: Array = cut_texts(np.array(keys, np.uint64), numbers, shares, self.seed) > 0
@@ -216,6 +231,27 @@ def _row(number: int, example: Any) -> dict[str, str]:
                 f"{text!r:.40} is no text", where=f"X, row {number}", remedy="Take the row out"
             )
     return dict(zip(("text", "text_b"), texts, strict=False))
+
+
+def _weights(sample_weight: Any, count: int) -> Array:
+    """The weights of rows, float64 [count] with mean 1.
+
+    Raises:
+        DataError: they are no such weights.
+    """
+    try:
+        weights = np.asarray(sample_weight, np.float64)
+    except (TypeError, ValueError):
+        weights = np.full(1, np.nan)
+    if weights.shape != (count,) or not (np.isfinite(weights) & (weights >= 0)).all():
+        raise DataError(
+            f"are not {count} numbers of 0 or more",
+            where="sample_weight",
+            remedy="Give one number for each text",
+        )
+    if not weights.any():
+        raise DataError("are all 0", where="sample_weight", remedy="Give some row a weight")
+    return weights / weights.mean()  # type: ignore[no-any-return]
 
 
 def _classes(labels: Any) -> tuple[Array, Array]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Unpack
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -44,6 +44,7 @@ def fit(
     config: Annotated[str | Path | None, Typed(str | None)] = None,
     pretrained: Annotated[str | None, Parameter(metavar="FOLDER_OR_HUB_NAME")] = None,
     phrases: bool = False,
+    class_weight: Literal["balanced"] | None = None,
     time: Duration = None,
     seeds: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
     out: Directory = None,
@@ -76,6 +77,9 @@ def fit(
             context.
         phrases: Of long texts, keep phrases like those that people mark (--config own_phrases).
             Default: single words, which predict a little better.
+        class_weight: balanced: all classes count the same in training, however rare they are, and
+            the best checkpoint is that of the best macro F1 on dev. Default: all rows count the
+            same.
         seeds: Train so many runs that differ in the seed, and report mean and spread. Those after
             the first are in DIR-seed1, DIR-seed2, ...
         out: Directory of the run. Default: runs/NAME for NAME.csv.
@@ -102,7 +106,7 @@ def fit(
     from rss_rl.api.planning import is_of
     from rss_rl.api.terminal import SafeConsole, busy, say
     from rss_rl.api.train import train
-    from rss_rl.config import load_config
+    from rss_rl.config import load_config, settings
     from rss_rl.data.store import open_prepared
     from rss_rl.models.build import check_defaults
     from rss_rl.packaged import find_config
@@ -120,6 +124,8 @@ def fit(
         raise ConfigError("--phrases and --config both name a configuration: give one of them")
     wish = Wish(keep, "own_phrases" if phrases else config, pretrained)
     wish.check()
+    if class_weight is not None:
+        overrides = [f"learner.class_weight={class_weight}", *settings(overrides)]
     shown = console or SafeConsole(highlight=False)
     path = Path(out) if out is not None else Path("runs") / run_name(data)
     paths = [path, *(path.with_name(f"{path.name}-seed{seed}") for seed in range(1, seeds))]
@@ -139,13 +145,13 @@ def fit(
         )
     seed = load_config(find_config(found.config), found.settings).seed
     asked = [[*found.settings, f"seed={seed + number}"] for number in range(seeds)]
-    for own, settings in zip(paths, asked, strict=True):
-        if own in begun and not is_of(own, found.config, settings):
+    for own, chosen in zip(paths, asked, strict=True):
+        if own in begun and not is_of(own, found.config, chosen):
             raise _taken(own)
-    for number, (own, settings) in enumerate(zip(paths, asked, strict=True)):
+    for number, (own, chosen) in enumerate(zip(paths, asked, strict=True)):
         run = train(
             found.config,
-            settings,
+            chosen,
             out=own,
             time=None if end is None else _training_time(end - monotonic(), seeds - number),
             resume=own in begun,

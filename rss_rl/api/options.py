@@ -95,6 +95,7 @@ class TableOptions(TypedDict, total=False):
         rationale: Column with a list of 0 and 1, one for each word of a text that is a list of
             words: 1 for the words that matter. Empty where nobody marked words.
         rationale_b: The same for --text-b.
+        weight: Column with how often a training row counts, a number above 0. Default: once.
         dev: Development split. Default: split off from the training rows.
         test: Test split. Default: split off from the training rows.
         split: Shares of train, dev and test in a random split. Default: 0.8/0.1/0.1.
@@ -120,6 +121,7 @@ class TableOptions(TypedDict, total=False):
     id: Annotated[TextColumn, _FILES]
     rationale: Annotated[TextColumn, _FILES]
     rationale_b: Annotated[TextColumn, _FILES]
+    weight: Annotated[TextColumn, _FILES]
     dev: Annotated[OneFile, _FILES]
     test: Annotated[OneFile, _FILES]
     split: Annotated[str | Sequence[float], Typed(str), Parameter(metavar="A/B/C"), _FILES]

@@ -122,7 +122,8 @@ def named_columns(text: str | int | None, label: str | int | None, table: TableO
             remedy="Name them: --text COLUMN --label COLUMN, and --text-b COLUMN for pairs",
         )
     marks = (table.get("rationale"), table.get("rationale_b"))
-    return Columns(texts, str(label), table.get("id"), tuple(name for name in marks if name))
+    rationale = tuple(name for name in marks if name)
+    return Columns(texts, str(label), table.get("id"), rationale, table.get("weight"))
 
 
 def _label_spec(task: str, low: float | None, high: float | None) -> LabelSpec | None:

@@ -240,6 +240,10 @@ class LearnerConfig(Section):
     """Of the policy's gradient: from the rewards of sampled selections, or through the gates. null:
     the default for the policy.
     """
+    class_weight: Literal["balanced"] | None = None
+    """balanced: all classes count the same in the loss and the reward, however rare they are, and
+    evaluation.best_metric=auto is macro_f1. Weights of rows in the data are balanced, too.
+    """
     entropy_cost: float = Field(default=0.0, ge=0)
     """Weight of the mean bit entropy in the policy's objective."""
     weight_average: float | None = Field(default=None, gt=0, lt=1)
@@ -354,7 +358,7 @@ class EvaluationConfig(Section):
     batch_size: int = Field(default=128, ge=1)
     best_metric: str = Field(default="auto", min_length=1)
     """Dev metric that picks the best checkpoint: auto, loss, reward, or any that the run reports.
-    auto: accuracy or pearson, as the labels are.
+    auto: accuracy or pearson, as the labels are; macro_f1 with learner.class_weight.
     """
     all_tokens: bool = True
     """Also train the same model with every token selected, for as many steps."""

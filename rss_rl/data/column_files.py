@@ -21,6 +21,7 @@ import numpy as np
 
 from rss_rl.data.checks import LARGEST_SCORE, as_number, is_missing, text_key
 from rss_rl.data.corpora.cuts import cut_texts
+from rss_rl.data.shard import LEAST_WEIGHT
 from rss_rl.data.sources import BadRow, RawExample, Row, Source, Text
 from rss_rl.data.tables import Record, column_names, read_records, require_columns
 from rss_rl.durable import as_text
@@ -32,18 +33,20 @@ SPLITS = ("train", "dev", "test")
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns: one or two texts, the label, and optionally the id and, per text, its
-    rationale bits (which need lists of tokens as texts).
+    """Names of the columns: one or two texts, the label, and optionally the id, the weight and, per
+    text, its rationale bits (which need lists of tokens as texts).
     """
 
     texts: tuple[str, ...]
     label: str
     id: str | None = None
     rationale: tuple[str, ...] = ()
+    weight: str | None = None
 
     def all(self) -> tuple[str, ...]:
         """All names."""
-        return (*self.texts, self.label, *((self.id,) if self.id else ()), *self.rationale)
+        others = (name for name in (self.id, self.weight) if name)
+        return (*self.texts, self.label, *others, *self.rationale)
 
 
 def _records(paths: Iterable[Path], columns: Sequence[str]) -> Iterator[Record | BadRow]:
@@ -113,6 +116,12 @@ def _example(record: Record, columns: Columns) -> Row:
         return record.bad(f"column '{name}' is neither text nor a list of words")
     if None in bits or (bits and any(isinstance(text, str) for text in texts)):
         return record.bad("a rationale is a list of 0 and 1 beside a list of words")
+    weight = None
+    if columns.weight:
+        weight = _weight(values[columns.weight])
+        if not LEAST_WEIGHT <= weight <= 1 / LEAST_WEIGHT:
+            what = f"column '{columns.weight}': {values[columns.weight]!r:.40} is no weight"
+            return record.bad(what, f"Give a number from {LEAST_WEIGHT:g} to {1 / LEAST_WEIGHT:g}")
     return record.example(
         str(values[columns.id])
         if columns.id
@@ -121,6 +130,7 @@ def _example(record: Record, columns: Columns) -> Row:
         _label(label),
         rationale=tuple(b for b in bits if b is not None) if bits else None,
         columns=(*columns.texts, columns.label),
+        weight=weight,
     )
 
 
@@ -133,6 +143,14 @@ def _score_range(files: Sequence[Path], column: str) -> tuple[float, float]:
             if abs(score) <= LARGEST_SCORE:
                 low, high = min(low, score), max(high, score)
     return low, high
+
+
+def _weight(value: Any) -> float:
+    """NaN: it is no number."""
+    try:
+        return as_number(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 def _text(value: Any) -> Text | None:

@@ -32,7 +32,7 @@ _Positive = Annotated[int, Field(ge=1, lt=2**53)]
 _Spread = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Sum = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _SplitName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,31}$")]
-Known = Literal["rationale", "marks", "question", "annotations"]
+Known = Literal["rationale", "marks", "question", "annotations", "weight"]
 """A part of `rss_rl.data.sources.RawExample` that either all rows of a split have or none."""
 
 

@@ -20,6 +20,8 @@ from rss_rl.data.manifest import Manifest, ShardInfo, SplitInfo, file_info, shar
 from rss_rl.types import Array, LabelSpec
 
 SHARD_BYTES = 64_000_000
+LEAST_WEIGHT = 1e-6
+"""Of an example; the largest is 1 / LEAST_WEIGHT."""
 
 
 def split_schema(
@@ -35,6 +37,7 @@ def split_schema(
     marks        list<int32>, one for each word of slot 0, where labels are one of them
     question     int64, number of the question, where examples are rival answers
     annotations  list<int32>, one for each word of slot 0: bit k says that annotator k marked it
+    weight       float32, how often the example counts in training
 
     Args:
         known: see `SplitInfo`.
@@ -49,7 +52,8 @@ def split_schema(
         if "rationale" in known:
             fields.append((f"rationale_{slot}", pa.list_(pa.bool_() if staged else pa.uint8())))
     fields += [(name, pa.list_(pa.int32())) for name in ("marks", "annotations") if name in known]
-    return pa.schema(fields + [("question", pa.int64())] * ("question" in known))
+    numbers = {"question": pa.int64(), "weight": pa.float32()}
+    return pa.schema(fields + [(name, kind) for name, kind in numbers.items() if name in known])
 
 
 def write_shards(
@@ -139,6 +143,10 @@ class Shard:
         values, offsets = self._columns[name]
         return values[row] if offsets is None else values[offsets[row] : offsets[row + 1]]
 
+    def column(self, name: str) -> Array:
+        """The values of a column of single numbers, [rows]."""
+        return self._columns[name].values
+
     def lengths(self, rows: Array) -> Array:
         """int64 [b, S], real tokens of each sentence of some rows of the shard."""
         found = []
@@ -175,11 +183,13 @@ class Shard:
             ):
                 raise ValueError(f"does not have one of {name} for each token")
         classes = len(manifest.labels.names) or math.inf
-        bounds: dict[str, tuple[int, float]] = {"label": (0, classes)}
+        bounds: dict[str, tuple[float, float]] = {"label": (0, classes)}
         bounds |= dict.fromkeys(self._tokens, (0, manifest.vocabulary.size))
-        bounds["marks"] = (-1, info.longest[0])
+        bounds |= {"marks": (-1, info.longest[0]), "weight": (LEAST_WEIGHT, math.inf)}
         for name, (low, end) in bounds.items():
-            values = self._columns[name].values if name in self._columns else np.zeros(1)
+            if name not in self._columns:
+                continue
+            values = self._columns[name].values
             if name == "label" and manifest.labels.kind == "score":
                 fine = np.isfinite(values).all()
             else:

@@ -72,6 +72,7 @@ class RawExample:
     question   identifies the question where several examples answer the same one
     annotations  for each given token of slot 0 a number whose bit k says that annotator k marked it
     columns    of a table, for messages: names of the columns of its texts and of its label
+    weight     how often the example counts in training, > 0
     """
 
     id: str
@@ -84,6 +85,7 @@ class RawExample:
     question: str | None = None
     annotations: tuple[int, ...] | None = None
     columns: tuple[str, ...] = ()
+    weight: float | None = None
 
 
 @dataclass(frozen=True)

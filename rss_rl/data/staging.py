@@ -192,8 +192,9 @@ def _columns(example: RawExample, label: str | float, tokens: list[Tokens]) -> d
         columns |= {f"words_{slot}": text.words, f"tokens_{slot}": text.keys}
         if example.rationale is not None:
             columns[f"rationale_{slot}"] = example.rationale[slot]
-    given = {"marks": example.marks, "annotations": example.annotations}
-    return columns | {name: value for name, value in given.items() if value is not None}
+    names = ("marks", "annotations", "weight")
+    known = {name: getattr(example, name) for name in names}
+    return columns | {name: value for name, value in known.items() if value is not None}
 
 
 def _count(staged: StagedSplit, tokens: list[Tokens]) -> int:

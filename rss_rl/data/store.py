@@ -143,6 +143,12 @@ class Split:
             folds,
         )
 
+    def numbers(self, name: str) -> Array | None:
+        """`label`, `question` or `weight` of all rows, [len]; None: not known of this split."""
+        if name != "label" and name not in self._info.known:
+            return None
+        return np.concatenate([self._shard(n).column(name) for n in range(len(self.shard_rows))])
+
     def words(self, row: int) -> tuple[tuple[str, ...], ...]:
         """The words of each sentence of a row, as they were written."""
         ((shard, inside),) = self._places(self._in_range([row]))

@@ -114,7 +114,8 @@ def best_metric(
     known = sorted([*names, "reward", *(["loss"] if config.predicts else [])])
     name = config.evaluation.best_metric
     if name == "auto":
-        name = names[0] if config.predicts else "reward"
+        balanced = config.learner.class_weight is not None and "macro_f1" in names
+        name = "macro_f1" if balanced else names[0] if config.predicts else "reward"
     if name not in known:
         why = "" if config.predicts else "the run trains no classifier, so "
         raise ConfigError(

@@ -18,6 +18,7 @@ class TensorBatch(NamedTuple):
     rows    int64 [B] of the batch, an array; None where nothing is drawn for it
     inputs  what the policy reads, S x [B, N_s, E], if it was computed before
     whole   examples of the global batch that this is a learner's shard of; None: it is all of it
+    weights  float32 [B], how often each example counts for both learners; None: once
     """
 
     tokens: list[Tensor]
@@ -28,11 +29,18 @@ class TensorBatch(NamedTuple):
     rows: Array | None = None
     inputs: list[Tensor] | None = None
     whole: int | None = None
+    weights: Tensor | None = None
 
     @property
     def global_size(self) -> int:
         """Examples of the global batch, over which every learner's sums are means."""
         return len(self.labels) if self.whole is None else self.whole
+
+    def weighed(self, values: Tensor) -> Tensor:
+        """Values [..., B], or [..., K * B] (sample-major), each times the weight of its example."""
+        if self.weights is None:
+            return values
+        return values * self.weights.repeat(values.shape[-1] // max(1, len(self.weights)))
 
 
 def to_tensors(arrays: Sequence[Array], device: torch.device) -> list[Tensor]:

@@ -66,13 +66,17 @@ def policy_gradient_loss(log_prob: Tensor, advantages: Tensor) -> Tensor:
     return -advantages.detach() * log_prob.sum((-1, -2))
 
 
-def role_charge(probabilities: Tensor, valid: Tensor, costs: Sequence[float]) -> Tensor:
+def role_charge(
+    probabilities: Tensor, valid: Tensor, costs: Sequence[float], weights: Tensor | None = None
+) -> Tensor:
     """sum_r cost_r * (expected share of the tokens in role r), summed over the sentences, [].
 
     Args:
         probabilities: [B, R, N] of selecting each token, 0 on padding.
         valid: bool [B, N].
         costs: of each role, nats.
+        weights: of the sentences in the sum, [B]; None: 1.
     """
     expected = probabilities.sum(-1) / valid.sum(-1, keepdim=True).clamp_min(1)
-    return (expected * expected.new_tensor(costs)).sum()
+    charges = expected * expected.new_tensor(costs)
+    return (charges if weights is None else charges * weights[:, None]).sum()

@@ -9,13 +9,13 @@ import operator
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property, reduce
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
 
 from rss_rl.config import RunConfig
-from rss_rl.data.store import Prepared
+from rss_rl.data.store import Prepared, Split
 from rss_rl.envs.rewards import kept_shares, role_costs
 from rss_rl.envs.task import SelectionTask
 from rss_rl.errors import CheckpointError, ConfigError
@@ -121,6 +121,7 @@ class LocalLearner:
         self.device = find_device(config.learner.device)
         check_threads(config.learner.threads, "learner.threads")
         self.examples = prepared.split("train")
+        self._weights = example_weights(self.examples, config.learner.class_weight)
         self.models: Models = build_prepared_models(config, prepared)
         self.models.classifier.to(self.device)
         self.models.policy.to(self.device)
@@ -174,6 +175,9 @@ class LocalLearner:
             alone = len(mine) == len(rows) or not turn.sampled
             whole = batch if alone else self.examples.batch(rows)
             tensors = tensor_batch(batch, self.device)._replace(whole=len(rows))
+            weights = None if self._weights is None else self._weights[rows]
+            if weights is not None:
+                tensors = tensors._replace(weights=to_tensors([weights[mine]], self.device)[0])
             scalars: dict[str, float] = {}
             measured: list[Measured] = []
             paid = None
@@ -197,7 +201,7 @@ class LocalLearner:
                 )
             scalars |= read(measured)
             if learns is not None and rollout is not None:
-                scalars |= _rewards(rollout, whole, turn.price)
+                scalars |= _rewards(rollout, whole, turn.price, weights)
             if learns is not None:
                 learns.apply()
                 self._publisher.note(POLICY)
@@ -317,20 +321,52 @@ class LocalLearner:
             self._update.load_state_dict(select_prefix(tensors, POLICY_UPDATE, self.device))
 
 
-def _rewards(rollout: Rollout, batch: Batch, price: tuple[float, float] | None) -> dict[str, float]:
+def example_weights(
+    examples: Split, class_weight: Literal["balanced"] | None = None
+) -> Array | None:
+    """How often each training example counts, float32 [n] with mean 1; None: once.
+
+    Raises:
+        ConfigError: classes are to be balanced, and the labels are none.
+    """
+    given = examples.numbers("weight")
+    if given is None and class_weight is None:
+        return None
+    weights = np.ones(len(examples)) if given is None else given.astype(np.float64)
+    if class_weight is not None:
+        if examples.labels.kind != "classes":
+            raise ConfigError(
+                f"only classes can be balanced, and the label is {examples.labels.described}",
+                where=f"learner.class_weight={class_weight}",
+                remedy="Leave it out, or name a column of weights when preparing the data",
+            )
+        labels = examples.numbers("label")
+        assert labels is not None
+        weights /= np.bincount(labels, weights)[labels]
+    weights /= weights.mean()
+    return weights.astype(np.float32)
+
+
+def _rewards(
+    rollout: Rollout,
+    batch: Batch,
+    price: tuple[float, float] | None,
+    weights: Array | None,
+) -> dict[str, float]:
     """Means of the reward and of its terms, those of costs summed over the sentences.
 
     Args:
         price: of the update, see `role_costs`; None where the rollout has its sparsity cost.
+        weights: of the examples in the means, [B]; None: 1.
     """
     costs = dict(rollout.costs)
     if price is not None:
         kept = role_costs(*_flat(rollout, batch), price)  # [K * B, S]
         costs[SPARSITY] = kept.reshape(rollout.log_prob.shape)
-    total = rollout.score - reduce(operator.add, costs.values()).sum(-1)
-    scores = {f"reward/{name}": float(each.mean()) for name, each in rollout.scores.items()}
-    paid = {f"reward/{name}": float(each.sum(-1).mean()) for name, each in costs.items()}
-    return {"reward/total": float(total.mean()), **scores, **paid}
+    terms = {"total": rollout.score - reduce(operator.add, costs.values()).sum(-1)}
+    terms |= {**rollout.scores, **{name: each.sum(-1) for name, each in costs.items()}}  # [K, B]
+    times = 1 if weights is None else weights
+    return {f"reward/{name}": float((each * times).mean()) for name, each in terms.items()}
 
 
 def _flat(rollout: Rollout, batch: Batch) -> tuple[list[Array], tuple[Array, ...]]:

@@ -106,6 +106,24 @@ def test_it_goes_into_pipelines_and_searches() -> None:
     assert search.predict(pd.Series(rows[:3])).shape == (3,)
 
 
+def test_rows_of_no_weight_are_as_if_they_were_not_there() -> None:
+    rows, labels = texts(48)
+    weights = np.arange(48) % 3  # 0, 1, 2, ...
+    model = SelectiveClassifier(settings=BRIEF, class_weight="balanced")
+    counted = np.flatnonzero(weights)
+    twins = [
+        clone(model).fit([rows[n] for n in kept], [labels[n] for n in kept], weights[kept])
+        for kept in (np.arange(48), counted)
+    ]
+    first, second = (twin.predict_proba(rows) for twin in twins)
+    np.testing.assert_array_equal(first, second)
+    unweighed = model.fit([rows[n] for n in counted], [labels[n] for n in counted])
+    assert not np.array_equal(unweighed.predict_proba(rows), first)
+    for wrong in (weights[:5], -weights, np.full(48, np.nan), "all", weights * 0):
+        with pytest.raises(DataError, match="sample_weight: are"):
+            model.fit(rows, labels, wrong)
+
+
 def test_pairs_are_two_columns() -> None:
     rows, labels = texts(60)
     table = pd.DataFrame({"a": rows, "b": rows[::-1]})

@@ -160,7 +160,7 @@ def test_a_table_is_prepared_once(table: Path, tmp_path: Path) -> None:
 
 
 def test_what_it_chooses_is_said_and_can_be_overridden(table: Path, tmp_path: Path) -> None:
-    said = " ".join(fitted(table, tmp_path / "run").split())
+    said = " ".join(fitted(table, tmp_path / "run", "--class-weight", "balanced").split())
     for choice in ("task=classes", "reward.target_share=0.4 as asked", "evaluation.every=50 "):
         assert choice in said
     assert "config=own short texts, of 5 words" in said
@@ -168,6 +168,7 @@ def test_what_it_chooses_is_said_and_can_be_overridden(table: Path, tmp_path: Pa
     config = json.loads((tmp_path / "run" / "config.json").read_text())["config"]
     assert config["batch_size"] == 8  # the last word is the user's
     assert config["learner"]["policy"]["decay_updates"] == 16
+    assert config["learner"]["class_weight"] == "balanced"
 
 
 def test_the_policy_of_pairs_still_moves_when_the_classifier_has_settled(tmp_path: Path) -> None:

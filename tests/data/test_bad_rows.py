@@ -154,7 +154,7 @@ def test_a_field_without_an_end_is_a_bad_row(
 def test_a_row_longer_than_any_is_named_and_left_out_in_flat_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    for name in ("records._LONGEST_ROW", "records._CHUNK", "checks.MOST_CHARACTERS"):
+    for name in ("tables._LONGEST_ROW", "tables._CHUNK", "checks.MOST_CHARACTERS"):
         monkeypatch.setattr(f"rss_rl.data.{name}", LONGEST)
     path = tmp_path / f"t.{suffix}"
     rows = [{"text": t, "label": label} for t, label in (("good", "x"), (LONG, "x"), ("bad", "y"))]

@@ -55,6 +55,25 @@ def test_the_gradient_is_that_of_the_weighted_targets() -> None:
             torch.testing.assert_close(mine.grad.to_dense(), theirs.grad, rtol=1e-4, atol=1e-6)
 
 
+def test_an_example_of_weight_two_counts_as_if_it_came_twice() -> None:
+    again = [0, 0, 1, 2]
+    tokens, valid, selections = (
+        [part[again] for part in each] for each in (_TOKENS, _VALID, _SELECTIONS)
+    )
+    batches = (
+        (_batch()._replace(weights=torch.tensor([1.5, 0.75, 0.75])), _SELECTIONS),
+        (TensorBatch(tokens, valid, torch.tensor([0, 0, 1, 2])), selections),
+    )
+    found = []
+    for batch, chosen in batches:
+        learner, classifier = _learner(0.3)
+        keys = small.keys(0, len(batch.labels))
+        stats = read([learner.gradients(batch, chosen, number=0, dropout_keys=keys)])
+        gradients = [p.grad.to_dense() for p in classifier.parameters() if p.grad is not None]
+        found.append((gradients, stats["train/loss"]))
+    torch.testing.assert_close(found[0], found[1])
+
+
 def test_the_teacher_is_the_classifier_before_it_read_a_selection() -> None:
     learner, classifier = _learner(0.5, average=0.5)
     for number in range(3):

@@ -128,3 +128,24 @@ def test_the_classifier_gets_no_gradient_and_keeps_its_mode() -> None:
     assert classifier.training
     assert all(p.grad is None for p in classifier.parameters())
     assert all(torch.equal(v, before[k]) for k, v in classifier.state_dict().items())
+
+
+def test_an_example_of_weight_two_counts_as_if_it_came_twice() -> None:
+    steps = []
+    for weighed in (True, False):
+        learner, module, _, batch, drawn = setting(COMPLEMENT)
+        before = torch.cat([p.flatten() for p in module.parameters()]).clone()
+        learner._entropy_cost = 0.0  # which is of the policy, not of the examples
+        if weighed:
+            batch = batch._replace(weights=torch.tensor([1.5, 0.75, 0.75]).double())
+        else:
+            again = [0, 0, 1, 2]
+            batch = TensorBatch(
+                [batch.tokens[0][again]], [batch.valid[0][again]], batch.labels[again]
+            )
+            drawn[0] = drawn[0][:, again]
+        scalars = small.step(learner, batch, None, price=(0.9, -0.4))
+        after = torch.cat([p.flatten() for p in module.parameters()])
+        steps.append((before - after, scalars["policy/loss"], scalars["reward/complement"]))
+    torch.testing.assert_close(steps[0], steps[1])
+    assert steps[0][0].abs().max() > 1e-3

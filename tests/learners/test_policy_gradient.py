@@ -59,7 +59,8 @@ def flat(gradients: Any) -> Tensor:
 
 def estimate(
     policy: Policy, baseline: str, slots: list[tuple[Tensor, Tensor]], paid: RewardBatch,
-    average: Tensor | None = None, entropy_cost: float = 0.0, **more: Any,
+    average: Tensor | None = None, entropy_cost: float = 0.0, weights: Tensor | None = None,
+    **more: Any,
 ) -> tuple[Tensor, dict[str, float]]:  # fmt: skip
     """The ascent direction of one update; the policy is left as it was."""
     state = {name: value.clone() for name, value in policy.state_dict().items()}
@@ -67,7 +68,7 @@ def estimate(
     if average is not None:
         made.average = average
     labels = torch.zeros(len(slots[0][0]), dtype=torch.int64)
-    batch = TensorBatch([t for t, _ in slots], [v for _, v in slots], labels)
+    batch = TensorBatch([t for t, _ in slots], [v for _, v in slots], labels, weights=weights)
     stats = small.step(made, batch, paid, **more)
     policy.load_state_dict(state)
     return -flat([p.grad for p in policy.parameters()]), stats
@@ -127,6 +128,27 @@ def test_what_is_charged_is_what_the_reward_would_have_cost() -> None:
     wanted = exact_gradient(policy, -0.7 * shares[:, 0] + 0.4 * shares[:, 1])
     torch.testing.assert_close(result, wanted, rtol=1e-8, atol=1e-10)
     assert wanted.abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("baseline", ["none", "self-critical", "leave-one-out"])
+def test_an_example_of_weight_two_counts_as_if_it_came_twice(baseline: str) -> None:
+    policy = small.policy()
+    again = [0, 0, 1, 2]
+    slots = [small.sentences(3, 2, 4), small.sentences(1, 4, 2, seed=1)]
+    drawn = [torch.stack([small.selection(v, 0.5, k) for k in range(2)]) for _, v in slots]
+    rewards, modes = table(2, 3, 2), table(3, 2, seed=4)
+    twice = estimate(
+        policy,
+        baseline,
+        [(tokens[again], valid[again]) for tokens, valid in slots],
+        RewardBatch([each[:, again] for each in drawn], rewards[:, again], modes[again]),
+        price=(0.7, -0.4),
+    )
+    weights = torch.tensor([1.5, 0.75, 0.75]).double()
+    paid = RewardBatch(drawn, rewards, modes)
+    once = estimate(policy, baseline, slots, paid, weights=weights, price=(0.7, -0.4))
+    torch.testing.assert_close(once[0], twice[0])
+    assert once[1]["policy/loss"] == pytest.approx(twice[1]["policy/loss"])
 
 
 def test_leave_one_out_over_two_draws_is_unbiased() -> None:
