@@ -15,6 +15,7 @@ import csv
 import gc
 import itertools
 import json
+import math
 import os
 import re
 import socket
@@ -78,10 +79,13 @@ class Place:
     """The folder of results, and how large everything is.
 
     small  seconds on a CPU in place of minutes on a GPU
+    limit  seconds after which the part is killed; what would begin after the better half of them
+           is left out, so that a slow machine comes to the end, too
     """
 
-    def __init__(self, out: Path, *, small: bool) -> None:
+    def __init__(self, out: Path, *, small: bool, limit: float = math.inf) -> None:
         self.out, self.small, self.scratch = out, small, out / "scratch"
+        self._begin_until = time.monotonic() + 0.55 * limit
         self.scratch.mkdir(parents=True, exist_ok=True)
         file = out / "device.json"
         fresh = {"small": small, "machine": describe_machine(), "done": [], "rows": []}
@@ -93,6 +97,11 @@ class Place:
     def repeats(self) -> int:
         """Of each update."""
         return 1 if self.small else 20
+
+    @property
+    def is_late(self) -> bool:
+        """Whether nothing more may begin."""
+        return time.monotonic() > self._begin_until
 
     @property
     def compiler(self) -> str:
@@ -112,8 +121,10 @@ class Place:
 
     @property
     def pairs(self) -> tuple[int, ...]:
-        """Of an update, the sizes that matter most first."""
-        return (8,) if self.small else (64, 1024, 256, 4096)
+        """Of an update, the sizes that matter most first; one that a CPU can do without a GPU."""
+        if self.small:
+            return (8,)
+        return (64, 1024, 256, 4096) if CUDA else (64,)
 
     def measure(self, name: str) -> bool:
         """Measure a part, unless it is done; whether it came to its end."""
@@ -169,10 +180,14 @@ def _wait() -> None:
 
 
 def milliseconds(work: Work, repeats: int) -> float:
-    """Of one call, after some that are not measured."""
+    """Of one call, after some that are not measured; a slow call is measured once."""
+    started = time.perf_counter()
     for _ in range(min(2, repeats)):
         work()
-    _wait()
+        _wait()
+        if time.perf_counter() - started > 2:
+            repeats = 1
+            break
     started = time.perf_counter()
     for _ in range(repeats):
         work()
@@ -212,19 +227,21 @@ def sync_debug(mode: str) -> Iterator[None]:
             torch.cuda.set_sync_debug_mode("default")
 
 
-def update_row(named: Row, make: Callable[[], Work], examples: int, repeats: int) -> Row:
+def update_row(place: Place, named: Row, make: Callable[[], Work], examples: int) -> Row:
     """Time, examples a second, share of kernels, waits and memory of an update that `make` makes.
 
     An update that fails, as one for which the memory does not suffice, is a row that says so.
     """
+    if place.is_late:
+        return named | {"failed": "left out: no time"}
     try:
         work = make()
         if CUDA:
             torch.cuda.reset_peak_memory_stats()
-        found = milliseconds(work, repeats)
-        row = {"ms": found, "a second": 1000 * examples / found, "host waits": host_waits(work)}
+        ms = milliseconds(work, place.repeats)
+        row = {"ms": ms, "a second": 1000 * examples / ms, "host waits": host_waits(work)}
         if CUDA:
-            row["in kernels"] = busy_ms(work) / found
+            row["in kernels"] = busy_ms(work) / ms
             row["MB"] = torch.cuda.max_memory_allocated() / 1e6
         return named | row
     except Exception as error:
@@ -331,7 +348,7 @@ def fixed_row(place: Place, pairs: int, *, compiled: bool, graph: bool) -> Row:
             row["note"] = why
         return work
 
-    return update_row(row, make, pairs, place.repeats) | row
+    return update_row(place, row, make, pairs) | row
 
 
 def updates(place: Place) -> Iterator[Row]:
@@ -341,15 +358,13 @@ def updates(place: Place) -> Iterator[Row]:
         for form, attention in forms.items():
             given = snli(place, pairs, **{"model.attention": attention})
             named = {"pairs": pairs, "form": form}
-            yield update_row(named, partial(updating, *given), pairs, place.repeats)
+            yield update_row(place, named, partial(updating, *given), pairs)
         for graph in (False, True):
             yield fixed_row(place, pairs, compiled=False, graph=graph)
     for pairs in place.pairs:
         on_cores = {"learner.device": "cpu", "learner.threads": CORES}
-        given = snli(place, pairs, **on_cores)
-        row = {"pairs": pairs, "form": f"packed, {CORES} cores"}
-        ms = milliseconds(updating(*given), 3)
-        yield row | {"ms": ms, "a second": 1000 * pairs / ms}
+        named = {"pairs": pairs, "form": f"packed, {CORES} cores"}
+        yield update_row(place, named, partial(updating, *snli(place, pairs, **on_cores)), pairs)
 
 
 def compiled(place: Place) -> Iterator[Row]:
@@ -372,7 +387,7 @@ def attention(place: Place) -> Iterator[Row]:
         }
         for form, backend in forms.items():
             named = {"texts": batch, "words": tokens, "form": form}
-            yield update_row(named, partial(case.train, backend), batch, place.repeats)
+            yield update_row(place, named, partial(case.train, backend), batch)
 
 
 def reviews() -> list[dict[str, str]]:
@@ -422,7 +437,7 @@ def transformer(place: Place) -> Iterator[Row]:
             config = load_config(find_config("transformer/sentences"), settings)
             named = {"sentences": sentences, "precision": precision, "weights": weights}
             make = partial(updating, config, open_prepared(data))
-            yield update_row(named, make, sentences, place.repeats)
+            yield update_row(place, named, make, sentences)
 
 
 def fit(place: Place) -> Iterator[Row]:
@@ -548,9 +563,10 @@ def main() -> int:
     parser.add_argument("out", type=Path, help="folder of results; those in it are kept")
     parser.add_argument("parts", nargs="+", choices=PARTS)
     parser.add_argument("--small", action="store_true", help="seconds on a CPU")
-    asked = parser.parse_intermixed_args()
-    place = Place(asked.out, small=asked.small)
-    return sum(not place.measure(part) for part in asked.parts)
+    parser.add_argument("--limit", type=float, default=math.inf, help="seconds that there are")
+    options = parser.parse_intermixed_args()
+    place = Place(options.out, small=options.small, limit=options.limit)
+    return sum(not place.measure(part) for part in options.parts)
 
 
 if __name__ == "__main__":

@@ -31,11 +31,14 @@ tests=$root/tests
 export PYTHONPATH="$root:$tests/benchmarks:$tests/support:$site${PYTHONPATH:+:$PYTHONPATH}"
 export PYTHONUNBUFFERED=1
 failed=0
+# Without a GPU: the smallest sizes, and more time for them.
+longer=1
+"$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || longer=3
 # A part, and its limit in seconds: 520 in all.
 part() {
-  limit=$1
+  limit=$(($1 * longer))
   shift
-  timeout -k 5 "$limit" "$python" "$tests/benchmarks/device.py" "$out" "$@" >>"$out/log.txt" 2>&1
+  timeout -k 5 "$limit" "$python" "$tests/benchmarks/device.py" "$out" "$@" --limit "$limit" >>"$out/log.txt" 2>&1
   status=$?
   echo "$*: $([ $status = 0 ] && echo done || echo "status $status, see $out/log.txt")"
   [ $status = 0 ] || failed=$((failed + 1))
