@@ -20,7 +20,7 @@ from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops.losses import role_charge
 from rss_rl.ops.matmul import products_in
 from rss_rl.ops.relaxed import expected_cost
-from rss_rl.policies.policy import Policy
+from rss_rl.policies.policy import Policy, PolicyInputs
 from rss_rl.reward_models.reward_model import COHERENCE, SPARSITY
 from rss_rl.types import DEPENDENT, HEAD
 
@@ -38,7 +38,7 @@ class _Objective(nn.Module):
 
     def forward(
         self,
-        inputs: Sequence[Tensor],
+        inputs: Sequence[PolicyInputs],
         batch: TensorBatch,
         uniforms: Sequence[Tensor],
         price: tuple[float, float] | None,
@@ -47,8 +47,8 @@ class _Objective(nn.Module):
         each term of the score, which are named.
         """
         gates, costs, turns, entropies, charges = [], [], [], [], []
-        for vectors, valid, drawn in zip(inputs, batch.valid, uniforms, strict=True):
-            found = self.policy(vectors, valid)
+        for read, valid, drawn in zip(inputs, batch.valid, uniforms, strict=True):
+            found = self.policy(read)
             gates.append(found.rsample(drawn))
             chance = found.probs  # [B, 2, N_s]
             costs.append(batch.weighed(self._cost(chance, valid)).sum())
@@ -118,7 +118,7 @@ class Pathwise:
     def __init__(self, setup: UpdateSetup) -> None:
         assert setup.gated is not None
         assert setup.uniforms is not None
-        self._inputs, self._uniforms = setup.inputs, setup.uniforms
+        self._uniforms = setup.uniforms
         self._entropy_cost = setup.learner.entropy_cost
         self._autocast, self._group = setup.autocast, setup.group
         objective = _Objective(setup.policy, setup.gated(), setup.reward)
@@ -128,6 +128,7 @@ class Pathwise:
     def gradients(
         self,
         batch: TensorBatch,
+        inputs: Sequence[PolicyInputs],
         paid: RewardBatch | None,
         *,
         number: int,
@@ -137,8 +138,6 @@ class Pathwise:
         uniforms = self._uniforms(batch, number)
         with self._group.guard():
             with products_in(self._autocast, batch.labels.device):
-                with torch.no_grad():
-                    inputs = self._inputs(batch)
                 loss, entropy, sums, names = self._objective(inputs, batch, uniforms, price)
             totals, examples = self._group.sum(sums), batch.global_size
             weight = self._entropy_cost / (examples * len(batch.tokens))

@@ -8,7 +8,7 @@ selections of all sentences, and so does the importance weight of a stale select
 `rss_rl.ops.importance`.
 
 Legend: K selections an example, B examples of this learner's shard, S sentences, N_s tokens of
-slot s, E features of what the policy reads.
+slot s.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from rss_rl.ops.importance import (
 from rss_rl.ops.losses import policy_gradient_loss, role_charge
 from rss_rl.ops.matmul import products_in
 from rss_rl.policies.distributions import SelectionDistribution
-from rss_rl.policies.policy import Policy
+from rss_rl.policies.policy import Policy, PolicyInputs
 
 _MOMENTUM = 0.95
 """Of the moving average of rewards."""
@@ -108,7 +108,7 @@ class _Objective(nn.Module):
 
     def forward(
         self,
-        inputs: Sequence[Tensor],
+        inputs: Sequence[PolicyInputs],
         batch: TensorBatch,
         paid: RewardBatch,
         advantage: Tensor,
@@ -117,15 +117,15 @@ class _Objective(nn.Module):
         """Sums of the loss [], the entropy [] and, if there are any, the ratios [6]."""
         sums: list[list[Tensor]] = [[] for _ in inputs]
         distributions, log_probs, entropies = [], [], []
-        for slot, (vectors, valid) in enumerate(zip(inputs, batch.valid, strict=True)):
+        for slot, read in enumerate(inputs):
             with products_in(self._autocast, advantage.device):
-                found = self.policy(vectors, valid)
+                found = self.policy(read)
                 if price is not None:
                     # Expected, without sampling variance: exact for independent bits, else along
                     # the bits of the mode. K times, as the loss is divided by K as well as by B.
                     chances = found.probs.to(paid.rewards.dtype)
                     costs = [len(paid.rewards) * cost for cost in price]
-                    sums[slot].append(role_charge(chances, valid, costs, batch.weights))
+                    sums[slot].append(role_charge(chances, read.valid, costs, batch.weights))
                 evaluated = found.evaluate(paid.selections[slot])
             distributions.append(found)
             log_probs.append(evaluated.log_prob)
@@ -152,8 +152,7 @@ class ScoreFunction:
         baseline: Baseline = "none",
         losses: Surrogate | None = None,
     ) -> None:
-        self._inputs, self._group = setup.inputs, setup.group
-        self._entropy_cost, self._autocast = setup.learner.entropy_cost, setup.autocast
+        self._group, self._entropy_cost = setup.group, setup.learner.entropy_cost
         self._baseline = baseline
         objective = _Objective(setup.policy, setup.autocast, losses or corrected())
         self._objective = setup.group.share(objective)
@@ -164,6 +163,7 @@ class ScoreFunction:
     def gradients(
         self,
         batch: TensorBatch,
+        inputs: Sequence[PolicyInputs],
         paid: RewardBatch | None,
         *,
         number: int,
@@ -173,8 +173,6 @@ class ScoreFunction:
         assert paid is not None
         with self._group.guard():
             advantage = batch.weighed(self._advantages(paid).mT).mT  # [K, B, S]
-            with torch.no_grad(), products_in(self._autocast, batch.labels.device):
-                inputs = self._inputs(batch)
             loss, entropy, ratios = self._objective(inputs, batch, paid, advantage, price)
             samples, _, sentences = paid.rewards.shape
             spread = advantage.double()

@@ -4,7 +4,7 @@ A component of kind `policy_update` builds a `PolicyUpdate` from an `UpdateSetup
 capabilities what it needs, see `Needs`. Neither sampler nor learner asks which update it is.
 
 Legend: K selections an example, B examples of this learner's shard, S sentences, N_s tokens of
-slot s, E features of what the policy reads.
+slot s.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rss_rl.config import LearnerConfig, PolicyUpdateConfig, RewardConfig
 from rss_rl.errors import ConfigError
 from rss_rl.learners.group import ALONE, Group
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.policies.policy import Policy, missing_attributes
+from rss_rl.policies.policy import Policy, PolicyInputs, missing_attributes
 
 
 class Needs(NamedTuple):
@@ -77,7 +77,6 @@ class UpdateSetup:
     """What a policy update is built from, besides its options.
 
     policy    that it trains
-    inputs    what the policy reads of a batch, S x [B, N_s, E], without gradient
     learner   its optimiser, and the entropy cost
     reward    the costs of kept tokens
     autocast  dtype of matrix products, or None for float32
@@ -87,7 +86,6 @@ class UpdateSetup:
     """
 
     policy: Policy
-    inputs: Callable[[TensorBatch], list[Tensor]]
     learner: LearnerConfig
     reward: RewardConfig
     autocast: torch.dtype | None = None
@@ -127,6 +125,7 @@ class PolicyUpdate(Protocol):
     def gradients(
         self,
         batch: TensorBatch,
+        inputs: Sequence[PolicyInputs],
         paid: RewardBatch | None,
         *,
         number: int,
@@ -138,6 +137,7 @@ class PolicyUpdate(Protocol):
 
         Args:
             batch: this learner's shard.
+            inputs: what the policy reads of each of its S sentences.
             paid: its rollout; None for an update without `Needs.log_probs`.
             number: of the update in the run, from 0.
             price: lambda of heads and of dependents as it stands, where a share is asked for. The

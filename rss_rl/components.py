@@ -6,7 +6,7 @@ A policy, policy update, encoder, classifier, reward model, source or logger is 
         kind="policy",
         name="sparsemax",
         help="Keeps what sparsemax gives weight.",
-        build=lambda setup, options: SparsemaxPolicy(setup.inputs, options.hidden),
+        build=lambda setup, options: SparsemaxPolicy(setup.features, options.hidden),
         options=SparsemaxOptions,
         capabilities=frozenset({"gates"}),
         source="Martins and Astudillo, ICML 2016",

@@ -1,7 +1,7 @@
 """Checks for components of your own: what a run relies on of policies, updates, encoders, rewards.
 
     from rss_rl.testing import check_policy
-    check_policy(MY_POLICY, inputs=8, options={"scale": 2.0})
+    check_policy(MY_POLICY, features=8, options={"scale": 2.0})
 
 Legend: K samples, B sentences, M sentences or scored selections, N tokens, E embedding size.
 """
@@ -29,10 +29,11 @@ from rss_rl.models.dropout import drawing, evaluating
 from rss_rl.models.encoders.encoder import EncoderSetup, GatedEncoder, TrainingLengths
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.sentences import remove_unselected
+from rss_rl.ops.ragged import SentenceEnds
 from rss_rl.policies.build import check_distribution, check_module
 from rss_rl.policies.distributions import Certain
 from rss_rl.policies.inputs import selection_uniforms
-from rss_rl.policies.policy import Policy, PolicySetup, bits_per_token, reads_ends
+from rss_rl.policies.policy import Policy, PolicyInputs, PolicySetup, bits_per_token
 from rss_rl.reward_models.reward_model import RewardSetup, named_scores
 from rss_rl.types import ROLES, Array, Batch, LabelSpec
 
@@ -151,12 +152,14 @@ class _Texts(NamedTuple):
     valid     bool [B, N]
     bits      bool [B, 2, N]  a random selection, or [K, B, 2, N]
     uniforms  [K, B, 2, N]
+    ids       int64 [B, N]    of `VOCABULARY`
     """
 
     tokens: Tensor
     valid: Tensor
     bits: Tensor
     uniforms: Tensor
+    ids: Tensor
 
     @classmethod
     def random(
@@ -169,19 +172,27 @@ class _Texts(NamedTuple):
         tokens = torch.randn(*shape, features, generator=draw)
         uniforms = torch.rand(samples, shape[0], ROLES, shape[1], generator=draw)
         bits = (uniforms[0] < 0.5) & valid[:, None]
-        return cls(tokens, valid, bits, uniforms.clamp(1e-6, 1 - 1e-6))
+        ids = torch.randint(1, len(VOCABULARY), shape, generator=draw) * valid
+        return cls(tokens, valid, bits, uniforms.clamp(1e-6, 1 - 1e-6), ids)
 
     def part(self, rows: slice, length: int) -> _Texts:
         """The first tokens of some rows."""
         bits, uniforms = (each[..., rows, :, :length] for each in (self.bits, self.uniforms))
-        return _Texts(self.tokens[rows, :length], self.valid[rows, :length], bits, uniforms)
+        tokens, valid, ids = (each[rows, :length] for each in (self.tokens, self.valid, self.ids))
+        return _Texts(tokens, valid, bits, uniforms, ids)
+
+    @property
+    def inputs(self) -> PolicyInputs:
+        """What a policy reads of them: embeddings are zeros on padding."""
+        vectors = self.tokens * self.valid[..., None]
+        return PolicyInputs(vectors, self.valid, self.ids, SentenceEnds(VOCABULARY)(self.ids))
 
 
 # Policies
 
 
 def check_policy(
-    policy: nn.Module | Component, inputs: int, options: Mapping[str, Any] | None = None
+    policy: nn.Module | Component, features: int, options: Mapping[str, Any] | None = None
 ) -> None:
     """Check everything that a run relies on of a policy and of the distributions that it returns.
 
@@ -192,8 +203,7 @@ def check_policy(
 
     Args:
         policy: a component of kind policy, or a module as of `rss_rl.policies.policy`.
-        inputs: E, the embedding size that it reads.
-        options: of the component; None: its defaults.
+        features: that it reads of a token. options: of the component; None: its defaults.
 
     Raises:
         ComponentError: the first broken promise, with a remedy.
@@ -202,34 +212,28 @@ def check_policy(
     other, declared = None, None
     if isinstance(policy, Component):
         name, parsed = policy.name, policy.parse(options or {})
-        setup, declared = PolicySetup(inputs, "elu", VOCABULARY), policy.all_capabilities(parsed)
+        setup, declared = PolicySetup(features, "elu", VOCABULARY), policy.all_capabilities(parsed)
         whole, other = (check_module(policy.build(setup, parsed), name) for _ in range(2))
         other = other.eval()
     else:
         name, whole = type(policy).__name__, check_module(policy, "check_policy")
     promises = _Promises(name)
-
-    def texts(seed: int, **shape: Any) -> _Texts:
-        made = _Texts.random(inputs + reads_ends(whole), seed, **shape)
-        if reads_ends(whole):
-            made.tokens[..., -1] = (made.tokens[..., -1] > 0).float()
-        return made._replace(tokens=made.tokens * made.valid[..., None])
-
     with evaluating(whole):
-        first = texts(0)
-        check_distribution(found := whole(first.tokens, first.valid), declared, name)
+        first = _Texts.random(features, 0)
+        check_distribution(found := whole(first.inputs), declared, name)
         for seed in _SEEDS:
-            _check_selections(whole, promises, texts(seed))
+            _check_selections(whole, promises, _Texts.random(features, seed))
         if other is not None:
             promises.built_again(whole, other, lambda made: _selected(made, first))
         promises.constant(whole, lambda made: _selected(made, first))
         if found.has_log_probs:
-            _check_frequency(whole, promises, texts(7, lengths=(2, 1), samples=_DRAWS))
+            few = _Texts.random(features, 7, lengths=(2, 1), samples=_DRAWS)
+            _check_frequency(whole, promises, few)
 
 
 def _selected(policy: Policy, texts: _Texts) -> dict[str, Tensor]:
     """What its distribution returns."""
-    made, uniforms = policy(texts.tokens, texts.valid), texts.uniforms
+    made, uniforms = policy(texts.inputs), texts.uniforms
     found = {"mode": made.mode, "probs": made.probs, "steered": made.steered}
     found["sample"], found["log_prob of sample"] = made.sample(uniforms)
     if made.has_log_probs:
@@ -241,7 +245,7 @@ def _selected(policy: Policy, texts: _Texts) -> dict[str, Tensor]:
 
 
 def _check_selections(policy: Policy, promises: _Promises, texts: _Texts) -> None:
-    drawn = policy(texts.tokens, texts.valid).sample(texts.uniforms).selection
+    drawn = policy(texts.inputs).sample(texts.uniforms).selection
     found = promises.consistent(partial(_selected, policy), texts._replace(bits=drawn), 1e-4)
     count, width = texts.valid.shape
     shapes = dict.fromkeys(("mode", "probs", "steered"), (count, ROLES, width))
@@ -261,7 +265,7 @@ def _check_selections(policy: Policy, promises: _Promises, texts: _Texts) -> Non
         "bits_per_token is 1, but the heads that sample selects differ from the dependents",
         f"Drop the attribute, or make it {ROLES}",
     )
-    certain = isinstance(policy(texts.tokens, texts.valid), Certain)
+    certain = isinstance(policy(texts.inputs), Certain)
     _check_learning(promises, found, {} if certain else dict(policy.named_parameters()))
 
 
@@ -295,7 +299,7 @@ def _check_learning(promises: _Promises, found: Answers, leaves: Answers) -> Non
 def _check_frequency(policy: Policy, promises: _Promises, texts: _Texts) -> None:
     """exp(log_prob) of each sampled selection is its relative frequency."""
     with torch.no_grad():
-        drawn = policy(texts.tokens, texts.valid).sample(texts.uniforms)
+        drawn = policy(texts.inputs).sample(texts.uniforms)
     for row in range(len(texts.valid)):
         bits = drawn.selection[:, row].flatten(1).to(torch.uint8)
         log_prob = drawn.log_prob[:, row].sum((-1, -2))
@@ -388,7 +392,7 @@ def _whole(texts: _Texts) -> _Texts:
 
 def _vectors(encoder: Any, texts: _Texts) -> Tensor:
     """As a classifier calls it: unselected tokens are removed unless the encoder reads them."""
-    embedded, valid, chosen, _ = texts
+    embedded, valid, chosen = texts[:3]
     if not encoder.reads_unselected:
         positions = torch.arange(valid.shape[1]).expand_as(valid)
         index, valid, chosen = remove_unselected(positions, valid, chosen)
@@ -582,11 +586,13 @@ class _Play:
     def __init__(self, update: Component, options: Any) -> None:
         needs = Needs(*(update.can(name, options) for name in Needs._fields))
         draw = torch.Generator().manual_seed(0)
-        self._vectors = torch.randn(len(VOCABULARY), 6, generator=draw)
+        vectors = torch.randn(len(VOCABULARY), 6, generator=draw)
         examples, _ = _random_batch(_CLASSES, 1, 0)
         tokens, valid = (torch.from_numpy(each[0]) for each in (examples.tokens, examples.valid))
         labels = torch.from_numpy(examples.labels)
         self._batch = TensorBatch([tokens], [valid], labels, rows=np.arange(len(labels)))
+        ends = SentenceEnds(VOCABULARY)(tokens)
+        self._inputs = PolicyInputs(vectors[tokens], valid, tokens, ends)
         self._good = (tokens % 2 == 0) & valid  # [B, N]
         self._needs, self.number = needs, 0
         policy = find_component("policy", DEFAULTS["policy"])
@@ -601,7 +607,6 @@ class _Play:
         costs = RewardConfig(sparsity_cost=0)
         made = UpdateSetup(
             self.policy,
-            lambda batch: [self._vectors[tokens] for tokens in batch.tokens],
             learner,
             costs,
             uniforms=self._uniforms,
@@ -633,15 +638,16 @@ class _Play:
                 modes = self._worth(found.mode.float()[None])[0, :, None]
             paid = RewardBatch([drawn], self._worth(drawn.float())[..., None], modes)
         price = None if paying else (1.0, 1.0)
-        gradients = self.update.gradients
-        metrics = read([gradients(self._batch, paid, number=self.number, price=price)])
+        read_of = self._batch, [self._inputs]
+        learnt = self.update.gradients(*read_of, paid, number=self.number, price=price)
+        metrics = read([learnt])
         if apply:
             self.update.apply()
             self.number += 1
         return metrics
 
     def _distribution(self) -> Any:
-        return self.policy(self._vectors[self._batch.tokens[0]], self._batch.valid[0])
+        return self.policy(self._inputs)
 
     def weights(self) -> Answers:
         """A copy of the policy's parameters."""

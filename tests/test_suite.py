@@ -79,7 +79,7 @@ def test_gradients_in_a_bucket_are_those_of_the_packed_batch() -> None:
     selecting = small.policy_update(policy, ours.embedding, config, baseline="leave-one-out")
     first, keys = [bits[0] for bits in paid.selections], small.keys(0, len(LENGTHS))
     read([
-        selecting.gradients(batch, paid, number=0),
+        small.gradients(selecting, batch, paid),
         classifying.gradients(batch, first, number=0, dropout_keys=keys),
     ])  # fmt: skip
     update = FixedUpdate(plain, twin, bucket(batch, paid, ROWS, WIDTHS), config.entropy_cost)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from rss_rl.components import Component, Options
 from rss_rl.policies.distributions import Gates
-from rss_rl.policies.policy import PolicySetup
+from rss_rl.policies.policy import PolicyInputs, PolicySetup
 
 
 def sparsemax(scores: Tensor, valid: Tensor) -> Tensor:
@@ -54,14 +54,14 @@ class SparsemaxPolicy(nn.Module):
 
     def __init__(self, setup: PolicySetup, options: SparsemaxOptions) -> None:
         super().__init__()
-        self.score = nn.Linear(setup.inputs, 1)
+        self.score = nn.Linear(setup.features, 1)
         self._temperature = options.temperature
 
-    def forward(self, embedded: Tensor, valid: Tensor) -> SparsemaxGates:
+    def forward(self, inputs: PolicyInputs) -> SparsemaxGates:
         """See `rss_rl.policies.policy`."""
-        if not valid.shape[-1]:
-            return SparsemaxGates(embedded.new_zeros(len(valid), 2, 0))
-        weights = sparsemax(self.score(embedded)[..., 0] / self._temperature, valid)
+        if not inputs.valid.shape[-1]:
+            return SparsemaxGates(inputs.features.new_zeros(len(inputs.valid), 2, 0))
+        weights = sparsemax(self.score(inputs.features)[..., 0] / self._temperature, inputs.valid)
         gates = weights / weights.amax(-1, keepdim=True).clamp_min(1e-12)
         return SparsemaxGates(gates[:, None].expand(-1, 2, -1))
 

@@ -315,7 +315,7 @@ class Model:
     @torch.no_grad()
     def _add_words(self, words: Sequence[str]) -> None:
         """Their vectors are an unknown word's, but for the label weights of their subwords."""
-        for reader in self._readers:
+        for reader in (*self._readers, self.models.ends):
             reader.add_words(words)
         embedding = self.models.classifier.embedding
         vectors = embedding(torch.full((len(words),), UNKNOWN, device=self.device))

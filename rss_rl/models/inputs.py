@@ -16,7 +16,6 @@ class TensorBatch(NamedTuple):
 
     tokens  S x int64 [B, N_s], see `Batch.ids`
     rows    int64 [B] of the batch, an array; None where nothing is drawn for it
-    inputs  what the policy reads, S x [B, N_s, E], if it was computed before
     whole   examples of the global batch that this is a learner's shard of; None: it is all of it
     weights  float32 [B], how often each example counts for both learners; None: once
     """
@@ -27,7 +26,6 @@ class TensorBatch(NamedTuple):
     marks: Tensor | None = None
     states: list[Tensor] | None = None
     rows: Array | None = None
-    inputs: list[Tensor] | None = None
     whole: int | None = None
     weights: Tensor | None = None
 

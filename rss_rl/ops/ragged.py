@@ -55,28 +55,31 @@ def ranks(count: Tensor, total: int | None = None) -> Tensor:
     return torch.arange(len(before), device=count.device) - before
 
 
-def stop_ids(words: Iterable[str], first: int = 0) -> Tensor:
-    """Ids of the words that can end a sentence, int64 [S]; `first` is that of the first word."""
-    found = [number for number, word in enumerate(words, first) if word and set(word) <= _STOPS]
-    return torch.tensor(found, dtype=torch.int64)
+class SentenceEnds:
+    """Finds where sentences end, by the words of token ids, which are numbered from 0."""
 
+    def __init__(self, words: Iterable[str] = ()) -> None:
+        self._count, self._stops = 0, torch.zeros(0, dtype=torch.int64)
+        self.add_words(words)
 
-def sentence_ends(tokens: Tensor, stops: Tensor) -> Tensor:
-    """Whether a sentence ends with a token of int64 [B, N], bool [B, N].
+    def add_words(self, words: Iterable[str]) -> None:
+        """Add words, with the ids after the existing ones."""
+        stopping = [bool(word) and set(word) <= _STOPS for word in words]
+        stops = self._count + torch.tensor(stopping, dtype=torch.bool).nonzero()[:, 0]
+        self._stops, self._count = torch.cat([self._stops, stops]), self._count + len(stopping)
 
-    Args:
-        stops: see `stop_ids`.
-    """
-    stopping = torch.isin(tokens, stops)
-    more = torch.cat([stopping[:, 1:], torch.zeros_like(stopping[:, :1])], 1)
-    return stopping & ~more
+    def __call__(self, tokens: Tensor) -> Tensor:
+        """Whether a sentence ends with a token of int64 [B, N], bool [B, N]."""
+        stopping = torch.isin(tokens, self._stops.to(tokens.device))
+        more = torch.cat([stopping[:, 1:], torch.zeros_like(stopping[:, :1])], 1)
+        return stopping & ~more
 
 
 def sentence_numbers(ends: Tensor) -> Tensor:
     """The number of the sentence that each token is in, int64 [..., N] from 0.
 
     Args:
-        ends: bool [..., N], see `sentence_ends`.
+        ends: bool [..., N], see `SentenceEnds`.
     """
     count = ends.long()
     return count.cumsum(-1) - count

@@ -15,12 +15,12 @@ from rss_rl.policies.policy import Policy, PolicySetup
 
 def build_policy(
     config: PolicyConfig,
-    inputs: int,
+    features: int,
     activation: str,
     words: Sequence[str] = (),
     label_weights: slice | None = None,
 ) -> Policy:
-    """The policy named in the configuration, reading embeddings of size `inputs`.
+    """The policy named in the configuration, which reads so many features of a token.
 
     Args:
         words: word of each token id, for policies that are told where sentences end; empty where
@@ -30,7 +30,7 @@ def build_policy(
     Raises:
         ConfigError: the component builds no torch module.
     """
-    policy = config.build(PolicySetup(inputs, activation, words, label_weights))
+    policy = config.build(PolicySetup(features, activation, words, label_weights))
     return check_module(policy, f"policy '{config.name}'")
 
 

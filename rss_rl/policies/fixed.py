@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from rss_rl.components import Component, Options
 from rss_rl.ops.bernoulli import log_odds
 from rss_rl.policies.distributions import Certain, IndependentBits
-from rss_rl.policies.policy import PolicySetup
+from rss_rl.policies.policy import PolicyInputs, PolicySetup
 from rss_rl.types import ROLES
 
 
@@ -26,10 +26,11 @@ class BernoulliPolicy(nn.Module):
         super().__init__()
         self._logit = log_odds(options.probability)
 
-    def forward(self, embedded: Tensor, valid: Tensor) -> IndependentBits:
+    def forward(self, inputs: PolicyInputs) -> IndependentBits:
         """See `rss_rl.policies.policy`."""
+        valid = inputs.valid
         shape = (valid.shape[0], ROLES, valid.shape[1])
-        return IndependentBits(torch.full(shape, self._logit, device=embedded.device), valid)
+        return IndependentBits(torch.full(shape, self._logit, device=valid.device), valid)
 
 
 class BernoulliOptions(Options):
@@ -52,8 +53,9 @@ BERNOULLI = Component(
 class SelectAllPolicy(nn.Module):
     """Every token is head and dependent."""
 
-    def forward(self, embedded: Tensor, valid: Tensor) -> Certain:
+    def forward(self, inputs: PolicyInputs) -> Certain:
         """See `rss_rl.policies.policy`."""
+        valid = inputs.valid
         return Certain(valid[:, None].expand(-1, ROLES, -1), valid)
 
 

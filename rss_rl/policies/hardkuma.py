@@ -22,7 +22,7 @@ from rss_rl.components import Component
 from rss_rl.ops import bernoulli
 from rss_rl.ops.relaxed import kuma_gates, kuma_log_tail
 from rss_rl.policies.distributions import Evaluated, Sampled, SelectionDistribution
-from rss_rl.policies.policy import PolicySetup
+from rss_rl.policies.policy import PolicyInputs, PolicySetup
 from rss_rl.policies.rss import RSSModule, SelectorOptions
 from rss_rl.types import HEAD, ROLES
 
@@ -118,9 +118,9 @@ class HardKumaPolicy(nn.Module):
             assert isinstance(module, RSSModule)
             nn.init.constant_(module.score.bias, math.log(math.expm1(first)))
 
-    def forward(self, embedded: Tensor, valid: Tensor) -> HardKumaGates:
+    def forward(self, inputs: PolicyInputs) -> HardKumaGates:
         """See `rss_rl.policies.policy`."""
-        return HardKumaGates(self.modules_by_role(embedded, valid), valid)
+        return HardKumaGates(self.modules_by_role(inputs.features, inputs.valid), inputs.valid)
 
 
 HARDKUMA = Component(

@@ -1,27 +1,24 @@
-"""The inputs of a policy, for all its callers.
+"""How much a policy reads of a token, and the numbers that its selections are drawn from.
 
-Legend: B examples, S sentences of an example, N_s tokens of slot s, E embedding size.
+Legend: B examples, S sentences of an example, N_s tokens of slot s, K selections of an example.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import cast
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from rss_rl.config import Reads
 from rss_rl.errors import ConfigError
-from rss_rl.models.embedding import words_of
-from rss_rl.ops.matching import MATCH_SIZE, Sequences, cross_features
-from rss_rl.policies.policy import ReadsEnds, reads_ends
+from rss_rl.ops.matching import MATCH_SIZE
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array
 
 
 def input_size(reads: Reads, embedding: int, states: int | None = None) -> int:
-    """Input features of a policy for each token.
+    """F, the features that a policy reads of each token.
 
     Args:
         embedding: size of a word vector.
@@ -44,58 +41,6 @@ def check_reads(reads: Reads, sentences: int) -> None:
             where="policy.reads",
             remedy="Set policy.reads=sentence",
         )
-
-
-def policy_inputs(
-    policy: object,
-    embedding: Callable[[Tensor], Tensor],
-    tokens: Sequence[Tensor],
-    valid: Sequence[Tensor],
-    reads: Reads = "sentence",
-    states: Sequence[Tensor] | None = None,
-) -> list[Tensor]:
-    """The policy's inputs for each sentence.
-
-    Args:
-        embedding: word vectors of ids, the classifier's.
-        tokens: S x int64 [B, N_s]. valid: S x bool [B, N_s], True = real token.
-        reads: `sentence`: its word vectors. `example`: those and features of the other sentence of
-            the example, see `cross_features`. `contextual`: those and the states of a pretrained
-            encoder.
-        states: S x [B, N_s, H], for a policy that reads `contextual`.
-
-    Returns:
-        S x [B, N_s, `input_size`]; for a policy that reads ends of sentences one feature more, 1
-        where a sentence ends.
-    """
-    inputs = _vectors(embedding, tokens, valid, reads, states)
-    if not reads_ends(policy):
-        return inputs
-    ends = cast(ReadsEnds, policy).ends
-    return [
-        torch.cat([vectors, ends(words_of(ids))[..., None].to(vectors.dtype)], -1)
-        for vectors, ids in zip(inputs, tokens, strict=True)
-    ]
-
-
-def _vectors(
-    embedding: Callable[[Tensor], Tensor],
-    tokens: Sequence[Tensor],
-    valid: Sequence[Tensor],
-    reads: Reads,
-    states: Sequence[Tensor] | None,
-) -> list[Tensor]:
-    if reads == "contextual":
-        if states is None:
-            raise ValueError("a batch without states for a policy that reads them")
-        both = zip(tokens, states, strict=True)
-        return [torch.cat([embedding(ids), seen], -1) for ids, seen in both]
-    vectors = [embedding(ids) for ids in tokens]
-    if reads == "sentence":
-        return vectors
-    slots = [Sequences(*slot) for slot in zip(tokens, vectors, valid, strict=True)]
-    one, other = slots
-    return [cross_features(one, other), cross_features(other, one)]
 
 
 def selection_uniforms(

@@ -21,7 +21,7 @@ from rss_rl.components import Component, Options
 from rss_rl.models.layers import activation_function, glorot_blocks, glorot_linear
 from rss_rl.ops import bernoulli
 from rss_rl.policies.distributions import Evaluated, Sampled, SelectionDistribution
-from rss_rl.policies.policy import PolicySetup
+from rss_rl.policies.policy import PolicyInputs, PolicySetup
 from rss_rl.types import HEAD, ROLES
 
 Cell = Literal["rnn", "gru"]
@@ -76,16 +76,16 @@ class IterativePolicy(nn.Module):
         super().__init__()
         gates, self._cell = _CELLS[options.cell]
         self.modules_by_role = nn.ModuleList(
-            IterativeModule(setup.inputs, options.hidden, options.initial_probability, gates)
+            IterativeModule(setup.features, options.hidden, options.initial_probability, gates)
             for _ in range(1 if options.shared else 2)
         )
         self.bits_per_token = len(self.modules_by_role)
         self._size = options.hidden
         self._activation = activation_function(setup.activation)
 
-    def forward(self, embedded: Tensor, valid: Tensor) -> BitsInSequence:
+    def forward(self, inputs: PolicyInputs) -> BitsInSequence:
         """See `rss_rl.policies.policy`."""
-        return BitsInSequence(self, embedded, valid)
+        return BitsInSequence(self, inputs.features, inputs.valid)
 
     def _weights(self, embedded: Tensor) -> _Weights:
         size, inputs = self._size, embedded.shape[-1]

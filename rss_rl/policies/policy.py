@@ -1,12 +1,8 @@
 """What a selection policy is: a torch module that returns a distribution over selections.
 
-    def forward(self, embedded: Tensor, valid: Tensor) -> SelectionDistribution
+    def forward(self, inputs: PolicyInputs) -> SelectionDistribution
 
-It reads the embedded tokens, float [B, N, E], detached: it never changes the classifier's
-embeddings. With `policy.reads: example` they include features of the example's other sentence, and
-E, which is `PolicySetup.inputs`, is larger. valid is bool [B, N], True = real token. A policy with
-the attribute `reads_ends = True` is told where sentences end, see `ReadsEnds`. One that draws a
-single bit for both roles of a token has the attribute `bits_per_token = 1`.
+One that draws a single bit for both roles of a token has the attribute `bits_per_token = 1`.
 
 A policy is in training mode only where its learner computes gradients, and in evaluation mode
 everywhere else: when selections are drawn for rewards, when a split is scored or shown, and in a
@@ -15,15 +11,17 @@ importance ratios compare the two.
 
 A sentence must get the same distribution alone and in a padded batch.
 
-Legend: B sentences, N tokens, E embedding size, R = 1 or 2 bits that are drawn for a token.
+Legend: B sentences, N tokens, E embedding size, H size of a state, F features that are read of a
+token, R = 1 or 2 bits that are drawn for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from rss_rl.policies.distributions import SelectionDistribution
@@ -34,16 +32,39 @@ from rss_rl.types import ROLES
 class PolicySetup:
     """What a policy is built from, besides its options.
 
-    inputs      E, input features of a token: the size of the embeddings, or more
+    features    F, of `PolicyInputs.features`
     activation  `relu` or `elu`, that of the classifier
     words       word of each token id, 0 = padding; empty where there is no vocabulary
     label_weights  those of the features that are label weights; none where words have none
     """
 
-    inputs: int
+    features: int
     activation: str
     words: Sequence[str] = ()
     label_weights: slice | None = None
+
+
+class PolicyInputs(NamedTuple):
+    """What a policy reads of B sentences; nothing has a gradient.
+
+    vectors  [B, N, E], word vectors; with `policy.reads: example`, and features of the example's
+             other sentence, see `cross_features`
+    valid    bool [B, N], True = real token
+    tokens   int64 [B, N], ids of words, 0 = padding
+    ends     bool [B, N], True = the last token of a sentence
+    states   [B, N, H], of a pretrained encoder with `policy.reads: contextual`, else None
+    """
+
+    vectors: Tensor
+    valid: Tensor
+    tokens: Tensor
+    ends: Tensor
+    states: Tensor | None = None
+
+    @property
+    def features(self) -> Tensor:
+        """Vectors and states of each token, [B, N, F]."""
+        return self.vectors if self.states is None else torch.cat([self.vectors, self.states], -1)
 
 
 class Policy(nn.Module):
@@ -51,24 +72,8 @@ class Policy(nn.Module):
 
     if TYPE_CHECKING:
 
-        def __call__(self, embedded: Tensor, valid: Tensor) -> SelectionDistribution:
+        def __call__(self, inputs: PolicyInputs) -> SelectionDistribution:
             """See the module."""
-
-
-class ReadsEnds(Protocol):
-    """A policy with the attribute `reads_ends = True`.
-
-    What it reads has one feature more than `PolicySetup.inputs`, the last: 1 where a sentence ends,
-    else 0.
-    """
-
-    def ends(self, tokens: Tensor) -> Tensor:
-        """Whether a sentence ends with a token of int64 [B, N], bool [B, N]."""
-
-
-def reads_ends(policy: object) -> bool:
-    """Whether the policy is a `ReadsEnds`."""
-    return bool(getattr(policy, "reads_ends", False))
 
 
 def bits_per_token(policy: object) -> int:

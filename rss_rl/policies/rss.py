@@ -27,7 +27,7 @@ from rss_rl.ops.bernoulli import even_logits, log_odds
 from rss_rl.ops.masking import masked_mean
 from rss_rl.ops.packing import joined
 from rss_rl.policies.distributions import IndependentBits
-from rss_rl.policies.policy import PolicySetup
+from rss_rl.policies.policy import PolicyInputs, PolicySetup
 from rss_rl.types import ROLES
 
 Context = Literal["none", "lstm", "gru", "conv"]
@@ -156,12 +156,12 @@ class RSSPolicy(nn.Module):
         start = torch.full((options.roles,), log_odds(options.initial_probability) / _GAIN)
         self.share = nn.Parameter(start) if options.even else None
 
-    def forward(self, embedded: Tensor, valid: Tensor) -> IndependentBits:
+    def forward(self, inputs: PolicyInputs) -> IndependentBits:
         """See `rss_rl.policies.policy`."""
-        logits: Tensor = self.modules_by_role(embedded, valid)  # [B, R, N]
+        logits: Tensor = self.modules_by_role(inputs.features, inputs.valid)  # [B, R, N]
         if self.share is not None:
-            logits = even_logits(logits, valid, (_GAIN * self.share).sigmoid())
-        return IndependentBits(logits, valid, self._temperature)
+            logits = even_logits(logits, inputs.valid, (_GAIN * self.share).sigmoid())
+        return IndependentBits(logits, inputs.valid, self._temperature)
 
 
 class SelectorOptions(Options):
@@ -195,7 +195,7 @@ class SelectorOptions(Options):
         self, setup: PolicySetup, initial_probability: float = 0.5, *, by_role: int = 1
     ) -> RSSModules:
         """Fresh modules for a setup, `by_role` of them for each role."""
-        sizes = setup.inputs, self.hidden, setup.activation, initial_probability
+        sizes = setup.features, self.hidden, setup.activation, initial_probability
         reads = self.context, self.pool, setup.label_weights
         count = by_role * self.roles
         return RSSModules(RSSModule(*sizes, *reads) for _ in range(count))

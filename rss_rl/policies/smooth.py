@@ -30,9 +30,9 @@ from rss_rl.components import Component
 from rss_rl.errors import ConfigError
 from rss_rl.ops.bernoulli import log_odds
 from rss_rl.ops.masking import masked_mean
-from rss_rl.ops.ragged import sentence_ends, sentence_numbers, stop_ids
+from rss_rl.ops.ragged import sentence_numbers
 from rss_rl.policies.distributions import IndependentBits
-from rss_rl.policies.policy import PolicySetup
+from rss_rl.policies.policy import PolicyInputs, PolicySetup
 from rss_rl.policies.rss import BitsOptions
 
 _LEAST_WIDTH, _LARGEST_WIDTH = 0.5, 16.0
@@ -56,21 +56,16 @@ class SmoothPolicy(nn.Module):
             that end one.
     """
 
-    stops: Tensor
-
     def __init__(self, setup: PolicySetup, options: SmoothOptions) -> None:
         super().__init__()
-        self.reads_ends = options.within == "sentence"
-        if self.reads_ends and not setup.words:
+        self._by_sentence = options.within == "sentence"
+        if self._by_sentence and not setup.words:
             raise ConfigError(
                 "it looks for the words that end a sentence, and the words of the token ids are not"
                 " known",
                 where="policy.options.within",
                 remedy="Use it with prepared data, or set policy.options.within=text",
             )
-        # Derived from the vocabulary: a checkpoint need not store it.
-        stops = stop_ids(setup.words if self.reads_ends else ())
-        self.register_buffer("stops", stops, persistent=False)
         self._temperature = options.temperature
         self.bits_per_token = options.roles
         self.heights = options.modules(setup)
@@ -79,17 +74,11 @@ class SmoothPolicy(nn.Module):
         self.bias = nn.Parameter(torch.full(shape, log_odds(options.initial_probability)))
         self.width = nn.Parameter(torch.full(shape, log_odds(start)))
 
-    def ends(self, tokens: Tensor) -> Tensor:
-        """See `ReadsEnds`."""
-        return sentence_ends(tokens, self.stops)
-
-    def forward(self, embedded: Tensor, valid: Tensor) -> IndependentBits:
+    def forward(self, inputs: PolicyInputs) -> IndependentBits:
         """See `rss_rl.policies.policy`."""
-        sentence = None
-        if self.reads_ends:
-            sentence = sentence_numbers(embedded[..., -1] > 0)
-            embedded = embedded[..., :-1]
-        heights = self.heights(embedded, valid)  # [B, R, N]
+        valid = inputs.valid
+        sentence = sentence_numbers(inputs.ends) if self._by_sentence else None
+        heights = self.heights(inputs.features, valid)  # [B, R, N]
         mean = masked_mean(heights.transpose(1, 2), valid)[..., None]  # [B, R, 1]
         chosen = torch.sigmoid(self.width).expand_as(heights)
         widths = _LEAST_WIDTH + (_LARGEST_WIDTH - _LEAST_WIDTH) * chosen

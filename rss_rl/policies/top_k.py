@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from rss_rl.components import Component
 from rss_rl.policies.distributions import Gates
-from rss_rl.policies.policy import PolicySetup
+from rss_rl.policies.policy import PolicyInputs, PolicySetup
 from rss_rl.policies.rss import SelectorOptions
 from rss_rl.types import ROLES
 
@@ -96,9 +96,10 @@ class TopKPolicy(nn.Module):
         wanted = torch.floor(lengths.double() * self._share + 0.5).long()
         return torch.minimum(wanted.clamp_min(1), lengths)
 
-    def forward(self, embedded: Tensor, valid: Tensor) -> TopKGates:
+    def forward(self, inputs: PolicyInputs) -> TopKGates:
         """See `rss_rl.policies.policy`."""
-        scores = self.modules_by_role(embedded, valid)  # [B, R, N]
+        valid = inputs.valid
+        scores = self.modules_by_role(inputs.features, valid)  # [B, R, N]
         return TopKGates(scores, valid, self.budget(valid), self._temperature)
 
 

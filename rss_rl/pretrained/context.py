@@ -11,7 +11,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from rss_rl.ops.ragged import sentence_ends, sentence_numbers, stop_ids
+from rss_rl.ops.ragged import SentenceEnds, sentence_numbers
 from rss_rl.pretrained.folder import Pretrained, open_pretrained
 from rss_rl.pretrained.reader import WordReader, keep_first_layers
 from rss_rl.types import Window
@@ -39,7 +39,7 @@ class ContextReader:
     ) -> None:
         self.pretrained: Pretrained = open_pretrained(name)
         self._words, self._layers, self._window = words, layers, window
-        self._count, self._stops = len(words), stop_ids(words)
+        self._ends = SentenceEnds(words)
 
     @property
     def size(self) -> int:
@@ -57,8 +57,7 @@ class ContextReader:
     def add_words(self, words: Sequence[str]) -> None:
         """Add words, with the ids after the existing ones."""
         self.reader.table.add(words)
-        self._stops = torch.cat([self._stops, stop_ids(words, self._count)])
-        self._count += len(words)
+        self._ends.add_words(words)
 
     def states(self, tokens: Tensor, valid: Tensor) -> Tensor:
         """State of each token: the mean of its pieces in the last layer that is computed.
@@ -72,8 +71,9 @@ class ContextReader:
         self.reader.to(tokens.device)
         read = torch.arange(len(valid), device=valid.device)[:, None].expand_as(valid)[valid]
         if self._window == "sentence":
-            ends = sentence_ends(tokens, self._stops.to(tokens.device))[valid]
-            sentence = sentence_numbers(ends) + read  # ascending, and one more in another text
+            sentence = (
+                sentence_numbers(self._ends(tokens)[valid]) + read
+            )  # ascending, and one more in another text
             read = torch.unique_consecutive(sentence, return_inverse=True)[1]
         found = torch.zeros(*valid.shape, self.size, dtype=torch.float32, device=valid.device)
         if len(read):

@@ -12,7 +12,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -30,10 +30,12 @@ from rss_rl.models.dropout import drawing, evaluating
 from rss_rl.models.embedding import words_of
 from rss_rl.models.encoders.encoder import TrainingLengths
 from rss_rl.models.inputs import TensorBatch
+from rss_rl.ops.matching import Sequences, cross_features
+from rss_rl.ops.ragged import SentenceEnds
 from rss_rl.policies.build import build_policy
 from rss_rl.policies.distributions import SelectionDistribution
-from rss_rl.policies.inputs import check_reads, input_size, policy_inputs
-from rss_rl.policies.policy import Policy
+from rss_rl.policies.inputs import check_reads, input_size
+from rss_rl.policies.policy import Policy, PolicyInputs
 from rss_rl.pretrained.context import ContextReader
 from rss_rl.pretrained.folder import open_pretrained
 from rss_rl.seeding import stream_key
@@ -47,32 +49,35 @@ WEIGHTS = ("classifier/", "policy/")
 """Prefixes of the tensors of a checkpoint that reading needs; others only training goes on from."""
 
 
-class Models(NamedTuple):
-    """Classifier and policy of a run, and what the policy reads."""
+@dataclass(frozen=True)
+class Models:
+    """Classifier and policy of a run, and what the policy reads.
+
+    context  computes the states of a contextual policy where a batch has none
+    ends     where the sentences of a text end
+    """
 
     classifier: Classifier
     policy: Policy
     reads: Reads = "sentence"
     context: ContextReader | None = None
+    ends: SentenceEnds = field(default_factory=SentenceEnds)
 
-    def policy_inputs(self, batch: TensorBatch) -> list[torch.Tensor]:
-        """What the policy reads, S x [B, N_s, E]; see `policy_inputs`.
-
-        A contextual policy's states are computed if the batch has none.
-        """
-        if batch.inputs is not None:
-            return batch.inputs
-        tokens, valid, states = batch.tokens, batch.valid, batch.states
-        if self.context is not None and states is None:
-            words = map(words_of, tokens)
+    def policy_inputs(self, batch: TensorBatch) -> list[PolicyInputs]:
+        """What the policy reads of each of S sentences, by the classifier's word vectors."""
+        vectors = [self.classifier.embedding(ids) for ids in batch.tokens]
+        words, valid = list(map(words_of, batch.tokens)), batch.valid
+        states: Sequence[torch.Tensor | None] = batch.states or [None] * len(words)
+        if self.context is not None and batch.states is None:
             states = [self.context.states(*slot) for slot in zip(words, valid, strict=True)]
-        embedding = self.classifier.embedding
-        return policy_inputs(self.policy, embedding, tokens, valid, self.reads, states)
+        if self.reads == "example":
+            one, other = map(Sequences, words, vectors, valid)
+            vectors = [cross_features(one, other), cross_features(other, one)]
+        return list(map(PolicyInputs, vectors, valid, words, map(self.ends, words), states))
 
     def distributions(self, batch: TensorBatch) -> list[SelectionDistribution]:
         """What the policy returns, one for each of S sentences."""
-        pairs = zip(self.policy_inputs(batch), batch.valid, strict=True)
-        return [self.policy(*pair) for pair in pairs]
+        return [self.policy(inputs) for inputs in self.policy_inputs(batch)]
 
     def evaluating(self) -> AbstractContextManager[None]:
         """Both in evaluation mode within; on exit, each module returns to its previous mode."""
@@ -141,7 +146,7 @@ def build_models(
                 where="model.encoder or policy",
                 remedy="Use LayerNorm, or track_running_stats=False",
             )
-    return Models(classifier, policy, config.policy.reads, context)
+    return Models(classifier, policy, config.policy.reads, context, SentenceEnds(words))
 
 
 def open_data(config: RunConfig) -> Prepared:

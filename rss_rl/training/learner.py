@@ -33,7 +33,7 @@ from rss_rl.learners.updates import (
 )
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.policies.inputs import selection_uniforms
-from rss_rl.policies.policy import bits_per_token
+from rss_rl.policies.policy import PolicyInputs, bits_per_token
 from rss_rl.reading.device import (
     autocast,
     autocast_dtype,
@@ -144,7 +144,6 @@ class LocalLearner:
     def _update_setup(self, dtype: torch.dtype | None) -> UpdateSetup:
         return UpdateSetup(
             self.models.policy,
-            self.models.policy_inputs,
             self.config.learner,
             self.config.reward,
             dtype,
@@ -186,12 +185,13 @@ class LocalLearner:
                 paid = self._paid(part, number)
                 scalars |= _shares(rollout, whole)
             if learns is not None:
-                with torch.no_grad(), autocast(self.device, self.config.learner.precision):
-                    tensors = tensors._replace(inputs=self.models.policy_inputs(tensors))
-                measured.append(learns.gradients(tensors, paid, number=number, price=turn.price))
-            if learns is not None and turn.target is not None:
-                seen = tensors if alone else tensor_batch(whole, self.device)
-                scalars |= reached_share(self.models, self.config, seen, turn.target)
+                inputs = self._policy_inputs(tensors)
+                learnt = learns.gradients(tensors, inputs, paid, number=number, price=turn.price)
+                measured.append(learnt)
+                if turn.target is not None:
+                    if not alone:
+                        inputs = self._policy_inputs(tensor_batch(whole, self.device))
+                    scalars |= reached_share(self.models, self.config, inputs, turn.target)
             if turn.supervised:
                 chosen = self._chosen(turn, number, batch, tensors, paid)
                 numbers = example_keys(self.config.seed, "dropout", number, batch.rows)
@@ -210,6 +210,11 @@ class LocalLearner:
                 self._publisher.note(CLASSIFIER)
                 self._publisher.note(WORDS, self._supervised.moved_words)
         return scalars | {"time/learn_s": time.perf_counter() - started}
+
+    @torch.no_grad()
+    def _policy_inputs(self, batch: TensorBatch) -> list[PolicyInputs]:
+        with autocast(self.device, self.config.learner.precision):
+            return self.models.policy_inputs(batch)
 
     def _paid(self, rollout: Rollout, number: int) -> RewardBatch:
         """The selections of this learner's shard and their rewards, on its device."""

@@ -27,6 +27,7 @@ from rss_rl.learners.share_control import share_margin
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.policies.build import check_distribution
 from rss_rl.policies.distributions import Certain, SelectionDistribution
+from rss_rl.policies.policy import PolicyInputs
 from rss_rl.reading.device import autocast
 from rss_rl.reading.models import Models
 from rss_rl.seeding import keyed_uniforms, stream_key
@@ -97,7 +98,7 @@ def thresholded_selections(
 
 
 def reached_share(
-    models: Models, config: RunConfig, batch: TensorBatch, target: float
+    models: Models, config: RunConfig, inputs: Sequence[PolicyInputs], target: float
 ) -> dict[str, float]:
     """Share and margins of a batch's thresholded selections, by metric tag.
 
@@ -105,17 +106,16 @@ def reached_share(
     however old the rollouts are.
 
     Args:
-        target: share of the tokens to keep.
+        inputs: what the policy reads of each of S sentences. target: share of the tokens to keep.
 
     Raises:
         ConfigError: the policy does not keep tokens with probability over one half.
     """
-    precise = autocast(batch.labels.device, config.learner.precision)
+    precise = autocast(inputs[0].valid.device, config.learner.precision)
     # As in the evaluation, so that both keep the same tokens.
     with models.evaluating(), torch.no_grad(), precise:
-        found = models.distributions(batch)
-        chances = [_steerable_chances(each) for each in found]
-    valid = [mask.cpu().numpy() for mask in batch.valid]
+        chances = [_steerable_chances(models.policy(each)) for each in inputs]
+    valid = [each.valid.cpu().numpy() for each in inputs]
     return share_margin(chances, valid, target)
 
 

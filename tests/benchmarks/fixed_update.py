@@ -22,7 +22,7 @@ from torch import Tensor
 from rss_rl.learners.updates import RewardBatch
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops.advantages import leave_one_out
-from rss_rl.policies.policy import Policy
+from rss_rl.policies.policy import Policy, PolicyInputs
 
 
 class FixedBatch(NamedTuple):
@@ -102,7 +102,9 @@ class FixedUpdate:
         advantage = leave_one_out(rewards)  # [K, B, S]
         table = self._classifier.embedding.trainable.detach()
         for slot, bits in enumerate(selections):
-            found = self._policy(F.embedding(tokens[slot], table), valid[slot]).evaluate(bits)
+            words, real = tokens[slot], valid[slot]
+            inputs = PolicyInputs(F.embedding(words, table), real, words, torch.zeros_like(real))
+            found = self._policy(inputs).evaluate(bits)
             log_prob = found.log_prob.sum((-1, -2))  # [K, B]
             total = total - ((advantage[..., slot] * log_prob).mean(0) @ weights)
             total = total - self._entropy_cost / len(tokens) * (found.entropy @ weights)

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from rss_rl.config import RunConfig
 from rss_rl.learners.updates import RewardBatch, UpdateSetup, build_update, read
 from rss_rl.models.embedding import WordEmbedding
-from rss_rl.models.inputs import TensorBatch, tensor_batch
-from rss_rl.policies.inputs import policy_inputs
+from rss_rl.models.inputs import tensor_batch
 from rss_rl.reading.device import keep_freed_memory
 from rss_rl.reading.models import Models
 from rss_rl.rollouts.rollout import Job, Rollout, join_rollouts
@@ -56,11 +55,7 @@ class Pipeline:
         self._models = Models(classifier, policy)
         self._sampler = Sampler(CONFIG, self._models, self._examples)
         self._publish()
-
-        def inputs(batch: TensorBatch) -> list[Tensor]:
-            return policy_inputs(policy, classifier.embedding, batch.tokens, batch.valid)
-
-        setup = UpdateSetup(policy, inputs, CONFIG.learner, CONFIG.reward)
+        setup = UpdateSetup(policy, CONFIG.learner, CONFIG.reward)
         self._learner = build_update(CONFIG.policy_update, setup)
         self._order = np.random.default_rng(0)
         self.rewards: list[float] = []
@@ -90,7 +85,8 @@ class Pipeline:
         batch = tensor_batch(self._examples.batch(rollout.rows), _CPU)
         selections = [torch.from_numpy(bits) for bits in rollout.selections]
         paid = RewardBatch(selections, torch.from_numpy(rollout.rewards), None)
-        read([self._learner.gradients(batch, paid, number=self._update, price=None)])
+        inputs = self._models.policy_inputs(batch)
+        read([self._learner.gradients(batch, inputs, paid, number=self._update, price=None)])
         self._learner.apply()
         self._publish()
         return BATCH

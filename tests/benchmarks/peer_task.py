@@ -22,7 +22,7 @@ from rss_rl.config import ModelConfig
 from rss_rl.envs.task import make_task
 from rss_rl.envs.vector import TokenSelectionVectorEnv
 from rss_rl.models.build import build_classifier
-from rss_rl.policies.policy import PolicySetup
+from rss_rl.policies.policy import PolicyInputs, PolicySetup
 from rss_rl.policies.rss import RSSOptions, RSSPolicy
 from rss_rl.reward_models.likelihood import ClassifierReward
 from rss_rl.types import Array, Batch, ExampleSource, LabelSpec
@@ -159,8 +159,9 @@ class Network(nn.Module):
 
     def logits(self, observation: dict[str, Any]) -> tuple[Tensor, Tensor]:
         """Logits [B, 2 N] of the action's bits, and True where they are of real tokens."""
-        valid = observation["valid_0"].bool()
-        logits = self.policy(self.embedding(observation["tokens_0"].long()), valid).logits
+        valid, tokens = observation["valid_0"].bool(), observation["tokens_0"].long()
+        inputs = PolicyInputs(self.embedding(tokens), valid, tokens, torch.zeros_like(valid))
+        logits = self.policy(inputs).logits
         return logits.flatten(1), valid[:, None].expand_as(logits).flatten(1)
 
     def value(self, observation: dict[str, Any]) -> Tensor:

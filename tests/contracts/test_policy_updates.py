@@ -35,8 +35,8 @@ class Descends(Changed):
         super().__init__(setup)
         self.gradients = self._negative
 
-    def _negative(self, batch: Any, paid: Any, **more: Any) -> Measured:
-        return self._own.gradients(batch, paid._replace(rewards=-paid.rewards), **more)
+    def _negative(self, batch: Any, inputs: Any, paid: Any, **more: Any) -> Measured:
+        return self._own.gradients(batch, inputs, paid._replace(rewards=-paid.rewards), **more)
 
 
 class AppliesAtOnce(Changed):

@@ -74,10 +74,10 @@ def test_what_is_stored_is_what_is_computed_in_use(configured: Callable[..., Run
         batch = tensor_batch(examples.batch(rows), _CPU)
         stored = models.policy_inputs(batch)
         computed = models.policy_inputs(batch._replace(states=None))
-        for slot, valid in enumerate(batch.valid):
-            torch.testing.assert_close(stored[slot], computed[slot], rtol=1e-3, atol=1e-3)
-            assert not stored[slot][~valid].any()
-            assert stored[slot][valid].abs().sum(-1).min() > 0
+        for (*_, valid, _, _, states), other in zip(stored, computed, strict=True):
+            torch.testing.assert_close(states, other.states, rtol=1e-3, atol=1e-3)
+            assert not states[~valid].any()
+            assert states[valid].abs().sum(-1).min() > 0
 
 
 def test_of_sentences_by_themselves(

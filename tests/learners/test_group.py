@@ -135,9 +135,9 @@ def test_every_parameter_has_a_gradient_where_nothing_is_selected(
         logits = model(tokens, valid, [nothing] * 2)
     model.losses(logits, torch.zeros(rows, dtype=torch.int64)).sum().backward()
     policies = nn.ModuleList(small.policy(**settings) for settings in POLICIES)
-    embedded = model.embedding(tokens[0]).detach()
+    inputs = small.of_vectors(model.embedding(tokens[0]).detach(), valid[0])
     for policy in policies:
-        evaluated = policy(embedded, valid[0]).evaluate(nothing.expand(3, -1, -1, -1))  # type: ignore[operator]
+        evaluated = policy(inputs).evaluate(nothing.expand(3, -1, -1, -1))  # type: ignore[operator]
         (evaluated.log_prob.sum() + evaluated.entropy.sum()).backward()
     for name, parameter in (*model.named_parameters(), *policies.named_parameters()):
         assert parameter.grad is not None, name

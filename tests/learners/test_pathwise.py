@@ -47,13 +47,14 @@ def setting(
     rewarding = RewardSetup(LabelSpec("classes", ("a", "b", "c")), 1, classifier)
     setup = UpdateSetup(
         module,
-        lambda batch: [classifier.embedding(tokens) for tokens in batch.tokens],
         config.learner,
         config.reward,
         uniforms=lambda batch, number: drawn,
         gated=lambda: config.reward.model.build(rewarding),
     )
-    return Pathwise(setup), module, classifier, batch, drawn
+    learner: Any = Pathwise(setup)
+    learner.embedding = classifier.embedding
+    return learner, module, classifier, batch, drawn
 
 
 def objective(
@@ -67,8 +68,8 @@ def objective(
     """Loss and costs, and the entropy, written out for one example and one draw at a time."""
     total = entropy = 0.0
     with torch.no_grad():
-        embedded, valid = classifier.embedding(batch.tokens[0]), batch.valid[0]
-        found = module(embedded, valid)
+        valid, (inputs,) = batch.valid[0], small.policy_inputs(classifier.embedding, batch)
+        found = module(inputs)
         gates, chance = found.rsample(drawn[0]), found.probs
         for example, label in enumerate(batch.labels.tolist()):
             n = int(valid[example].sum())

@@ -77,11 +77,8 @@ def estimate(
 def log_probs(policy: Policy, n: int, seed: int = 0) -> Tensor:
     """log p of every selection of one sentence, differentiable, [4^n]."""
     tokens, valid = sentence(n, 1, seed)
-    with torch.no_grad():
-        embedded = embedding()(tokens)
-    return (
-        policy(embedded, valid).evaluate(every_selection(n)[:, None]).log_prob.sum((-1, -2))[:, 0]
-    )
+    inputs = small.of_vectors(embedding()(tokens).detach(), valid)
+    return policy(inputs).evaluate(every_selection(n)[:, None]).log_prob.sum((-1, -2))[:, 0]
 
 
 def exact_gradient(policy: Policy, rewards: Tensor) -> Tensor:
@@ -195,7 +192,7 @@ def test_the_loss_is_what_the_definition_says() -> None:
     _, stats = estimate(policy, "none", slots, RewardBatch(drawn, rewards, None))
     wanted, entropies = 0.0, []
     for s, (tokens, valid) in enumerate(slots):
-        evaluated = policy(embedding()(tokens).detach(), valid).evaluate(drawn[s])
+        evaluated = policy(small.of_vectors(embedding()(tokens).detach(), valid)).evaluate(drawn[s])
         for k, b in itertools.product(range(2), range(2)):
             wanted -= evaluated.log_prob[k, b].sum().item() * rewards[k, b, s].item() / 4
         entropies += evaluated.entropy.tolist()
@@ -213,7 +210,7 @@ def test_entropy_cost_adds_the_gradient_of_the_mean_entropy() -> None:
     result, _ = estimate(policy, "none", slots, paid, entropy_cost=0.7)
     entropy = torch.stack(
         [
-            policy(embedding()(t).detach(), v).evaluate(d).entropy.mean()
+            policy(small.of_vectors(embedding()(t).detach(), v)).evaluate(d).entropy.mean()
             for (t, v), d in zip(slots, drawn, strict=True)
         ]
     ).mean()

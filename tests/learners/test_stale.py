@@ -36,12 +36,9 @@ def batch() -> tuple[TensorBatch, list[Tensor], Tensor]:
 def bits(policy: Policy) -> list[Tensor]:
     """Log-probs of the batch's selections under a policy, S x [K, B, 2, N]."""
     tensors, drawn, _ = batch()
-    embedded = [embedding()(tokens).detach() for tokens in tensors.tokens]
+    slots = zip(small.policy_inputs(embedding(), tensors), drawn, strict=True)
     with torch.no_grad():
-        return [
-            policy(e, v).evaluate(d).log_prob
-            for e, v, d in zip(embedded, tensors.valid, drawn, strict=True)
-        ]
+        return [policy(inputs).evaluate(bits).log_prob for inputs, bits in slots]
 
 
 def embedding() -> WordEmbedding:
@@ -110,8 +107,8 @@ def test_a_stale_update_is_the_twins_gradient(correction: str) -> None:
         limit,
     )
     for slot, weights in enumerate(by_bit):
-        vectors = embedding()(tensors.tokens[slot]).detach()
-        log_prob = policy(vectors, tensors.valid[slot]).evaluate(drawn[slot]).log_prob
+        inputs = small.policy_inputs(embedding(), tensors)[slot]
+        log_prob = policy(inputs).evaluate(drawn[slot]).log_prob
         surrogate = surrogate + (torch.from_numpy(weights) * log_prob).sum() / (K * B)
     wanted = torch.autograd.grad(surrogate, list(policy.parameters()))
     torch.testing.assert_close(gradient, torch.cat([g.flatten() for g in wanted]))

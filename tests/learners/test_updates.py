@@ -64,16 +64,16 @@ def test_one_of_ones_own_makes_the_rewarded_selection_likely() -> None:
     learner = small.policy_update(policy, classifier.embedding, config, name=f"{__name__}:CENTRED")
     tokens, valid = small.sentences(3, 3)
     batch = TensorBatch([tokens], [valid], torch.zeros(2, dtype=torch.int64))
-    embedded = classifier.embedding(tokens).detach()
-    before = policy(embedded, valid).probs.mean()
+    (inputs,) = small.policy_inputs(classifier.embedding, batch)
+    before = policy(inputs).probs.mean()
     generator = torch.Generator().manual_seed(0)
     for number in range(60):
         uniforms = torch.rand(4, 2, 2, 3, dtype=torch.float64, generator=generator)
         with torch.no_grad():
-            drawn = policy(embedded, valid).sample(uniforms).selection
+            drawn = policy(inputs).sample(uniforms).selection
         rewards = drawn.double().sum((-1, -2))[..., None]
         small.step(learner, batch, RewardBatch([drawn], rewards), number)
-    assert policy(embedded, valid).probs.mean() > before + 0.2
+    assert policy(inputs).probs.mean() > before + 0.2
 
 
 def test_what_it_declares_is_what_it_is() -> None:
@@ -113,7 +113,7 @@ def test_the_example_disarm_is_unbiased(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.syspath_prepend(EXAMPLES)
     policy, embedding = small.policy(), small.classifier(sentences=1).embedding
     tokens, valid = small.sentences(2, seed=4)
-    found = policy(embedding(tokens).detach(), valid)
+    found = policy(small.of_vectors(embedding(tokens).detach(), valid))
     chances = found.probs.flatten().tolist()
     paid_for = torch.linspace(-1, 2, 16, dtype=torch.float64) ** 3  # of each of 2^4 selections
     powers = torch.tensor([8, 4, 2, 1])
@@ -137,7 +137,7 @@ def test_the_example_disarm_is_unbiased(monkeypatch: pytest.MonkeyPatch) -> None
         [tokens.expand(len(every), -1)], [valid.expand(len(every), -1)], torch.zeros(len(every))
     )
     selections = [drawn.reshape(2, len(every), 2, 2)]
-    learner.gradients(batch, RewardBatch(selections, rewards[..., None]), number=0)
+    small.gradients(learner, batch, RewardBatch(selections, rewards[..., None]))
     for parameter, slope in zip(policy.parameters(), exact, strict=True):
         torch.testing.assert_close(-parameter.grad, slope, rtol=1e-8, atol=1e-10)
     assert max(float(slope.abs().max()) for slope in exact) > 1e-3

@@ -19,6 +19,7 @@ from rss_rl.policies.distributions import (
     Sampled,
     SelectionDistribution,
 )
+from rss_rl.policies.policy import PolicyInputs
 from rss_rl.testing import check_policy
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -96,8 +97,8 @@ class Faulty(nn.Module):
         self.inner = small.policy(double=False)
         self._replaced = replaced
 
-    def forward(self, shown: Tensor, valid: Tensor) -> SelectionDistribution:
-        return Replaced(self.inner(shown, valid), shown, self._replaced)  # type: ignore[arg-type]
+    def forward(self, inputs: PolicyInputs) -> SelectionDistribution:
+        return Replaced(self.inner(inputs), inputs.vectors, self._replaced)  # type: ignore[arg-type]
 
 
 def padded_mean(right: Tensor, shown: Tensor, valid: Tensor) -> Tensor:
@@ -167,8 +168,8 @@ def test_a_log_prob_that_agrees_with_itself_alone_is_found() -> None:
 
 
 class Unready(nn.Module):
-    def forward(self, shown: Tensor, valid: Tensor) -> Tensor:
-        return shown
+    def forward(self, inputs: PolicyInputs) -> Tensor:
+        return inputs.vectors
 
 
 def test_what_is_no_policy_is_refused() -> None:
@@ -185,9 +186,9 @@ class LastScore(nn.Module):
         super().__init__()
         self.score = nn.Linear(small.EMBEDDING, 1)
 
-    def forward(self, shown: Tensor, valid: Tensor) -> Certain:
-        kept = self.score(shown).squeeze(-1) > 0
-        return Certain(kept[:, None].expand(-1, 2, -1), valid)
+    def forward(self, inputs: PolicyInputs) -> Certain:
+        kept = self.score(inputs.features).squeeze(-1) > 0
+        return Certain(kept[:, None].expand(-1, 2, -1), inputs.valid)
 
 
 def test_a_deterministic_policy_may_have_parameters() -> None:
@@ -197,17 +198,18 @@ def test_a_deterministic_policy_may_have_parameters() -> None:
 class Scorer(nn.Module):
     """Independent bits, without gates."""
 
-    def __init__(self, inputs: int, roles: int = 2, drop: float = 0.0) -> None:
+    def __init__(self, features: int, roles: int = 2, drop: float = 0.0) -> None:
         super().__init__()
-        self.score = nn.Linear(inputs, roles)
+        self.score = nn.Linear(features, roles)
         self.dropout = nn.Dropout(drop)
 
-    def forward(self, shown: Tensor, valid: Tensor) -> SelectionDistribution:
-        return IndependentBits(self.score(self.dropout(shown)).transpose(1, 2), valid)
+    def forward(self, inputs: PolicyInputs) -> SelectionDistribution:
+        scores = self.score(self.dropout(inputs.features))
+        return IndependentBits(scores.transpose(1, 2), inputs.valid)
 
 
 def component(
-    build: Callable[..., Any] = lambda setup, options: Scorer(setup.inputs),
+    build: Callable[..., Any] = lambda setup, options: Scorer(setup.features),
     *capabilities: str,
 ) -> Component:
     return Component(
@@ -222,7 +224,7 @@ def component(
 @pytest.mark.parametrize("roles", [1, 2])
 def test_logits_are_enough(roles: int) -> None:
     check_policy(Scorer(small.EMBEDDING, roles), small.EMBEDDING)
-    check_policy(component(lambda setup, options: Scorer(setup.inputs, roles)), small.EMBEDDING)
+    check_policy(component(lambda setup, options: Scorer(setup.features, roles)), small.EMBEDDING)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +235,7 @@ def test_logits_are_enough(roles: int) -> None:
     ],
 )
 def test_what_is_declared_is_what_there_is(capabilities: tuple[str, ...], message: str) -> None:
-    declared = component(lambda setup, options: Scorer(setup.inputs), *capabilities)
+    declared = component(lambda setup, options: Scorer(setup.features), *capabilities)
     with pytest.raises(ConfigError, match=message):
         check_policy(declared, small.EMBEDDING)
 
@@ -243,10 +245,11 @@ class Normalised(Scorer):
         super().__init__(small.EMBEDDING)
         self.norm = nn.BatchNorm1d(small.EMBEDDING)
 
-    def forward(self, shown: Tensor, valid: Tensor) -> SelectionDistribution:
-        if shown.numel():
-            shown = self.norm(shown.transpose(1, 2)).transpose(1, 2)
-        return super().forward(shown, valid)
+    def forward(self, inputs: PolicyInputs) -> SelectionDistribution:
+        vectors = inputs.vectors
+        if vectors.numel():
+            vectors = self.norm(vectors.transpose(1, 2)).transpose(1, 2)
+        return super().forward(inputs._replace(vectors=vectors))
 
 
 def test_statistics_that_samplers_never_see_are_found() -> None:
@@ -255,17 +258,17 @@ def test_statistics_that_samplers_never_see_are_found() -> None:
 
 
 class Projected(Scorer):
-    def __init__(self, inputs: int) -> None:
-        super().__init__(inputs)
-        self.projection = torch.randn(inputs, inputs)  # the fault: no buffer
+    def __init__(self, features: int) -> None:
+        super().__init__(features)
+        self.projection = torch.randn(features, features)  # the fault: no buffer
 
-    def forward(self, shown: Tensor, valid: Tensor) -> SelectionDistribution:
-        return super().forward(shown @ self.projection, valid)
+    def forward(self, inputs: PolicyInputs) -> SelectionDistribution:
+        return super().forward(inputs._replace(vectors=inputs.vectors @ self.projection))
 
 
 def test_what_is_drawn_when_built_and_not_saved_is_found() -> None:
     with pytest.raises(ComponentError, match="newly built copy with its state"):
-        check_policy(component(lambda setup, options: Projected(setup.inputs)), small.EMBEDDING)
+        check_policy(component(lambda setup, options: Projected(setup.features)), small.EMBEDDING)
 
 
 def test_dropout_acts_while_learning_alone() -> None:

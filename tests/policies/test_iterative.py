@@ -46,9 +46,10 @@ def test_log_prob_is_that_of_the_twin(cell: Any, activation: str, shared: bool) 
     options = IterativeOptions(hidden=small.HIDDEN, cell=cell, shared=shared)
     policy = IterativePolicy(PolicySetup(small.EMBEDDING, activation), options).double()
     small.randomise(policy)
-    embedded, valid = small.embedded(*LENGTHS)
-    selection, log_prob = policy(embedded, valid).sample(uniforms(valid))
-    evaluated = policy(embedded, valid).evaluate(selection)
+    inputs = small.inputs(*LENGTHS)
+    embedded, valid = inputs[:2]
+    selection, log_prob = policy(inputs).sample(uniforms(valid))
+    evaluated = policy(inputs).evaluate(selection)
     for k, (row, n) in itertools.product(range(3), enumerate(LENGTHS)):
         x, product = embedded[row, :n].numpy(), 1.0
         for role, module in enumerate(policy.modules_by_role):
@@ -76,13 +77,14 @@ def test_the_probabilities_of_all_selections_sum_to_one_and_are_the_frequencies(
         module.cell_input.weight[:, -1] *= 5
         module.hidden.weight[:, : small.HIDDEN] *= 3
         module.score.bias.zero_()
-    embedded, valid = small.embedded(n)
+    inputs = small.inputs(n)
+    valid = inputs.valid
     every = torch.tensor(list(itertools.product([False, True], repeat=n)))  # [8, 3]
     given = every[:, None, None].expand(-1, 1, ROLES, -1)
-    chance = policy(embedded, valid).evaluate(given).log_prob.sum((-1, -2, -3)).exp().detach()
+    chance = policy(inputs).evaluate(given).log_prob.sum((-1, -2, -3)).exp().detach()
     assert float(chance.sum()) == pytest.approx(1.0, abs=1e-12)
     with torch.no_grad():
-        drawn = policy(embedded, valid).sample(uniforms(valid, samples)).selection[:, 0, 0]
+        drawn = policy(inputs).sample(uniforms(valid, samples)).selection[:, 0, 0]
     shares = (drawn[:, None] == every).all(-1).double().mean(0)
     tolerance = 5 * 0.5 / samples**0.5
     assert float((shares - chance).abs().max()) < tolerance
@@ -96,13 +98,14 @@ def test_the_probabilities_of_all_selections_sum_to_one_and_are_the_frequencies(
 @either
 def test_the_deterministic_pass_takes_each_bit_if_likely(cell: str, shared: bool) -> None:
     policy = iterative(cell=cell, shared=shared, seed=3)
-    embedded, valid = small.embedded(6, 2, 4)
-    bits, chances = policy(embedded, valid).mode, policy(embedded, valid).probs
+    inputs = small.inputs(6, 2, 4)
+    embedded, valid = inputs[:2]
+    bits, chances = policy(inputs).mode, policy(inputs).probs
     assert bits.dtype == torch.bool
     assert bits.shape == chances.shape == (3, ROLES, 6)
     assert 0 < int(bits.sum()) < int(2 * valid.sum())
     assert torch.equal(bits, chances > 0.5)
-    assert torch.equal(policy(embedded, valid).mode, bits)
+    assert torch.equal(policy(inputs).mode, bits)
     for (row, n), role in itertools.product(enumerate((6, 2, 4)), range(ROLES)):
         module = policy.modules_by_role[0 if shared else role]
         z, p = bits[row, role, :n].numpy(), twins.parameters(module)
@@ -115,12 +118,12 @@ def test_the_deterministic_pass_takes_each_bit_if_likely(cell: str, shared: bool
 def test_entropy_over_all_selections_is_the_entropy(cell: str) -> None:
     """Weighted by their probability, the conditional entropies sum to that of the selection."""
     policy = iterative(cell=cell, shared=True)
-    embedded, valid = small.embedded(3)
+    inputs = small.inputs(3)
     every = torch.tensor(list(itertools.product([False, True], repeat=3)))
     estimate = 0.0
     exact = 0.0
     for bits in every:
-        evaluated = policy(embedded, valid).evaluate(bits.expand(1, 1, ROLES, -1))
+        evaluated = policy(inputs).evaluate(bits.expand(1, 1, ROLES, -1))
         log_prob = float(evaluated.log_prob.detach().sum())
         estimate += np.exp(log_prob) * float(evaluated.entropy.detach()[0]) * 3
         exact -= np.exp(log_prob) * log_prob
@@ -130,10 +133,10 @@ def test_entropy_over_all_selections_is_the_entropy(cell: str) -> None:
 @every_cell
 def test_later_bits_depend_on_earlier_ones_and_not_the_other_way(cell: str) -> None:
     policy = iterative(cell=cell)
-    embedded, valid = small.embedded(4)
+    inputs = small.inputs(4)
     bits = torch.zeros(2, 1, ROLES, 4, dtype=torch.bool)
     bits[1, :, 0, 1] = True
-    log_prob = policy(embedded, valid).evaluate(bits).log_prob.detach()
+    log_prob = policy(inputs).evaluate(bits).log_prob.detach()
     changed = (log_prob[0] != log_prob[1])[0]
     assert changed.tolist() == [[False, True, True, True], [False] * 4]
 
@@ -166,6 +169,6 @@ def test_initial_probability(probability: float) -> None:
     policy = IterativePolicy(PolicySetup(small.EMBEDDING, "relu"), options)
     for module in policy.modules_by_role:
         torch.nn.init.zeros_(module.score.weight)  # type: ignore[union-attr, arg-type]
-    embedded, valid = small.embedded(3)
-    chances = policy(embedded.float(), valid).probs
+    embedded, valid = small.inputs(3)[:2]
+    chances = policy(small.of_vectors(embedded.float(), valid)).probs
     torch.testing.assert_close(chances, torch.full((1, 2, 3), probability))

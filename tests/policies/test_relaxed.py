@@ -58,8 +58,9 @@ def test_hardkuma_starts_at_the_probability_asked_for(probability: float) -> Non
     for module in fresh.modules_by_role:  # type: ignore[union-attr]
         torch.nn.init.zeros_(module.score.weight)
     embedded, valid = torch.zeros(1, 3, small.EMBEDDING), torch.ones(1, 3, dtype=torch.bool)
-    assert fresh(embedded, valid).probs.mean().item() == pytest.approx(probability, 1e-4)
-    assert policy(embedded.double(), valid).probs.std() > 0
+    neutral = fresh(small.of_vectors(embedded, valid)).probs.mean().item()
+    assert neutral == pytest.approx(probability, 1e-4)
+    assert policy(small.of_vectors(embedded.double(), valid)).probs.std() > 0
 
 
 @pytest.mark.parametrize("product", [False, True])
@@ -94,10 +95,10 @@ def test_changes_stop_at_the_end_of_a_sentence() -> None:
 def test_top_k_keeps_exactly_its_budget() -> None:
     policy = small.policy(name="top-k", options={"share": 0.4}, shared=True)
     _, valid = small.sentences(7, 1, 5, 0, 2)
-    embedded = torch.randn(5, 7, small.EMBEDDING, dtype=torch.float64)
+    inputs = small.of_vectors(torch.randn(5, 7, small.EMBEDDING, dtype=torch.float64), valid)
     wanted = torch.tensor([3, 1, 2, 0, 1])
-    assert torch.equal(policy(embedded, valid).mode.sum(-1)[:, 0], wanted)
-    gates = policy(embedded, valid).rsample(uniforms(50, 5, 2, 7))  # type: ignore[operator]
+    assert torch.equal(policy(inputs).mode.sum(-1)[:, 0], wanted)
+    gates = policy(inputs).rsample(uniforms(50, 5, 2, 7))  # type: ignore[operator]
     assert torch.equal(gates.detach().sum(-1)[:, :, 1], wanted.double().expand(50, 5))
 
 
@@ -107,7 +108,8 @@ def test_top_k_draws_in_proportion_to_the_scores() -> None:
     valid = torch.ones(1, 4, dtype=torch.bool)
     generator = torch.Generator().manual_seed(0)
     embedded = torch.randn(1, 4, small.EMBEDDING, dtype=torch.float64, generator=generator)
-    scores = policy(embedded, valid).scores  # type: ignore[attr-defined]
-    drawn = policy(embedded, valid).sample(uniforms(20_000, 1, 2, 4)).selection
+    inputs = small.of_vectors(embedded, valid)
+    scores = policy(inputs).scores  # type: ignore[attr-defined]
+    drawn = policy(inputs).sample(uniforms(20_000, 1, 2, 4)).selection
     share = drawn[:, 0, 0].double().mean(0)
     torch.testing.assert_close(share, scores.softmax(-1)[0, 0].detach(), atol=0.02, rtol=0)

@@ -39,8 +39,9 @@ def test_probabilities_equal_the_formula(activation: str, lengths: list[int], se
     setup = PolicySetup(sizes[0], activation)
     policy = RSSPolicy(setup, RSSOptions(hidden=sizes[1])).double()
     small.randomise(policy, seed)
-    embedded, valid = small.embedded(*lengths, seed=seed)
-    result = policy(embedded, valid).probs.detach().numpy()
+    inputs = small.inputs(*lengths, seed=seed)
+    embedded = inputs.vectors
+    result = policy(inputs).probs.detach().numpy()
     for role, module in enumerate(policy.modules_by_role):
         p = twins.parameters(module)
         for row, n in enumerate(lengths):
@@ -51,9 +52,10 @@ def test_probabilities_equal_the_formula(activation: str, lengths: list[int], se
 
 def test_log_prob_is_the_product_of_the_twins_probabilities() -> None:
     policy = small.policy()
-    embedded, valid = small.embedded(4, 2)
-    selection, log_prob = policy(embedded, valid).sample(uniforms(valid))
-    chance = policy(embedded, valid).probs.detach().numpy()
+    inputs = small.inputs(4, 2)
+    valid = inputs.valid
+    selection, log_prob = policy(inputs).sample(uniforms(valid))
+    chance = policy(inputs).probs.detach().numpy()
     for k in range(3):
         for row in range(2):
             real = valid[row].numpy()
@@ -65,32 +67,33 @@ def test_log_prob_is_the_product_of_the_twins_probabilities() -> None:
 
 def test_a_shared_module_gives_both_roles_one_bit_that_counts_once() -> None:
     policy = small.policy(shared=True)
-    embedded, valid = small.embedded(4, 2)
-    selection, log_prob = policy(embedded, valid).sample(uniforms(valid))
+    inputs = small.inputs(4, 2)
+    valid = inputs.valid
+    selection, log_prob = policy(inputs).sample(uniforms(valid))
     assert selection.shape == (3, 2, 2, 4)
     assert torch.equal(selection[:, :, 0], selection[:, :, 1])
     assert 0 < int(selection.sum()) < selection.numel()
-    p = policy(embedded, valid).probs.detach()
+    p = policy(inputs).probs.detach()
     assert torch.equal(p[:, 0], p[:, 1])
     for k in range(3):
         bits = selection[k, 1, 0, :2]
         wanted = torch.where(bits, p[1, 0, :2], 1 - p[1, 0, :2]).log().sum()
         torch.testing.assert_close(log_prob[k, 1].detach().sum(), wanted)
         assert not log_prob[k, 1, 1].any()
-    entropy = policy(embedded, valid).evaluate(selection).entropy
+    entropy = policy(inputs).evaluate(selection).entropy
     q = p[1, 0, :2]
     torch.testing.assert_close(entropy[1].detach(), -(q * q.log() + (1 - q) * (1 - q).log()).mean())
 
 
 def test_roles_have_untied_modules() -> None:
     policy = small.policy()
-    embedded, valid = small.embedded(4)
-    p = policy(embedded, valid).probs
+    inputs = small.inputs(4)
+    p = policy(inputs).probs
     assert (p[:, 0] - p[:, 1]).abs().min() > 1e-4
     before = p.detach().clone()
     with torch.no_grad():
         policy.modules_by_role[1].score.bias += 1.0  # type: ignore[union-attr, operator]
-    after = policy(embedded, valid).probs.detach()
+    after = policy(inputs).probs.detach()
     assert torch.equal(after[:, 0], before[:, 0])
     assert (after[:, 1] > before[:, 1]).all()
 
@@ -98,27 +101,29 @@ def test_roles_have_untied_modules() -> None:
 @learnable
 def test_a_token_is_selected_when_its_uniform_is_below_its_probability(shared: bool) -> None:
     policy = small.policy(shared=shared)
-    embedded, valid = small.embedded(5, 1, 3)
+    inputs = small.inputs(5, 1, 3)
+    valid = inputs.valid
     drawn = uniforms(valid)
-    wanted = (drawn < policy(embedded, valid).probs) & valid[:, None]
+    wanted = (drawn < policy(inputs).probs) & valid[:, None]
     if shared:
         wanted = wanted[:, :, :1].expand(-1, -1, 2, -1)
-    assert torch.equal(policy(embedded, valid).sample(drawn).selection, wanted)
+    assert torch.equal(policy(inputs).sample(drawn).selection, wanted)
 
 
 def test_threshold_takes_what_is_more_likely_than_not() -> None:
     policy = small.policy()
-    embedded, valid = small.embedded(6, 3)
-    p = policy(embedded, valid).probs
-    assert torch.equal(policy(embedded, valid).mode, p > 0.5)
-    assert 0 < int(policy(embedded, valid).mode.sum()) < int(2 * valid.sum())
+    inputs = small.inputs(6, 3)
+    valid = inputs.valid
+    p = policy(inputs).probs
+    assert torch.equal(policy(inputs).mode, p > 0.5)
+    assert 0 < int(policy(inputs).mode.sum()) < int(2 * valid.sum())
 
 
 @pytest.mark.parametrize("probability", [0.5, 0.8, 0.05])
 def test_initial_probability(probability: float) -> None:
     module = RSSModule(small.EMBEDDING, small.HIDDEN, "relu", probability)
     torch.nn.init.zeros_(module.score.weight)
-    embedded, valid = small.embedded(3)
+    embedded, valid = small.inputs(3)[:2]
     chance = torch.sigmoid(module(embedded.float(), valid))
     torch.testing.assert_close(chance, torch.full((1, 3), probability))
 
@@ -136,7 +141,7 @@ def test_a_policy_of_own_texts_reads_no_verdict(name: str) -> None:
     weights = slice(small.EMBEDDING - 4, small.EMBEDDING - 2)
     built = build_policy(config, small.EMBEDDING, "relu", label_weights=weights).double()
     (modules,) = (part for part in built.modules() if isinstance(part, RSSModules))
-    embedded, valid = small.embedded(7, 4)
+    embedded, valid = small.inputs(7, 4)[:2]
     other = embedded.clone()
     other[:, 1:, -4:-2] *= -1
     scores, changed = modules(embedded, valid)[..., 0], modules(other, valid)[..., 0]
@@ -153,8 +158,9 @@ TWINS = {"lstm": encoder_twins.bilstm, "gru": encoder_twins.bigru}
 def test_probabilities_are_rss_over_the_context(kind: Any) -> None:
     policy = small.policy(context=kind)
     assert isinstance(policy, RSSPolicy)
-    embedded, valid = small.embedded(4, 2)
-    chances = policy(embedded, valid).probs.detach().numpy()
+    inputs = small.inputs(4, 2)
+    embedded = inputs.vectors
+    chances = policy(inputs).probs.detach().numpy()
     for role, module in enumerate(policy.modules_by_role):
         p = twins.parameters(module)
         layer = twins.part(p, "context.")

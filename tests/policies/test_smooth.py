@@ -9,8 +9,7 @@ import small
 import torch
 
 from rss_rl.errors import ConfigError
-from rss_rl.policies.inputs import policy_inputs
-from rss_rl.policies.policy import PolicySetup
+from rss_rl.policies.policy import PolicyInputs, PolicySetup
 from rss_rl.policies.smooth import SMOOTH, SmoothPolicy, bumps
 from rss_rl.testing import VOCABULARY
 
@@ -19,8 +18,9 @@ def test_logits() -> None:
     policy = small.policy(name="smooth")
     inner = policy
     assert isinstance(inner, SmoothPolicy)
-    vectors, valid = small.embedded(7, 3)
-    found = policy(vectors, valid).logits
+    inputs = small.inputs(7, 3)
+    vectors, valid = inputs[:2]
+    found = policy(inputs).logits
     for row, tokens in enumerate((7, 3)):
         alone = vectors[row : row + 1, :tokens], valid[row : row + 1, :tokens]
         heights = inner.heights(*alone)
@@ -47,9 +47,9 @@ def test_bumps_end_with_their_sentence() -> None:
     stop = VOCABULARY.index(".")
     ids = torch.tensor([[2, 3, stop, 4, 5, 6, stop, 2], [2, 3, 4, stop, 0, 0, 0, 0]])
     table = torch.randn(len(VOCABULARY), small.EMBEDDING, dtype=torch.float64)
-    (shown,) = policy_inputs(policy, lambda tokens: table[tokens], [ids], [ids > 0])
-    assert shown[..., -1].tolist() == (ids == stop).tolist()
-    found = policy(shown, ids > 0).logits
+    inputs = PolicyInputs(table[ids], ids > 0, ids, small.ENDS(ids))
+    assert torch.equal(inputs.ends, ids == stop)
+    found = policy(inputs).logits
     inner = policy
     assert isinstance(inner, SmoothPolicy)
     wide = 0.5 + 15.5 * torch.sigmoid(inner.width)

@@ -106,10 +106,7 @@ def chances_of(models: Models, batch: Any) -> list[Any]:
     """Of each slot, [2, N]."""
     tensors = tensor_batch(batch, _CPU)
     with torch.no_grad():
-        return [
-            models.policy(models.classifier.embedding(tokens), valid).probs[0].numpy()
-            for tokens, valid in zip(tensors.tokens, tensors.valid, strict=True)
-        ]
+        return [models.policy(each).probs[0].numpy() for each in models.policy_inputs(tensors)]
 
 
 def faithfulness(

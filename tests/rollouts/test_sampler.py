@@ -81,11 +81,10 @@ def test_log_probs_and_rewards_are_those_of_the_modules(
     tensors = tensor_batch(batch, torch.device("cpu"))
     models.classifier.eval()
     with torch.no_grad():
-        for slot, valid in enumerate(tensors.valid):
-            embedded = models.classifier.embedding(tensors.tokens[slot])
+        for slot, inputs in enumerate(models.policy_inputs(tensors)):
             selection = torch.from_numpy(rollout.selections[slot])
-            assert not (selection & ~valid[:, None]).any()
-            expected = models.policy(embedded, valid).evaluate(selection).log_prob
+            assert not (selection & ~inputs.valid[:, None]).any()
+            expected = models.policy(inputs).evaluate(selection).log_prob
             np.testing.assert_allclose(rollout.bit_log_prob[slot], expected, atol=1e-5)
             summed = expected.sum((-1, -2))
             np.testing.assert_allclose(rollout.log_prob[..., slot], summed, atol=1e-5)

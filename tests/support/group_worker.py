@@ -151,7 +151,7 @@ def bad_reward(group: Group) -> str:
         reward.rewards[0, 0, 0] = float("nan")
     before = [p.detach().clone() for p in policy.parameters()]
     try:
-        read([learner.gradients(TensorBatch(tokens, valid, labels), reward, number=0)])
+        read([small.gradients(learner, TensorBatch(tokens, valid, labels), reward)])
     except NonFiniteError as error:
         same = all(map(torch.equal, before, policy.parameters()))
         return f"{error.what}, weights {'kept' if same else 'changed'}"

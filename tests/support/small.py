@@ -24,9 +24,10 @@ from rss_rl.learners.updates import RewardBatch, UpdateSetup, build_update, read
 from rss_rl.models.build import build_classifier
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.sentences import SentencesClassifier
+from rss_rl.ops.ragged import SentenceEnds
 from rss_rl.policies.build import build_policy
-from rss_rl.policies.inputs import input_size, policy_inputs
-from rss_rl.policies.policy import Policy
+from rss_rl.policies.inputs import input_size
+from rss_rl.policies.policy import Policy, PolicyInputs
 from rss_rl.seeding import example_keys
 from rss_rl.types import LabelSpec
 
@@ -36,6 +37,7 @@ SCORE = LabelSpec("score", low=1.0, high=5.0)
 
 VOCABULARY = ("<pad>", "<unk>", "The", "film", "is", "not", "good", ".", "of", "it", "bad", "was")
 """Words of the first token ids, for policies that read words."""
+ENDS = SentenceEnds(VOCABULARY)
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "resan": {"keep_unselected": True},
@@ -100,16 +102,26 @@ def policy_update(
     **options: Any,
 ) -> Any:
     """The policy update of that name and these options, of a policy that reads word vectors."""
-
-    def inputs(batch: TensorBatch) -> list[Tensor]:
-        return policy_inputs(policy, embedding, batch.tokens, batch.valid)
-
     config = learner or LearnerConfig()
-    setup = UpdateSetup(policy, inputs, config, RewardConfig(), autocast, group)
+    setup = UpdateSetup(policy, config, RewardConfig(), autocast, group)
     named = parse_section(
         PolicyUpdateConfig, {"name": name, "options": options}, where="test", trust=EVERYTHING
     )
-    return build_update(named, setup)
+    update: Any = build_update(named, setup)
+    update.embedding = embedding
+    return update
+
+
+def policy_inputs(embedding: Any, batch: TensorBatch) -> list[PolicyInputs]:
+    """What a policy that reads word vectors reads of a batch."""
+    slots = zip(batch.tokens, batch.valid, strict=True)
+    return [PolicyInputs(embedding(t).detach(), v, t, ENDS(t)) for t, v in slots]
+
+
+def gradients(update: Any, batch: TensorBatch, paid: Any, number: int = 0, **more: Any) -> Any:
+    """Those of a `policy_update`."""
+    inputs = policy_inputs(update.embedding, batch)
+    return update.gradients(batch, inputs, paid, number=number, **({"price": None} | more))
 
 
 def stepped(step: GradientStep, loss: Tensor, update: int) -> float:
@@ -122,7 +134,7 @@ def stepped(step: GradientStep, loss: Tensor, update: int) -> float:
 
 def step(update: Any, batch: TensorBatch, paid: RewardBatch, number: int = 0, **more: Any) -> Any:
     """Gradients and step of an update; its metrics."""
-    scalars = read([update.gradients(batch, paid, number=number, **more)])
+    scalars = read([gradients(update, batch, paid, number, **more)])
     update.apply()
     return scalars
 
@@ -151,11 +163,17 @@ def sentences(*lengths: int, seed: int = 0, width: int | None = None) -> tuple[T
     return torch.from_numpy(tokens), torch.from_numpy(valid)
 
 
-def embedded(*lengths: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Random embeddings [B, N, E], not zero on padding, and which tokens are real."""
+def inputs(*lengths: int, seed: int = 0) -> PolicyInputs:
+    """Random word vectors, not zero on padding."""
     _, valid = sentences(*lengths, seed=seed)
     draw = np.random.default_rng(seed).normal(size=(*valid.shape, EMBEDDING))
-    return torch.from_numpy(draw), valid
+    return of_vectors(torch.from_numpy(draw), valid)
+
+
+def of_vectors(vectors: Tensor, valid: Tensor) -> PolicyInputs:
+    """What is read of sentences whose words do not matter."""
+    tokens = valid.long()
+    return PolicyInputs(vectors, valid, tokens, ENDS(tokens))
 
 
 def keys(update: int, examples: int, first: int = 0) -> Tensor:

@@ -49,9 +49,8 @@ def test_thresholded_metrics_equal_a_loop_over_single_examples(
         tensors = tensor_batch(batch, _CPU)
         selections = []
         with torch.no_grad():
-            for tokens, valid in zip(tensors.tokens, tensors.valid, strict=True):
-                chance = models.policy(models.classifier.embedding(tokens), valid).probs
-                selections.append(chance > 0.5)
+            for inputs in models.policy_inputs(tensors):
+                selections.append(models.policy(inputs).probs > 0.5)
             logits = models.classifier(tensors.tokens, tensors.valid, selections)
         hits.append(int(logits.argmax()) == int(batch.labels[0]))
         odds[int(batch.labels[0])].append(float(logits[0, 1] - logits[0, 0]))
@@ -107,9 +106,9 @@ def test_the_sampled_mode_keeps_what_the_probabilities_promise(
     tensors = tensor_batch(batch, _CPU)
     heads = real = 0.0
     with torch.no_grad():
-        for tokens, valid in zip(tensors.tokens, tensors.valid, strict=True):
-            chance = models.policy(models.classifier.embedding(tokens), valid).probs
-            heads, real = heads + chance[:, 0].sum(-1), real + valid.sum(-1)
+        for inputs in models.policy_inputs(tensors):
+            chance = models.policy(inputs).probs
+            heads, real = heads + chance[:, 0].sum(-1), real + inputs.valid.sum(-1)
     scores = _scores(models, many, tiny, ["sampled"])["sampled"]
     assert scores["heads_kept"] == pytest.approx(float((heads / real).mean()), abs=0.01)
 

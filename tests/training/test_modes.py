@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from trainers import trainer_of
 
 from rss_rl.components import EVERYTHING, Component
@@ -15,6 +15,7 @@ from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.policies.distributions import IndependentBits
+from rss_rl.policies.policy import PolicyInputs
 from rss_rl.reading.models import Models, build_prepared_models
 from rss_rl.rollouts.rollout import Job
 from rss_rl.rollouts.sampler import Sampler
@@ -30,22 +31,23 @@ CPU = torch.device("cpu")
 class Forgetful(nn.Module):
     """Forgets most of what it reads while it learns, and notes in which mode it was asked."""
 
-    def __init__(self, inputs: int) -> None:
+    def __init__(self, features: int) -> None:
         super().__init__()
-        self.score = nn.Linear(inputs, 2)
+        self.score = nn.Linear(features, 2)
         self.dropout = nn.Dropout(0.9)
         self.modes: list[bool] = []
 
-    def forward(self, shown: Tensor, valid: Tensor) -> IndependentBits:
+    def forward(self, inputs: PolicyInputs) -> IndependentBits:
         self.modes.append(self.training)
-        return IndependentBits(self.score(10 * self.dropout(shown)).transpose(1, 2), valid)
+        scores = self.score(10 * self.dropout(inputs.features))
+        return IndependentBits(scores.transpose(1, 2), inputs.valid)
 
 
 FORGETFUL = Component(
     kind="policy",
     name="forgetful",
     help="Dropout on what it reads.",
-    build=lambda setup, options: Forgetful(setup.inputs),
+    build=lambda setup, options: Forgetful(setup.features),
     capabilities=frozenset({"learns", "log_probs", "share"}),
 )
 
@@ -92,8 +94,8 @@ def test_what_is_shown_and_steered_is_without_dropout(
     first, second = (make_showcase(models, tiny.split("dev"), CPU) for _ in range(2))
     assert first == second
     batch = tiny.split("train").batch(np.arange(6))
-    tensors = tensor_batch(batch, CPU)
-    reached, again = (reached_share(models, config, tensors, 0.3) for _ in range(2))
+    inputs = models.policy_inputs(tensor_batch(batch, CPU))
+    reached, again = (reached_share(models, config, inputs, 0.3) for _ in range(2))
     assert reached == again
     assert not any(modes_of(models))
 

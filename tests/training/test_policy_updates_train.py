@@ -16,6 +16,7 @@ from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.policies.distributions import Certain, Gates
+from rss_rl.policies.policy import PolicyInputs
 from rss_rl.reading.models import build_prepared_models
 from rss_rl.reward_models.likelihood import ClassifierReward
 from rss_rl.rollouts.rollout import Job
@@ -138,20 +139,20 @@ class Open(Gates):
 class Fixed(torch.nn.Module):
     """Has gates, and no parameters."""
 
-    def forward(self, embedded: Tensor, valid: Tensor) -> Open:
-        return Open(valid)
+    def forward(self, inputs: PolicyInputs) -> Open:
+        return Open(inputs.valid)
 
 
 class Sure(torch.nn.Module):
     """Has parameters, and nothing to learn them by."""
 
-    def __init__(self, inputs: int) -> None:
+    def __init__(self, features: int) -> None:
         super().__init__()
-        self.score = torch.nn.Linear(inputs, 1)
+        self.score = torch.nn.Linear(features, 1)
 
-    def forward(self, embedded: Tensor, valid: Tensor) -> Certain:
-        kept = self.score(embedded).squeeze(-1) > 0
-        return Certain(kept[:, None].expand(-1, 2, -1), valid)
+    def forward(self, inputs: PolicyInputs) -> Certain:
+        kept = self.score(inputs.features).squeeze(-1) > 0
+        return Certain(kept[:, None].expand(-1, 2, -1), inputs.valid)
 
 
 FIXED = Component(
@@ -165,7 +166,7 @@ CERTAIN = Component(
     kind="policy",
     name="certain",
     help="What a fixed score keeps.",
-    build=lambda setup, options: Sure(setup.inputs),
+    build=lambda setup, options: Sure(setup.features),
     capabilities=frozenset({"learns", "log_probs"}),
 )
 

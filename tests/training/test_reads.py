@@ -57,13 +57,11 @@ def test_what_is_drawn_depends_on_the_other_sentence(config: RunConfig, tiny: Pr
     )
     with torch.no_grad():
         shown, beside_another = map(models.policy_inputs, (tensors, swapped))
-        for slot, (vectors, valid) in enumerate(zip(shown, tensors.valid, strict=True)):
+        for slot, inputs in enumerate(shown):
             bits = torch.from_numpy(rollout.selections[slot])
-            expected = models.policy(vectors, valid).evaluate(bits).log_prob
+            expected = models.policy(inputs).evaluate(bits).log_prob
             np.testing.assert_allclose(rollout.bit_log_prob[slot], expected, atol=1e-5)
-        mine, other = (
-            models.policy(part[0], tensors.valid[0]).probs for part in (shown, beside_another)
-        )
+        mine, other = (models.policy(part[0]).probs for part in (shown, beside_another))
     assert ((mine - other).abs().amax((1, 2)) > 1e-4).all()
 
 

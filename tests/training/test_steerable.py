@@ -16,7 +16,7 @@ from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.policies.distributions import IndependentBits
-from rss_rl.policies.policy import PolicySetup
+from rss_rl.policies.policy import PolicyInputs, PolicySetup
 from rss_rl.policies.rss import RSSOptions, RSSPolicy
 from rss_rl.reading.models import build_prepared_models
 from rss_rl.training.run import train
@@ -46,8 +46,8 @@ class RuleOfThird(RSSPolicy):
         super().__init__(setup, RSSOptions(hidden=4))
         self.least = options.least
 
-    def forward(self, embedded: Tensor, valid: Tensor) -> IndependentBits:
-        found = KeepsLeast(super().forward(embedded, valid).logits, valid, 1.0)
+    def forward(self, inputs: PolicyInputs) -> IndependentBits:
+        found = KeepsLeast(super().forward(inputs).logits, inputs.valid, 1.0)
         found.least = self.least
         return found
 
@@ -88,12 +88,12 @@ def test_a_rule_that_differs_later_is_refused_then(tiny_config: RunConfig, tiny:
             torch.nn.init.constant_(module.score.bias, level)
         if refused:
             with pytest.raises(ConfigError, match="another rule"):
-                reached_share(models, config, batch, 0.3)
+                reached_share(models, config, models.policy_inputs(batch), 0.3)
             with pytest.raises(ConfigError, match="another rule"):
                 check_learns(models, config, batch)
             continue
         check_learns(models, config, batch)
-        kept = reached_share(models, config, batch, 0.3)
+        kept = reached_share(models, config, models.policy_inputs(batch), 0.3)
         assert kept["selection/thresholded_kept"] == pytest.approx(float(level > 0))
 
 
@@ -121,5 +121,5 @@ def test_built_in_policies_keep_the_rule(
                 parameter.mul_(5)
     batch = tensor_batch(tiny.split("train").batch(torch.arange(40).numpy()), CPU)
     check_learns(models, config, batch)
-    reached = reached_share(models, config, batch, 0.3)
+    reached = reached_share(models, config, models.policy_inputs(batch), 0.3)
     assert 0 < reached["selection/thresholded_kept"] < 1
