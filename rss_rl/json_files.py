@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from pydantic import ValidationError
 
 from rss_rl.durable import plain_bytes
-from rss_rl.errors import CheckpointError
+from rss_rl.errors import CheckpointError, RssError
 
 MAX_JSON_BYTES = 64 * 2**20
 """A larger JSON file is not one of ours: refuse it before it fills the memory."""
@@ -77,20 +77,20 @@ def read_record(path: Path, version: int, remedy: str) -> dict[str, Any]:
     return record
 
 
-def read_json(path: Path, remedy: str) -> dict[str, Any]:
+def read_json(path: Path, remedy: str, kind: type[RssError] = CheckpointError) -> dict[str, Any]:
     """The JSON object in `path`, strictly: no NaN, no infinity, no other top-level value.
 
     Raises:
-        CheckpointError: missing, unreadable, too large or not such an object; with `remedy`.
+        RssError: of the given kind: missing, unreadable, too large or not such an object.
     """
     try:
         value = json.loads(plain_bytes(path, MAX_JSON_BYTES), parse_constant=_refuse_constant)
         if not isinstance(value, dict):
             raise ValueError("not a JSON object")
     except FileNotFoundError as error:
-        raise CheckpointError("missing", where=str(path), remedy=remedy) from error
+        raise kind("missing", where=str(path), remedy=remedy) from error
     except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"unreadable: {error}", where=str(path), remedy=remedy) from error
+        raise kind(f"unreadable: {error}", where=str(path), remedy=remedy) from error
     return value
 
 

@@ -48,6 +48,8 @@ _BLOCK_BYTES = 1 << 26
 """Of the rows of a Parquet file that are held at once, as far as its footer tells."""
 _CHUNK = 1 << 20
 _SURROGATE = re.compile("[\udc80-\udcff]")
+_ASCII_SPACE = " \t\n\r\f\v"
+_WORD = re.compile(f"[^{_ASCII_SPACE}]+")
 
 
 @dataclass(frozen=True)
@@ -238,9 +240,9 @@ def _separator(columns: Sequence[str]) -> str:
     return f". They look separated by {other!r}: write a comma in place of it, or a tab in a .tsv"
 
 
-def _open_text(path: Path) -> IO[str]:
-    # Bytes that are not UTF-8 become lone surrogates, so that a bad row does not end reading.
-    arguments = {"encoding": "utf-8-sig", "errors": "surrogateescape", "newline": ""}
+def _open_text(path: Path, encoding: str = "utf-8-sig") -> IO[str]:
+    # Bytes of another encoding become lone surrogates, so that a bad row does not end reading.
+    arguments = {"encoding": encoding, "errors": "surrogateescape", "newline": ""}
     check_file(path)
     if is_gzip(path):
         return cast(IO[str], gzip.open(path, "rt", **arguments))  # type: ignore[call-overload]
@@ -358,7 +360,7 @@ def _read_delimited(
                 yield BadRow(file, row, reason, "Quote fields that contain the delimiter", text)
 
 
-def read_lines(path: Path) -> Iterator[Record | BadRow]:
+def read_lines(path: Path, encoding: str = "utf-8-sig") -> Iterator[Record | BadRow]:
     """Stream the lines of a text file, which may be gzipped, as records of one value, `line`.
 
     Empty lines are skipped.
@@ -366,16 +368,31 @@ def read_lines(path: Path) -> Iterator[Record | BadRow]:
     Raises:
         DataError: the file cannot be opened or read.
     """
-    with _blamed_on(path), _open_text(path) as stream:
+    with _blamed_on(path), _open_text(path, encoding) as stream:
         for row, line in enumerate(bounded_lines(stream), start=1):
-            text = line.strip()
+            text = line.strip(_ASCII_SPACE)
             if is_too_long(line):
                 yield BadRow(str(path), row, _TOO_LONG, SHORTEN, text)
             elif _undecodable(text):
-                reason = "bytes that are not UTF-8"
+                reason = f"bytes that are not {encoding.removesuffix('-sig').upper()}"
                 yield BadRow(str(path), row, reason, _ENCODING_REMEDY, _shown(text))
             elif text:
                 yield Record(str(path), row, {"line": text})
+
+
+def count_lines(path: Path) -> int:
+    """Number of lines of a text file, including empty ones.
+
+    Raises:
+        DataError: it cannot be opened or read.
+    """
+    with _blamed_on(path), _open_text(path) as stream:
+        return sum(1 for _ in bounded_lines(stream))
+
+
+def ascii_words(text: str) -> list[str]:
+    """The words of a text, separated by ASCII white space alone."""
+    return _WORD.findall(text)
 
 
 def _read_json_lines(path: Path) -> Iterator[Record | BadRow]:

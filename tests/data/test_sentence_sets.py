@@ -124,7 +124,7 @@ def test_sst_of_lines(tmp_path: Path) -> None:
     assert isinstance(so, RawExample)
     assert so.label == "neutral"
     assert isinstance(bad, BadRow)
-    assert (bad.row, bad.reason, bad.content) == (2, "bytes that are not utf-8", "0 \\xff")
+    assert (bad.row, bad.reason, bad.content) == (2, "bytes that are not UTF-8", "0 \\xff")
     assert isinstance(empty, BadRow)
     assert (empty.row, empty.by_convention) == (4, False)
 

@@ -21,22 +21,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from rss_rl.components import NoOptions
-from rss_rl.data.corpora.cuts import development_rows
-from rss_rl.data.corpora.sentence_sets import bad_line, count_lines
-from rss_rl.data.sources import (
-    BadRow,
-    RawExample,
-    Row,
-    Source,
-    SourceComponent,
-    SourceRequest,
-    Words,
-    files_in,
-)
+from rss_rl.data.corpora.cuts import cut_rows
+from rss_rl.data.corpora.sentence_sets import split_lines
+from rss_rl.data.sources import BadRow, Row, Source, SourceComponent, SourceRequest, Words, files_in
+from rss_rl.data.tables import Record, ascii_words, examples
 from rss_rl.types import LabelSpec
 
 PLACEHOLDER = "@placeholder"
@@ -53,6 +46,7 @@ _ENDING = ".question"
 _PARTS = 5
 _ENTITY = re.compile(r"@entity\d+")
 _REMEDY = "Write it again with the authors' script"
+_NO_ANSWER = "the answer is not in the passage"
 
 
 class _Numbers(dict[str, int]):
@@ -92,57 +86,36 @@ def renamed(
     return words(passage), words(question), marks, of_passage
 
 
-def _no_answer(file: str, row: int, content: str) -> BadRow:
-    """The bad row of an example whose answer is not in its passage."""
-    return BadRow(file, row, "the answer is not in the passage", "", content, by_convention=True)
-
-
 def last_sentence(words: Sequence[str]) -> int:
     """Index of the first word of the last sentence; 0 if there is only one."""
     for place in range(len(words) - 2, -1, -1):
         if words[place] in _ENDS:
-            begin = place + 1
-            while begin < len(words) - 1 and words[begin] in _CLOSING:
-                begin += 1
-            return begin
+            start = place + 1
+            while start < len(words) - 1 and words[start] in _CLOSING:
+                start += 1
+            return start
     return 0
 
 
 def _read_lambada(split: str, path: Path, *, seed: int) -> Iterator[Row]:
-    wanted = split == "dev"
-    dev = development_rows(count_lines(path), seed, "lambada", _DEV_SHARE)
-    with path.open("rb") as stream:
-        for row, raw in enumerate(stream, start=1):
-            if not raw.strip() or (split != "test" and dev[row - 1] != wanted):
-                continue
-            try:
-                words = [part.decode("utf-8") for part in raw.split()]
-            except UnicodeDecodeError:
-                yield bad_line(path, row, raw, "bytes that are not UTF-8")
-                continue
-            yield _passage(path, row, words)
+    keep = partial(cut_rows, name="lambada", seed=seed, share=_DEV_SHARE)
+    return examples(split_lines(split, path, keep), _passage)
 
 
-def _passage(path: Path, row: int, words: list[str]) -> Row:
-    begin = last_sentence(words)
-    marks, numbers = numbered_words(words[:begin])
+def _passage(line: Record) -> Row:
+    words = ascii_words(line.values["line"])
+    start = last_sentence(words)
+    marks, numbers = numbered_words(words[:start])
     answer = numbers.get(words[-1].lower())
     if answer is None:
-        return _no_answer(str(path), row, " ".join(words))
-    return RawExample(
-        id=f"{path.stem}-{row}",
-        texts=(Words(words[:begin]), Words((*words[begin:-1], PLACEHOLDER))),
-        label=answer,
-        marks=marks,
-        file=str(path),
-        row=row,
-    )
+        return line.bad(_NO_ANSWER, by_convention=True)
+    texts = Words(words[:start]), Words((*words[start:-1], PLACEHOLDER))
+    return line.example(f"{Path(line.file).stem}-{line.row}", texts, answer, marks=marks)
 
 
 def _lambada(request: SourceRequest, options: NoOptions) -> Source:
     files = files_in(request.folder("lambada", _DEVELOPMENT), _FILES)
-    reader = partial(_read_lambada, seed=request.seed)
-    return Source("lambada", 2, _CANDIDATE, files, reader)
+    return Source("lambada", 2, _CANDIDATE, files, partial(_read_lambada, seed=request.seed))
 
 
 LAMBADA = SourceComponent(
@@ -159,32 +132,24 @@ def _read_cnn(split: str, folder: Path) -> Iterator[Row]:
     for name in sorted(name for name in os.listdir(folder) if name.endswith(_ENDING)):
         path = folder / name
         try:
-            yield _story(path, path.read_text(encoding="utf-8"))
+            yield _story(Record(str(path), 1, {"text": path.read_text(encoding="utf-8")}))
         except (OSError, UnicodeDecodeError) as error:
             yield BadRow(str(path), 1, f"cannot be read ({error})", _REMEDY)
 
 
-def _story(path: Path, text: str) -> Row:
-    parts = [part.strip() for part in text.split("\n\n", _PARTS - 1)]
+def _story(file: Record) -> Row:
+    parts = [part.strip() for part in file.values["text"].split("\n\n", _PARTS - 1)]
     if len(parts) != _PARTS:
-        reason = f"malformed: {len(parts)} of {_PARTS} parts between empty lines"
-        return BadRow(str(path), 1, reason, _REMEDY, text)
+        return file.bad(f"malformed: {len(parts)} of {_PARTS} parts between empty lines", _REMEDY)
     _, story, summary, answer, _ = parts
     if PLACEHOLDER not in summary.split():
-        return BadRow(str(path), 5, f"the question has no {PLACEHOLDER}", _REMEDY, summary)
+        return replace(file, row=5).bad(f"the question has no {PLACEHOLDER}", _REMEDY)
     if not _ENTITY.fullmatch(answer):
-        return BadRow(str(path), 7, "the answer is not an entity", _REMEDY, answer)
+        return replace(file, row=7).bad("the answer is not an entity", _REMEDY)
     passage, question, marks, numbers = renamed(_tokens(story), _tokens(summary))
     if answer not in numbers:
-        return _no_answer(str(path), 7, answer)
-    return RawExample(
-        id=path.stem,
-        texts=(passage, question),
-        label=numbers[answer],
-        marks=marks,
-        file=str(path),
-        row=1,
-    )
+        return file.bad(_NO_ANSWER, by_convention=True)
+    return file.example(Path(file.file).stem, (passage, question), numbers[answer], marks=marks)
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:

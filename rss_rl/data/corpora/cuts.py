@@ -29,9 +29,12 @@ def _places(rows: int, seed: int, name: str) -> Array:
     return keyed_permutation(stream_key(seed, "cut", name), rows, np.arange(rows))
 
 
-def development_rows(rows: int, seed: int, name: str, share: float = DEV_SHARE) -> Array:
-    """bool [rows], True = cut from the training rows for the development split."""
-    return _places(rows, seed, name) < round(share * rows)
+def cut_rows(split: str, rows: int, *, name: str, seed: int, share: float = DEV_SHARE) -> Array:
+    """bool [rows], True = in `split`, if train and dev are cut from one file, and test is not."""
+    if split == "test":
+        return np.ones(rows, dtype=bool)
+    kept: Array = (_places(rows, seed, name) < round(share * rows)) == (split == "dev")
+    return kept
 
 
 def cut_texts(keys: Array, classes: Array, shares: Mapping[str, float], seed: int) -> Array:

@@ -12,26 +12,18 @@ Source: Mathew et al., HateXplain: A Benchmark Dataset for Explainable Hate Spee
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from rss_rl.components import NoOptions
-from rss_rl.data.sources import (
-    BadRow,
-    Row,
-    Source,
-    SourceComponent,
-    SourceRequest,
-    Words,
-    files_in,
-)
+from rss_rl.data.sources import BadRow, Row, Source, SourceComponent, SourceRequest, Words, files_in
 from rss_rl.data.tables import AS_GIVEN, Record, RowModel, examples
 from rss_rl.errors import DataError
+from rss_rl.json_files import read_json
 from rss_rl.types import LabelSpec
 
 _POSTS, _DIVISIONS = "dataset.json", "post_id_divisions.json"
@@ -46,10 +38,10 @@ def _read(split: str, posts: Path, divisions: Path) -> Iterator[Row]:
     Raises:
         DataError: a file is not HateXplain's.
     """
-    wanted = _object(divisions).get(_SPLITS[split])
+    wanted = read_json(divisions, _REMEDY, DataError).get(_SPLITS[split])
     if not isinstance(wanted, list):
         raise DataError(f"has no list '{_SPLITS[split]}'", where=str(divisions), remedy=_REMEDY)
-    known = _object(posts)
+    known = read_json(posts, _REMEDY, DataError)
     rows = {name: row for row, name in enumerate(known, start=1)}
     for place, name in enumerate(wanted, start=1):
         if name not in rows:
@@ -57,16 +49,6 @@ def _read(split: str, posts: Path, divisions: Path) -> Iterator[Row]:
         else:
             values = {"id": name, "post": known[name]}
             yield from examples([Record(str(posts), rows[name], values)], _example)
-
-
-def _object(path: Path) -> Mapping[str, Any]:
-    try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot be read ({error})", where=str(path), remedy=_REMEDY) from error
-    if not isinstance(tree, dict):
-        raise DataError("is not a JSON object", where=str(path), remedy=_REMEDY)
-    return tree
 
 
 class _Vote(RowModel):

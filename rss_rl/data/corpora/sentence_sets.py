@@ -12,15 +12,12 @@ words (the circulating files have five) are left out and counted.
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from rss_rl.components import NoOptions
-from rss_rl.data.corpora.cuts import FoldOptions, development_rows, fold_rows
+from rss_rl.data.corpora.cuts import FoldOptions, cut_rows, fold_rows
 from rss_rl.data.sources import (
     BadRow,
     RawExample,
@@ -31,77 +28,56 @@ from rss_rl.data.sources import (
     Words,
     files_in,
 )
-from rss_rl.durable import disk_errors
-from rss_rl.errors import DataError
+from rss_rl.data.tables import AS_GIVEN, Record, ascii_words, count_lines, examples, read_lines
 from rss_rl.types import Array, LabelSpec
 
 Keep = Callable[[str, int], Array]
 """A split and the number of lines of its file to bool [lines], True = in the split."""
 
 
+def split_lines(
+    split: str, path: Path, keep: Keep | None, encoding: str = "utf-8-sig"
+) -> Iterator[Record | BadRow]:
+    """The lines of a file that are in a split; all of them without `keep`."""
+    kept = None if keep is None else keep(split, count_lines(path))
+    for line in read_lines(path, encoding):
+        if kept is None or kept[line.row - 1]:
+            yield line
+
+
 def labelled_lines(
     split: str,
     path: Path,
     *,
-    encoding: str,
     classes: Mapping[str, str],
+    encoding: str = "utf-8-sig",
     keep: Keep | None = None,
     empty_by_convention: bool = False,
 ) -> Iterator[Row]:
     """Stream the sentences of a file; empty lines are skipped.
 
     Args:
-        encoding: one that uses the bytes of ASCII white space for nothing else.
         classes: the class of each label of the file, without what follows a colon there; an unknown
             label is not changed.
+        encoding: of the file.
         keep: which lines are in the split; None: all.
         empty_by_convention: a label without words is left out, and is not an error.
     """
-    kept = None if keep is None else keep(split, count_lines(path))
-    with path.open("rb") as stream:
-        for row, raw in enumerate(stream, start=1):
-            parts = (raw.removeprefix(codecs.BOM_UTF8) if row == 1 else raw).split()
-            if not parts or not (kept is None or kept[row - 1]):
-                continue
-            try:
-                label, *words = [part.decode(encoding) for part in parts]
-            except UnicodeDecodeError:
-                yield bad_line(path, row, raw, f"bytes that are not {encoding}")
-                continue
-            if words:
-                name = label.partition(":")[0]
-                yield sentence(path, row, classes.get(name, name), Words(words))
-            else:
-                reason = "there are no words after the label"
-                yield bad_line(path, row, raw, reason, by_convention=empty_by_convention)
+
+    def example(line: Record) -> Row:
+        label, *words = ascii_words(line.values["line"])
+        if not words:
+            reason = "there are no words after the label"
+            return line.bad(reason, AS_GIVEN, by_convention=empty_by_convention)
+        name = label.partition(":")[0]
+        return sentence(line, classes.get(name, name), Words(words))
+
+    return examples(split_lines(split, path, keep, encoding), example)
 
 
-def sentence(path: Path, row: int, label: str, words: Words, part: str = "") -> RawExample:
+def sentence(line: Record, label: str, words: Words, part: str = "") -> RawExample:
     """A sentence of a line; `part` distinguishes several of one line."""
-    return RawExample(f"{path.name}-{row}{part}", (words,), label, file=str(path), row=row)
-
-
-def bad_line(
-    path: Path, row: int, raw: bytes, reason: str, *, by_convention: bool = False
-) -> BadRow:
-    """A line that cannot be used."""
-    content = raw.decode("utf-8", "backslashreplace").rstrip("\r\n")
-    return BadRow(
-        str(path), row, reason, "Use the file as its authors give it", content, by_convention
-    )
-
-
-def count_lines(path: Path) -> int:
-    """Number of lines of a file, including empty ones.
-
-    Raises:
-        DataError: it cannot be read.
-    """
-    with (
-        disk_errors(path, "cannot be read", "Check the file", DataError),
-        path.open("rb") as stream,
-    ):
-        return sum(1 for _ in stream)
+    return line.example(f"{Path(line.file).name}-{line.row}{part}", (words,), label)
 
 
 _KINDS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
@@ -110,17 +86,9 @@ _TREC_FILES = {"train": "train_5500.label", "dev": "train_5500.label", "test": "
 
 def _trec(request: SourceRequest, options: NoOptions) -> Source:
     files = files_in(request.folder("trec", "train_5500.label"), _TREC_FILES)
-    keep = partial(_of_split, seed=request.seed)
-    reader = partial(labelled_lines, encoding="latin-1", classes={}, keep=keep)
+    keep = partial(cut_rows, name="trec", seed=request.seed)
+    reader = partial(labelled_lines, classes={}, encoding="latin-1", keep=keep)
     return Source("trec", 1, LabelSpec("classes", names=_KINDS), files, reader)
-
-
-def _of_split(split: str, rows: int, *, seed: int) -> Array:
-    """bool [rows], True = in `split`."""
-    if split == "test":
-        return np.ones(rows, dtype=bool)
-    kept: Array = development_rows(rows, seed, "trec") == (split == "dev")
-    return kept
 
 
 def _folds(
@@ -130,8 +98,8 @@ def _folds(
     files = files_in(request.folder(name, file), dict.fromkeys(("train", "dev", "test"), file))
     reader = partial(
         labelled_lines,
-        encoding="cp1252",
         classes=dict(zip("01", names, strict=True)),
+        encoding="cp1252",
         keep=partial(fold_rows, name=name, **options.model_dump(), seed=request.seed),
         empty_by_convention=True,
     )

@@ -13,8 +13,9 @@ from functools import partial
 from pathlib import Path
 
 from rss_rl.components import Options
-from rss_rl.data.corpora.sentence_sets import bad_line, labelled_lines, sentence
-from rss_rl.data.sources import Row, Source, SourceComponent, SourceRequest, Words, files_in
+from rss_rl.data.corpora.sentence_sets import labelled_lines, sentence
+from rss_rl.data.sources import BadRow, Row, Source, SourceComponent, SourceRequest, Words, files_in
+from rss_rl.data.tables import AS_GIVEN, read_lines
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
@@ -56,27 +57,28 @@ def _build(
         reader = partial(_trees, classes=_TREE_CLASSES[names], phrases=options.phrases)
         return Source(name, 1, labels, files_in(folder, _TREE_FILES), reader)
     classes = {str(i): each for i, each in enumerate(names)}
-    reader = partial(labelled_lines, encoding="utf-8", classes=classes)
-    return Source(name, 1, labels, files_in(folder, lines), reader)
+    return Source(
+        name, 1, labels, files_in(folder, lines), partial(labelled_lines, classes=classes)
+    )
 
 
 def _trees(split: str, path: Path, *, classes: Mapping[str, str], phrases: bool) -> Iterator[Row]:
-    with path.open("rb") as stream:
-        for row, raw in enumerate(stream, start=1):
-            if not raw.strip():
-                continue
-            try:
-                found = tree_phrases(raw.decode("utf-8-sig"))
-            except ValueError as error:
-                yield bad_line(path, row, raw, f"malformed tree ({error})")
-                continue
-            wanted = found if phrases and split == "train" else found[-1:]
-            for number, (label, words) in enumerate(wanted, start=1):
-                if label == _NEUTRAL and label not in classes:
-                    yield bad_line(path, row, raw, "neutral", by_convention=True)
-                else:
-                    part = f".{number}" if len(wanted) > 1 else ""
-                    yield sentence(path, row, classes.get(label, label), words, part)
+    for line in read_lines(path):
+        if isinstance(line, BadRow):
+            yield line
+            continue
+        try:
+            every = tree_phrases(line.values["line"])
+        except ValueError as error:
+            yield line.bad(f"malformed tree ({error})", AS_GIVEN)
+            continue
+        wanted = every if phrases and split == "train" else every[-1:]
+        for number, (label, words) in enumerate(wanted, start=1):
+            if label == _NEUTRAL and label not in classes:
+                yield line.bad("neutral", by_convention=True)
+            else:
+                part = f".{number}" if len(wanted) > 1 else ""
+                yield sentence(line, classes.get(label, label), words, part)
 
 
 def tree_phrases(tree: str) -> list[tuple[str, Words]]:
@@ -85,10 +87,10 @@ def tree_phrases(tree: str) -> list[tuple[str, Words]]:
     Raises:
         ValueError: it is not a tree of labels and words.
     """
-    found: list[tuple[str, Words]] = []
+    closed: list[tuple[str, Words]] = []
     open_: list[list[str]] = []  # label and words of each open phrase
     for piece in _PIECE.findall(tree):
-        if piece == "(" and (open_ or not found):
+        if piece == "(" and (open_ or not closed):
             open_.append([])
         elif not open_:
             raise ValueError("there is text outside the brackets")
@@ -96,16 +98,16 @@ def tree_phrases(tree: str) -> list[tuple[str, Words]]:
             label, *words = open_.pop() or [""]
             if not words:
                 raise ValueError("a phrase has no words")
-            found.append((label, Words(words)))
+            closed.append((label, Words(words)))
             if open_:
                 if not open_[-1]:
                     raise ValueError("a phrase has no label")
                 open_[-1] += words
         else:
             open_[-1].append(_BRACKETS.get(piece, piece.replace("\\/", "/")))
-    if open_ or not found:
+    if open_ or not closed:
         raise ValueError("a bracket is not closed")
-    return found
+    return closed
 
 
 SST1 = SourceComponent(
