@@ -13,6 +13,8 @@ from cyclopts.validators import Number
 from rss_rl.api.options import Device, PythonOnly, Typed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import torch
 
     from rss_rl.data.sources import Progress
@@ -92,9 +94,8 @@ def encode(
     )
     info = StatesInfo(encoding=encoding, manifest=manifest_digest(files), size=reader.size)
     out = files.folder.absolute() / encoding.folder
-    found = intact_states(out, info)
-    if found is not None:
-        return found
+    if intact := intact_states(out, info):
+        return intact
     numbers = sum(sum(split.tokens) for split in splits.values()) * reader.size
     what = f"{2 * numbers / 1e9:,.2f} GB in all"
     begun = out.with_name(f".begun-{out.name}")
@@ -106,14 +107,15 @@ def encode(
         begun.parent.mkdir(exist_ok=True)
         stack.enter_context(file_lock(begun.with_name(f".lock-{out.name}"), busy))
         writer = StatesWriter(begun, info, prepared.sentences)
-        for name, split_info in splits.items():
-            split = prepared.split(name)
-            for start in range(writer.info.rows(name), split_info.rows, _AHEAD):
-                rows = np.arange(start, min(start + _AHEAD, split_info.rows))
-                for row in _states(split, rows, reader, on):
-                    writer.write(name, row)
-                progress(f"encoding {name}, {what}", int(rows[-1]) + 1, split_info.rows)
-            writer.flush(name)
+
+        def blocks(name: str, end: int) -> Iterator[list[tuple[Array, ...]]]:
+            for start in range(writer.info.rows(name), end, _AHEAD):
+                rows = np.arange(start, min(start + _AHEAD, end))
+                yield _states(prepared.split(name), rows, reader, on)
+                progress(f"encoding {name}, {what}", int(rows[-1]) + 1, end)
+
+        for name, split in splits.items():
+            writer.write(name, blocks(name, split.rows))
         with new_folder(out) as folder:
             for path in begun.iterdir():
                 os.replace(path, folder / path.name)
@@ -130,7 +132,7 @@ def _states(
     from rss_rl.data.length_buckets import plain_batches
 
     lengths = split.lengths(rows)
-    found: list[tuple[Array, ...]] = [()] * len(rows)
+    states: list[tuple[Array, ...]] = [()] * len(rows)
     for mine in plain_batches(lengths, len(rows), _BATCH_TOKENS):
         batch = split.batch(rows[mine])
         slots = [
@@ -139,5 +141,5 @@ def _states(
         ]
         for position, row in enumerate(mine.tolist()):
             sizes = lengths[row]
-            found[row] = tuple(slot[position, : sizes[s]] for s, slot in enumerate(slots))
-    return found
+            states[row] = tuple(slot[position, : sizes[s]] for s, slot in enumerate(slots))
+    return states

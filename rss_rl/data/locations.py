@@ -41,44 +41,41 @@ class Files:
     def __reduce__(self) -> tuple[object, ...]:
         return (open_files, (self.location, self.digest))  # with the cache of that machine
 
-    def check(self, name: str, info: FileInfo) -> Path:
-        """The path of a file, which exists and has the size that the manifest says.
+    def verified(
+        self, name: str, info: FileInfo, remedy: str = "", *, content: bool = True
+    ) -> Path:
+        """The path of a file of the recorded size and, once a process, SHA-256.
 
-        Raises:
-            DataError: it does not, or cannot be read.
-        """
-        path = self.folder / name
-        try:
-            found = path.stat().st_size
-        except OSError as error:
-            raise self.damaged(name, f"cannot be read ({error.strerror or error})") from error
-        if found != info.bytes:
-            raise self.damaged(name, f"has {found} bytes, the manifest says {info.bytes}")
-        return path
-
-    def verified(self, name: str, info: FileInfo) -> Path:
-        """The path of a file whose SHA-256 was verified in this process.
+        Args:
+            remedy: for damage; empty: that for a file of the manifest.
+            content: False: its size alone is checked.
 
         Raises:
             DataError: it is missing, damaged, or cannot be read.
         """
-        path, digest = self.check(name, info), info.sha256
+        path = self.folder / name
         try:
             status = os.stat(path)
-            identity = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size, digest)
-            found = digest if identity in _sound else file_sha256(path)
+            identity = status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size, info.sha256
+            read = content and status.st_size == info.bytes and identity not in _sound
+            digest = file_sha256(path) if read else info.sha256
         except OSError as error:
-            raise self.damaged(name, f"cannot be read ({error.strerror or error})") from error
-        if found != digest:
-            raise self.damaged(name, f"its SHA-256 is {found}, the manifest says {digest}")
-        _sound.add(identity)
+            what = f"cannot be read ({error.strerror or error})"
+            raise self.damaged(name, what, remedy) from error
+        if (status.st_size, digest) != (info.bytes, info.sha256):
+            what = f"has {status.st_size} bytes, the manifest says {info.bytes}"
+            if status.st_size == info.bytes:
+                what = f"its SHA-256 is {digest}, the manifest says {info.sha256}"
+            raise self.damaged(name, what, remedy)
+        if content:
+            _sound.add(identity)
         return path
 
-    def damaged(self, name: str, what: str) -> DataError:
+    def damaged(self, name: str, what: str, remedy: str = "") -> DataError:
         """The error to raise for a file that is missing or has bad content."""
         copy = f"Delete {self.folder}, a copy of {self.location}. If that does not help, prepare"
-        remedy = f"{copy if self.digest else 'Check the disk, or prepare'} the data again"
-        return DataError(what, where=str(self.folder / name), remedy=remedy)
+        again = f"{copy if self.digest else 'Check the disk, or prepare'} the data again"
+        return DataError(what, where=str(self.folder / name), remedy=remedy or again)
 
 
 def cache_errors(where: Path) -> AbstractContextManager[None]:

@@ -250,7 +250,7 @@ def _write_split(
         dropped_rows=stage.rejects.dropped[split],
         cut_rows=staged.cut,
         in_train=staged.in_train,
-        shards=write_shards(stage.folder, split, schema, batches()),
+        shards=tuple(write_shards(stage.folder, split, schema, batches())),
     )
 
 

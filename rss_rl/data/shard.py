@@ -9,7 +9,8 @@ Legend: b requested rows, S sentence slots.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,30 +58,34 @@ def split_schema(
 
 
 def write_shards(
-    folder: Path, split: str, schema: Any, batches: Iterable[Any]
-) -> tuple[ShardInfo, ...]:
-    """Write record batches into consecutive shards of a split.
+    folder: Path, name: str, schema: Any, batches: Iterable[Any], first: int = 0
+) -> Iterator[ShardInfo]:
+    """Write record batches into consecutive shards, called by `shard_file`.
 
     A shard ends before the batch that would make it larger than SHARD_BYTES.
-    """
-    done: list[ShardInfo] = []
-    waiting: list[Any] = []
 
-    def write() -> None:
-        path = folder / shard_file(split, len(done))
+    Args:
+        name: of the split. first: number of the first shard.
+
+    Yields:
+        What the manifest says of each shard, when it has been written.
+    """
+    numbers, waiting = count(first), list[Any]()
+
+    def write() -> ShardInfo:
+        path = folder / shard_file(name, next(numbers))
         table = pa.Table.from_batches(waiting, schema).combine_chunks()
         with pa.ipc.new_file(str(path), schema) as writer:
             writer.write_table(table)
-        done.append(ShardInfo(rows=table.num_rows, **file_info(path)))
         waiting.clear()
+        return ShardInfo(rows=table.num_rows, **file_info(path))
 
     for batch in batches:
         if waiting and sum(each.nbytes for each in (*waiting, batch)) > SHARD_BYTES:
-            write()
+            yield write()
         waiting.append(batch)
     if waiting:
-        write()
-    return tuple(done)
+        yield write()
 
 
 def read_batch(path: Path, schema: Any, rows: int) -> Any:

@@ -12,7 +12,7 @@ Legend: S sentence slots, N_s tokens of a row's sentence s, H size of a state.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -24,20 +24,15 @@ from pydantic import Field
 
 from rss_rl.components import Options
 from rss_rl.data.locations import Files
-from rss_rl.data.manifest import MANIFEST_BYTES, MANIFEST_FILE, FileInfo, file_info
-from rss_rl.data.shard import read_batch
+from rss_rl.data.manifest import MANIFEST_BYTES, MANIFEST_FILE, ShardInfo, file_info, shard_file
+from rss_rl.data.shard import read_batch, write_shards
 from rss_rl.durable import file_sha256, plain_bytes, refuse_links, replace_file, sync_file
 from rss_rl.errors import DataError
 from rss_rl.types import Array, Window
 
 STATES_FILE = "states.json"
-_FILE_BYTES = 1 << 26
 _OPEN_FILES = 1024
 """Memory maps of 64 MB each, which take address space, not memory."""
-
-
-class _File(FileInfo):
-    rows: int = Field(ge=1)
 
 
 class Encoding(Options):
@@ -77,7 +72,7 @@ class StatesInfo(Options):
     encoding: Encoding
     manifest: str
     size: int = Field(ge=1)
-    splits: dict[str, tuple[_File, ...]] = Field(default_factory=dict)
+    splits: dict[str, tuple[ShardInfo, ...]] = Field(default_factory=dict)
 
     def fetch(self, data: Files, split: str, number: int) -> Path:
         """The path of a file, whose SHA-256 was verified in this process.
@@ -85,12 +80,8 @@ class StatesInfo(Options):
         Raises:
             DataError: it is missing or damaged.
         """
-        try:
-            name = f"{self.encoding.folder}/{file_name(split, number)}"
-            return data.verified(name, self.splits[split][number])
-        except DataError as error:
-            remedy = _again(data, self.encoding)
-            raise DataError(error.what, where=error.where, remedy=remedy) from error
+        name = f"{self.encoding.folder}/{file_name(split, number)}"
+        return data.verified(name, self.splits[split][number], _again(data, self.encoding))
 
     def check(self, data: Files) -> None:
         """Verify all files.
@@ -109,7 +100,7 @@ class StatesInfo(Options):
 
 def file_name(split: str, number: int) -> str:
     """Name of a file of states within its folder; files of a split are numbered from 0."""
-    return f"states-{split}-{number:05}.arrow"
+    return shard_file(f"states-{split}", number)
 
 
 def _again(data: Files, encoding: Encoding) -> str:
@@ -117,8 +108,8 @@ def _again(data: Files, encoding: Encoding) -> str:
     return f"Encode the data again: `{_command(data, encoding)}`"
 
 
-def _command(data: Files, asked: Encoding) -> str:
-    return f"rss-rl data encode {data.location} --pretrained {asked}"
+def _command(data: Files, encoding: Encoding) -> str:
+    return f"rss-rl data encode {data.location} --pretrained {encoding}"
 
 
 def stored_states(folder: Path) -> list[StatesInfo]:
@@ -129,8 +120,8 @@ def stored_states(folder: Path) -> list[StatesInfo]:
     """
     # Names with a dot are of folders that are not complete.
     paths = sorted(folder.glob(f"states/[!.]*/{STATES_FILE}"))
-    found = (_read_info(path.parent) for path in paths)
-    return [info for info in found if info is not None]
+    infos = (_read_info(path.parent) for path in paths)
+    return [info for info in infos if info is not None]
 
 
 def _read_info(folder: Path) -> StatesInfo | None:
@@ -155,48 +146,42 @@ def manifest_digest(files: Files) -> str:
     return file_sha256(files.folder / MANIFEST_FILE)
 
 
-def open_states(files: Files, asked: Encoding) -> StatesInfo:
-    """The states of prepared data by the encoder whose states a policy reads.
-
-    Args:
-        asked: how the policy wants them to be computed.
+def open_states(files: Files, encoding: Encoding) -> StatesInfo:
+    """The states of prepared data that a policy reads.
 
     Raises:
         DataError: there are none, or they are of another encoder or other data.
     """
-    command, where = _command(files, asked), files.location
+    command, where = _command(files, encoding), files.location
     if files.digest:
         raise DataError(
             "states of tokens are read from a directory only, not from a URI",
             where=where,
             remedy="Copy the data into a directory that all nodes can read, and encode them there",
         )
-    info = _read_info(files.folder / asked.folder)
+    info = _read_info(files.folder / encoding.folder)
+    if info is not None and info.manifest == manifest_digest(files):
+        return info
+    what = "the states of the tokens are of other data"
     if info is None:
         others = ", ".join(str(other.encoding) for other in stored_states(files.folder))
-        only = f", only of {others}" if others else ""
-        what = (
-            f"policy.reads=contextual needs states of the tokens: there are none of {asked}{only}"
-        )
-        raise DataError(what, where=where, remedy=f"Run `{command}`")
-    if info.manifest != manifest_digest(files):
-        what = "the states of the tokens are of other data"
-        raise DataError(what, where=where, remedy=f"Run `{command}`")
-    return info
+        what = f"policy.reads=contextual needs states of the tokens: there are none of {encoding}"
+        what += f", only of {others}" if others else ""
+    raise DataError(what, where=where, remedy=f"Run `{command}`")
 
 
 def intact_states(folder: Path, wanted: StatesInfo) -> StatesInfo | None:
     """What was written to an encoder's folder earlier; None if it is of other data, or damaged."""
     with suppress(DataError, OSError):
-        found = _read_info(folder)
-        if found is None or (found.manifest, found.size) != (wanted.manifest, wanted.size):
+        info = _read_info(folder)
+        if info is None or (info.manifest, info.size) != (wanted.manifest, wanted.size):
             return None
-        for split, files in found.splits.items():
+        for split, files in info.splits.items():
             for number, file in enumerate(files):
-                own = file_info(folder / file_name(split, number))
-                if (own["bytes"], own["sha256"]) != (file.bytes, file.sha256):
+                recorded = file.model_dump(exclude={"rows"})
+                if file_info(folder / file_name(split, number)) != recorded:
                     return None
-        return found
+        return info
     return None
 
 
@@ -211,56 +196,40 @@ class StatesWriter:
     """
 
     def __init__(self, folder: Path, info: StatesInfo, sentences: int) -> None:
-        self._folder, self._sentences = folder, sentences
-        found = intact_states(folder, info)
-        if found is None:
+        self._folder = folder
+        self._schema = states_schema(sentences, info.size)
+        intact = intact_states(folder, info)
+        if intact is None:
             shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
         refuse_links(folder)
-        self.info = found or info
-        self._rows: list[tuple[Array, ...]] = []
-        self._bytes = 0
+        self.info = intact or info
 
-    def write(self, split: str, states: tuple[Array, ...]) -> None:
-        """Add the next row's states, S x [N_s, H]."""
-        with np.errstate(over="ignore"):
-            row = tuple(part.astype(np.float16) for part in states)
-        if not all(np.isfinite(part).all() for part in row):
-            number = self.info.rows(split) + len(self._rows)
-            raise DataError(
-                "a state does not fit into float16",
-                where=f"{split}, row {number}",
-                remedy="Name another encoder, or fewer --layers",
-            )
-        self._rows.append(row)
-        self._bytes += sum(part.nbytes for part in row)
-        if self._bytes >= _FILE_BYTES:
-            self.flush(split)
-
-    def flush(self, split: str) -> None:
-        """Write the buffered rows to a file."""
-        if not self._rows:
-            return
+    def write(self, split: str, blocks: Iterable[Sequence[tuple[Array, ...]]]) -> None:
+        """Add the next rows, some at a time: the states of each, S x [N_s, H]."""
         done = self.info.splits.get(split, ())
-        path = self._folder / file_name(split, len(done))
-        slots = range(self._sentences)
-        columns = [self._column([row[slot] for row in self._rows]) for slot in slots]
-        schema = states_schema(self._sentences, self.info.size)
-        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-        with pa.ipc.new_file(str(path), schema) as writer:
-            writer.write_batch(batch)
-        sync_file(path)
-        file = _File(rows=len(self._rows), **file_info(path))
-        splits = {**self.info.splits, split: (*done, file)}
-        self.info = self.info.model_copy(update={"splits": splits})
-        replace_file(self._folder / STATES_FILE, self.info.model_dump_json(indent=1))
-        self._rows, self._bytes = [], 0
+        batches = (self._batch(split, block) for block in blocks)
+        for file in write_shards(self._folder, f"states-{split}", self._schema, batches, len(done)):
+            sync_file(self._folder / file_name(split, len(done)))
+            done = (*done, file)
+            splits = {**self.info.splits, split: done}
+            self.info = self.info.model_copy(update={"splits": splits})
+            replace_file(self._folder / STATES_FILE, self.info.model_dump_json(indent=1))
 
-    def _column(self, rows: Sequence[Array]) -> Any:
+    def _batch(self, split: str, rows: Sequence[tuple[Array, ...]]) -> Any:
+        """The record batch of some rows."""
+        columns = [self._column(split, slot) for slot in zip(*rows, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _column(self, split: str, rows: Sequence[Array]) -> Any:
         """list<fixed_size_list<H>>, one element per row."""
         offsets = np.cumsum([0, *map(len, rows)], dtype=np.int32)
-        flat = pa.array(np.concatenate(rows).reshape(-1))
-        tokens = pa.FixedSizeListArray.from_arrays(flat, self.info.size)
+        with np.errstate(over="ignore"):
+            states = np.concatenate(rows).astype(np.float16)
+        if not np.isfinite(states).all():
+            remedy = "Name another encoder, or fewer --layers"
+            raise DataError("a state does not fit into float16", where=split, remedy=remedy)
+        tokens = pa.FixedSizeListArray.from_arrays(pa.array(states.reshape(-1)), self.info.size)
         return pa.ListArray.from_arrays(pa.array(offsets), tokens)
 
 
@@ -300,11 +269,11 @@ class StatesReader:
         Raises:
             DataError: a file is missing or damaged, or lengths differ from `valid`.
         """
-        found = [self.row(int(row)) for row in rows]
+        by_row = [self.row(int(row)) for row in rows]
         slots = []
         for slot, mask in enumerate(valid):
             states = np.zeros((*mask.shape, self.info.size), np.float16)
-            parts = [each[slot] for each in found]
+            parts = [states_of_row[slot] for states_of_row in by_row]
             if [len(part) for part in parts] != mask.sum(1).tolist():
                 what = "has states for texts of other lengths"
                 remedy = _again(self._files, self.info.encoding)

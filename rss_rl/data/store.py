@@ -310,7 +310,7 @@ class Prepared:
             DataError: a file is missing or damaged.
         """
         for name, info in self.manifest.files().items():
-            self._files.check(name, info)
+            self._files.verified(name, info, content=False)
         _ = self.vocabulary, self._files.verified(VECTORS_FILE, self.manifest.vectors)
         if self._states is not None:
             self._states.check(self._files)

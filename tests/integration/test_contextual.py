@@ -18,7 +18,7 @@ from tiny_runs import Outcome, stop_and_resume
 import rss_rl
 from rss_rl.api.encode import encode
 from rss_rl.config import RunConfig
-from rss_rl.data.states import STATES_FILE, StatesWriter, stored_states
+from rss_rl.data.states import STATES_FILE, stored_states
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference.artifact import export_run
@@ -127,6 +127,11 @@ def test_stopped_and_resumed(
     Outcome.read(tmp_path / "run").assert_equals(Outcome.read(run))
 
 
+def few_rows_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rss_rl.api.encode._AHEAD", 8)
+    monkeypatch.setattr("rss_rl.data.shard.SHARD_BYTES", 2000)
+
+
 def test_resumed_with_other_states(
     tiny: Callable[..., RunConfig], data: Path, folder: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -138,7 +143,7 @@ def test_resumed_with_other_states(
     config = tiny(data=str(copy), policy=policy)
     made: list[object] = []
     list(train(config, tmp_path / "run", stop=lambda: bool(made.append(0)) or len(made) > 5))
-    monkeypatch.setattr("rss_rl.data.states._FILE_BYTES", 2000)
+    few_rows_a_file(monkeypatch)
     shutil.rmtree(copy / "states")
     encode(copy, str(folder))  # in other files
     with pytest.raises(DataError, match="not those the run began with"):
@@ -177,24 +182,22 @@ def test_encoding_resumes(
     """A kill between two files costs what was not written; the files are the same in the end."""
     copy = tmp_path / "data"
     shutil.copytree(tiny().data, copy)
-    monkeypatch.setattr("rss_rl.data.states._FILE_BYTES", 2000)
-    written: list[str] = []
-    flush = StatesWriter.flush
+    few_rows_a_file(monkeypatch)
+    written: list[Path] = []
 
-    def killed(self: StatesWriter, split: str) -> None:
+    def killed(path: Path) -> None:
         if len(written) == 3:
             raise KeyboardInterrupt
-        written.append(split)
-        flush(self, split)
+        written.append(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(StatesWriter, "flush", killed)
+        patch.setattr("rss_rl.data.states.sync_file", killed)
         with pytest.raises(KeyboardInterrupt):
             encode(copy, str(folder))
     (begun,) = copy.rglob(STATES_FILE)
     record = json.loads(begun.read_text())
     assert stored_states(copy) == []
-    kept = {path.stat().st_mtime_ns for path in begun.parent.glob("*.arrow")}
+    kept = {path.stat().st_mtime_ns for path in sorted(begun.parent.glob("*.arrow"))[:3]}
     assert sum(len(files) for files in record["splits"].values()) == 3
     done: list[int] = []
     encode(copy, str(folder), progress=lambda _, count, __: done.append(count))
