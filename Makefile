@@ -2,12 +2,11 @@
 #   PYTHON=...     interpreter to build .venv with (3.11 or newer)
 #   PIP_FLAGS=...  further options for pip, such as --extra-index-url for another build of torch
 #   PYTEST_ARGS=.. further options for pytest
-# Comparisons with RLlib run in .venv-peers: RLlib pins another Gymnasium.
 #   BENCH_ARGS=... further options for the benchmarks, such as --compare OLD/bench.json
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv demo peers loggers test test-full test-bare lint checks format docs dist bench clean
+.PHONY: help venv demo loggers test test-full test-bare lint checks format docs dist bench clean
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -40,18 +39,6 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP) ## train on the embedded sentences with a planted rationale (under 4 minutes on 2 cores)
 	$(BIN)/rss-rl demo
-
-peers: .venv-peers/.installed ## sampling beside SB3 and RLlib, in an environment of their own (half an hour)
-	$(BIN)/python tests/benchmarks/bench.py --only peers --threads 1 $(BENCH_ARGS)
-
-.venv-peers/.installed: pyproject.toml constraints-peers.txt $(STAMP)
-	$(BIN)/python -m venv --clear .venv-peers
-	.venv-peers/bin/python -m pip install --quiet -c constraints-peers.txt $(PIP_FLAGS) setuptools
-	.venv-peers/bin/python -m pip install --quiet -c constraints-peers.txt $(PIP_FLAGS) \
-	  --no-build-isolation -e . 'ray[rllib]' stable-baselines3 pytest \
-	  pytest-timeout hypothesis
-	.venv-peers/bin/python -m pytest -q -p no:cacheprovider tests/envs
-	@touch $@
 
 loggers: $(STAMP) ## test W&B, MLflow and Trackio offline, in .venv-loggers
 	$(BIN)/python -m venv --clear .venv-loggers
@@ -92,4 +79,4 @@ bench: $(STAMP) ## speed and memory as ratios, written to bench/ (under 15 minut
 	$(BIN)/python tests/benchmarks/bench.py $(BENCH_ARGS)
 
 clean: ## remove .venv, build products and caches
-	rm -rf .venv .venv-peers build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

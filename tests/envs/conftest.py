@@ -71,5 +71,10 @@ def pairs() -> TinyExamples:
 
 
 @pytest.fixture
+def texts() -> TinyExamples:
+    return TinyExamples(size=64, longest=32)
+
+
+@pytest.fixture
 def reward_model() -> CountingReward:
     return CountingReward()

@@ -10,7 +10,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from peer_task import LONGEST, WORDS, Sentences
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_checker import check_env
 from stable_baselines3.common.env_util import make_vec_env
@@ -18,7 +17,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from rss_rl.config import RunConfig
 from rss_rl.envs import ENV_ID
 from rss_rl.training.run import train
-from rss_rl.types import Array, Batch
+from rss_rl.types import Array, Batch, ExampleSource
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ppo_agent.py"
 
@@ -33,14 +32,14 @@ class HeadsOnly:
         return ((heads - dependents - sizes) / (2 * sizes)).astype(np.float32)
 
 
-def _make(**settings: Any) -> gymnasium.Env[Any, Any]:
+def _make(examples: ExampleSource, **settings: Any) -> gymnasium.Env[Any, Any]:
     return gymnasium.make(
         ENV_ID,
-        examples=Sentences(64),
+        examples=examples,
         reward_model=HeadsOnly(),
         sparsity_cost=0.0,
-        max_len=LONGEST,
-        vocabulary_size=WORDS,
+        max_len=32,
+        vocabulary_size=50,
         **settings,
     )
 
@@ -59,13 +58,13 @@ def test_the_example_trains_on_one_split_and_scores_on_another(
     assert "kept  1.000" in lines[-1]
 
 
-def test_its_checker_has_no_complaint() -> None:
-    check_env(_make())  # a warning would be an error here
+def test_its_checker_has_no_complaint(texts: ExampleSource) -> None:
+    check_env(_make(texts))  # a warning would be an error here
 
 
-def test_its_ppo_learns_as_anyone_would_use_it() -> None:
+def test_its_ppo_learns_as_anyone_would_use_it(texts: ExampleSource) -> None:
     seed = 0
-    envs = make_vec_env(_make, n_envs=8, seed=seed)
+    envs = make_vec_env(_make, n_envs=8, seed=seed, env_kwargs={"examples": texts})
     ppo = PPO(
         "MultiInputPolicy", envs, n_steps=32, batch_size=256, n_epochs=4, learning_rate=3e-3,
         gamma=0.0, seed=seed, device="cpu",

@@ -21,12 +21,10 @@ class Benchmark:
 
     target   `module:function`, imported in that process alone; module under tests/benchmarks
     minutes  after which it is ended; what it has yielded by then counts
-    asked    measured only where `--only` names it
     """
 
     target: str
     minutes: float
-    asked: bool = False
 
     def load(self) -> Measure:
         """The function."""
@@ -38,6 +36,4 @@ BENCHMARKS: dict[str, Benchmark] = {
     "reading": Benchmark("reading:reading", minutes=3),
     "step": Benchmark("suite.training_step:training_step", minutes=3.5),
     "attention": Benchmark("attention:attention", minutes=3),
-    "sampling": Benchmark("sampling:sampling", minutes=2),
-    "peers": Benchmark("sampling:peers", minutes=30, asked=True),
 }

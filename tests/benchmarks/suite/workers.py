@@ -1,4 +1,4 @@
-"""Turns in processes of their own, for what cannot share one: environment variables, packages."""
+"""Turns in processes of their own, for what cannot share environment variables."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ class Worker:
 
     Args:
         target: `module:function`; the function is called with `arguments` in the process and
-            returns a callable without arguments, each call of which is a turn, or several by name.
+            returns a callable without arguments, each call of which is a turn.
         arguments: that JSON can carry.
         environment: variables beside this process's own.
-        python: interpreter; another one where packages differ.
         timeout_s: longest wait for the start or a turn.
     """
 
@@ -44,14 +43,13 @@ class Worker:
         arguments: Mapping[str, Any],
         *,
         environment: Mapping[str, str] | None = None,
-        python: str = sys.executable,
         timeout_s: float = 300.0,
     ) -> None:
         self._target, self.timeout_s, self._pending = target, timeout_s, b""
         paths = [str(_HERE), str(_ROOT), os.environ.get("PYTHONPATH", "")]
         variables = {"PYTHONPATH": os.pathsep.join(filter(None, paths))} | dict(environment or {})
         self._process = subprocess.Popen(
-            [python, "-m", "suite.serve", target, json.dumps(dict(arguments))],
+            [sys.executable, "-m", "suite.serve", target, json.dumps(dict(arguments))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | variables,
@@ -63,15 +61,15 @@ class Worker:
             self.close()
             raise
 
-    def __call__(self, name: str = "") -> float:
-        """One turn, of that name where the worker has several.
+    def __call__(self) -> float:
+        """One turn.
 
         Raises:
             WorkerError: it ended or was silent for too long.
         """
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(f"{name}\n".encode())
+            self._process.stdin.write(b"\n")
             self._process.stdin.flush()
         except OSError as error:
             raise WorkerError(f"{self._target} ended") from error
@@ -114,12 +112,11 @@ class Worker:
 
 
 def serve(target: str, arguments: Mapping[str, Any]) -> None:
-    """Make the turns and answer each line of standard input with what the one it names measures."""
+    """Make the turn and answer each line of standard input with what it measures."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever prints must not be taken for an answer
     module, _, name = target.partition(":")
-    made = getattr(importlib.import_module(module), name)(**arguments)
-    turns = made if isinstance(made, Mapping) else {"": made}
+    turn = getattr(importlib.import_module(module), name)(**arguments)
     print("ready", file=answers, flush=True)
-    for line in sys.stdin:
-        print(float(turns[line.rstrip("\n")]()), file=answers, flush=True)
+    for _ in sys.stdin:
+        print(float(turn()), file=answers, flush=True)
