@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib.util
+import os
 import pkgutil
 import re
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from setuptools import Distribution
 
 import rss_rl
 
@@ -57,15 +59,21 @@ def test_the_data_room_imports_no_torch() -> None:
     assert "torch" not in imported_by(["rss_rl.config", *names])
 
 
-def test_every_package_is_in_the_wheel() -> None:
-    """Packages are listed by name: a new one that is not listed would be missing from the wheel."""
-    with (REPOSITORY / "pyproject.toml").open("rb") as file:
-        project = tomllib.load(file)
-    listed = set(project["tool"]["setuptools"]["packages"])
-    packages = {
-        name for name in modules() if importlib.util.find_spec(name).submodule_search_locations
-    }  # type: ignore[union-attr]
-    assert listed == packages | {"rss_rl.configs"}
+def test_every_file_is_in_the_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages are listed by name, and other files by how they end: a new one may be in no list."""
+    monkeypatch.chdir(REPOSITORY)
+    distribution = Distribution({"script_name": "setup.py"})
+    distribution.parse_config_files()
+    distribution.include_package_data = False  # else what an earlier build packed counts, too
+    wheel = distribution.get_command_obj("build_py")
+    wheel.ensure_finalized()
+    packed = {path for *_, path in wheel.find_all_modules()}
+    packed |= {f"{source}/{name}" for _, source, _, names in wheel.data_files for name in names}
+    command = ["git", "ls-files", "rss_rl", "envs", "learners", "configs"]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    assert {os.path.relpath(path) for path in packed} == {
+        path for path in listed if not os.path.islink(path)
+    }
 
 
 def test_every_dependency_is_pinned() -> None:

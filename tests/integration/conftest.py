@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from tiny_runs import Outcome, tiny_source, tiny_tree
-from wheels import install_wheel
 
 from rss_rl.components import EVERYTHING
 from rss_rl.config import RunConfig, parse_config
@@ -52,12 +51,6 @@ def shared_ray() -> None:
     from ray_nodes import start_ray  # some tests here run without Ray
 
     start_ray(4, num_gpus=0)
-
-
-@pytest.fixture(scope="session")
-def installed(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """See `install_wheel`."""
-    return install_wheel(repository, tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture
