@@ -1,1 +1,1 @@
-"""`make bench`: what each part of this program costs beside another way to do the same."""
+"""`make bench`: what a training step costs beside another way to do the same."""
