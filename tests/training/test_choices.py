@@ -7,7 +7,6 @@ from typing import Any
 
 import planted_choices
 import pytest
-import tiny_transformers
 
 from rss_rl.config import parse_config
 from rss_rl.data.prepare import prepare
@@ -43,21 +42,6 @@ def test_the_right_sentence_is_learnt_to_be_chosen(tmp_path: Path) -> None:
     check_learnt(path, events, 0.75)  # chance 0.29
     with pytest.raises(ConfigError, match="a new passage does not say what there is to choose"):
         load_model(path)
-
-
-def test_a_transformer_chooses_a_sentence(tmp_path: Path) -> None:
-    """One of random weights learns too little here: trained, stored and used as any other."""
-    folder = tiny_transformers.save(tmp_path / "bert")
-    prepare(planted_choices.PLANTED_SENTENCES, tmp_path / "data", dim=8)
-    encoder = {"name": "transformer", "options": {"pretrained": str(folder), "rate": 1.0}}
-    tree = planted_choices.tree(tmp_path / "data", encoder=encoder)
-    for phase in tree["phases"]:
-        phase["steps"] = 4
-    path = tmp_path / "run"
-    *_, last = train(parse_config(tree, where="test"), path)
-    assert isinstance(last, Finished)
-    again = score_run(path, "test", ["thresholded"])
-    assert again["thresholded"] == last.report["splits"]["test"]["thresholded"]
 
 
 def test_the_right_candidate_is_learnt_to_be_chosen(tmp_path: Path) -> None:

@@ -53,8 +53,10 @@ def test_a_run_from_its_start_to_its_end(tiny_config: RunConfig, tmp_path: Path)
 def test_an_error_is_reported(tiny_config: RunConfig, tmp_path: Path) -> None:
     reckless = tiny_config.learner.supervised.model_copy(update={"learning_rate": 1e15})
     learner = tiny_config.learner.model_copy(update={"supervised": reckless})
-    with pytest.raises(NonFiniteError):
+    with pytest.raises(NonFiniteError, match="phase warm-up, update 2.*supervised") as caught:
         list(train(tiny_config.model_copy(update={"learner": learner}), tmp_path / "run"))
+    last = max(checkpoint_steps(tmp_path / "run"))
+    assert f"checkpoint is that of update {last}" in str(caught.value)
     found = read_status(str(tmp_path / "run"))
     assert found.state == "failed"
     assert "phase warm-up, update 2" in str(found.record.error)

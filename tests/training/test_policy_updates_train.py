@@ -208,10 +208,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "nothing to learn",
     ),
     "certain": ({"policy": {"name": f"{__name__}:CERTAIN"}}, "only returns the tokens it keeps"),
-    "unknown": ({"learner": {"policy_update": "reinforced"}}, "did you mean 'reinforce'"),
-    "option": ({"policy": {"name": "gumbel", "options": {"temprature": 1.0}}}, "'temperature'"),
-    "budget": ({"policy": {"name": "top-k"}}, "option share: Field required"),
-    "module": ({"policy": {"name": "no_such_module:Policy"}}, "cannot be imported"),
 }
 
 

@@ -18,8 +18,7 @@ from rss_rl.rollouts.rollout import Job
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Publisher
 from rss_rl.training.evaluation import evaluate
-from rss_rl.training.run import Finished, train
-from rss_rl.training.trainer import Stopped
+from rss_rl.training.run import train
 from rss_rl.types import LabelSpec
 
 _CPU = torch.device("cpu")
@@ -89,16 +88,6 @@ def test_all_ways_to_use_a_run_select_the_same(run: Path, tiny: Prepared) -> Non
     scores = evaluate(models, examples, config, ["thresholded"], device=_CPU)["thresholded"]
     assert scores["kept"] == pytest.approx(np.mean(kept), abs=1e-6)
     assert 0 < scores["kept"] < 1
-
-
-def test_a_resumed_run_ends_the_same(run: Path, config: RunConfig, tmp_path: Path) -> None:
-    asked = iter([False] * 8 + [True])
-    assert list(train(config, tmp_path / "run", stop=lambda: next(asked)))[-1] == Stopped(9)
-    rest = list(train(config, tmp_path / "run", resume=True))
-    assert isinstance(rest[-1], Finished)
-    one, other = (open_models(path, "latest")[1] for path in (run, tmp_path / "run"))
-    for mine, theirs in zip(one.parameters(), other.parameters(), strict=True):
-        assert torch.equal(mine, theirs)
 
 
 def test_a_task_of_one_sentence_is_refused(config: RunConfig, tiny: Prepared) -> None:

@@ -15,7 +15,6 @@ from trainers import saved_by, trainer_of
 
 from rss_rl.config import PhaseConfig, RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.errors import CheckpointError, NonFiniteError
 from rss_rl.inference.model import Model
 from rss_rl.logs.events import parse_events
 from rss_rl.logs.logger import run_name
@@ -27,7 +26,7 @@ from rss_rl.training import learner
 from rss_rl.training.evaluation import evaluate
 from rss_rl.training.run import ALL_TOKENS, Finished, train
 from rss_rl.training.showcase import make_showcase, mark_sentence
-from rss_rl.training.trainer import Evaluated, PhaseBegan, Saved, Stopped, Updated
+from rss_rl.training.trainer import Evaluated, PhaseBegan, Saved, Updated
 
 
 @pytest.fixture(scope="module")
@@ -140,59 +139,6 @@ def test_metrics_and_events_are_documented(
     events = {event["event"] for event in parse_events((path / EVENTS_FILE).read_bytes())}
     assert len(tags) > 40
     assert tags | events <= known
-
-
-def test_a_stop_leaves_a_checkpoint_and_a_resumed_run_ends_the_same(
-    finished: tuple[Path, list[object]], tiny_config: RunConfig, tmp_path: Path
-) -> None:
-    path, events = finished
-    asked = iter([False] * 8 + [True])
-    stopped = list(train(tiny_config, tmp_path / "run", stop=lambda: next(asked)))
-    assert stopped[-1] == Stopped(9)
-    rest = list(train(tiny_config, tmp_path / "run", resume=True))
-    assert isinstance(rest[-1], Finished)
-    assert isinstance(events[-1], Finished)
-    assert rest[-1].report["splits"] == events[-1].report["splits"]
-    for place in (".", ALL_TOKENS):
-        one, other = load_checkpoint(path / place), load_checkpoint(tmp_path / "run" / place)
-        assert one.tensors.keys() == other.tensors.keys()
-        for name, value in one.tensors.items():
-            np.testing.assert_array_equal(value, other.tensors[name], name)
-
-
-def test_a_resume_with_other_settings_is_refused(
-    finished: tuple[Path, list[object]], tiny_config: RunConfig
-) -> None:
-    path, _ = finished
-    other = tiny_config.model_copy(update={"batch_size": 4})
-    with pytest.raises(CheckpointError, match="batch_size"):
-        next(train(other, path, resume=True))
-
-
-def test_an_overwritten_run_leaves_nothing_of_the_old_one(
-    tiny_config: RunConfig, tmp_path: Path
-) -> None:
-    list(train(tiny_config, tmp_path / "run"))
-    other = tiny_config.model_copy(update={"batch_size": 4})
-    last = list(train(other, tmp_path / "run", overwrite=True))[-1]
-    assert isinstance(last, Finished)
-    fresh = list(train(other, tmp_path / "fresh"))[-1]
-    assert isinstance(fresh, Finished)
-    assert last.report["splits"] == fresh.report["splits"]
-
-
-def test_a_loss_that_is_no_number_names_what_where_and_the_last_checkpoint(
-    tiny_config: RunConfig, tmp_path: Path
-) -> None:
-    reckless = tiny_config.learner.supervised.model_copy(update={"learning_rate": 1e15})
-    learner = tiny_config.learner.model_copy(update={"supervised": reckless})
-    config = tiny_config.model_copy(update={"learner": learner})
-    with pytest.raises(NonFiniteError) as caught:
-        list(train(config, tmp_path / "run"))
-    message = str(caught.value)
-    assert "phase warm-up, update 2" in message
-    assert "supervised" in message
-    assert f"checkpoint is that of update {load_checkpoint(tmp_path / 'run').step}" in message
 
 
 def test_an_undefined_metric_neither_stops_a_run_nor_is_the_best(
