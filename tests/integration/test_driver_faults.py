@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,36 +16,10 @@ from tiny_runs import Outcome, command_line
 
 from rss_rl.config import RunConfig
 from rss_rl.runs.checkpoint import load_checkpoint
-from rss_rl.runs.run_directory import RunDirectory
+from rss_rl.training.attempts import LocalRoles
+from rss_rl.training.run import train
 
 GONE_S = 60
-
-
-@pytest.fixture
-def mark() -> str:
-    return uuid.uuid4().hex
-
-
-@pytest.fixture
-def start(
-    monkeypatch: pytest.MonkeyPatch, mark: str, tiny: Callable[..., RunConfig], tmp_path: Path
-) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts `rss-rl train` and waits until samplers have been at work."""
-    monkeypatch.setenv(MARK, mark)
-    started = []
-
-    def run(*arguments: object) -> subprocess.Popen[str]:
-        process = command_line("train", *arguments, cwd=tmp_path)
-        started.append(process)
-        sampled = lambda: step_of(tmp_path / "run") >= 13  # noqa: E731
-        assert wait_until(sampled, 120), process.communicate(timeout=5)
-        assert any("ray::" in line for line in processes_of(mark).values())
-        return process
-
-    yield run
-    for process in started:
-        process.kill()
-        process.communicate()
 
 
 def step_of(run: Path) -> int:
@@ -60,29 +34,25 @@ def at_work(mark: str) -> list[str]:
     return [line for line in processes_of(mark).values() if "Agent" not in line]
 
 
-def configuration(tiny: Callable[..., RunConfig], path: Path) -> Path:
-    config = tiny(sampler={"backend": "ray", "actors": 2})
-    path.write_text(json.dumps(config.model_dump(mode="json")))  # JSON is YAML
-    return path
-
-
 def test_killed(
-    mark: str,
-    start: Callable[..., subprocess.Popen[str]],
     tiny: Callable[..., RunConfig],
     reference: Outcome,
     tmp_path: Path,
+    processes: list[subprocess.Popen[str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    before = set(os.listdir("/dev/shm"))
-    process = start(configuration(tiny, tmp_path / "c.yaml"), "--out", "run")
-    os.kill(process.pid, signal.SIGKILL)
+    """What it was killed in goes on in another process, with a sampler of its own."""
+    run, mark, before = tmp_path / "run", uuid.uuid4().hex, set(os.listdir("/dev/shm"))
+    config = tiny(sampler={"backend": "ray", "actors": 2})
+    (tmp_path / "c.yaml").write_text(json.dumps(config.model_dump(mode="json")))  # JSON is YAML
+    with monkeypatch.context() as patch:
+        patch.setenv(MARK, mark)
+        processes.append(process := command_line("train", "c.yaml", "--out", "run", cwd=tmp_path))
+    assert wait_until(lambda: step_of(run) >= 13, 120), process.communicate(timeout=5)
+    assert any("ray::" in line for line in processes_of(mark).values())
+    process.send_signal(signal.SIGKILL)
     process.communicate(timeout=30)
-    RunDirectory.open(tmp_path / "run", lock=True).close()  # nobody holds it any more
-    monkeypatch.setenv(MARK, f"{mark} resumed")
-    resumed = command_line("train", "--resume", "run", cwd=tmp_path)
-    _, err = resumed.communicate(timeout=150)
-    assert resumed.returncode == 0, err
-    Outcome.read(tmp_path / "run").assert_equals(reference)
+    list(train(config, run, resume=True, roles=LocalRoles()))  # nobody holds its lock any more
+    Outcome.read(run).assert_equals(reference)
     assert wait_until(lambda: not at_work(mark), GONE_S), at_work(mark)
     assert set(os.listdir("/dev/shm")) <= before

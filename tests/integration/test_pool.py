@@ -15,7 +15,7 @@ from rss_rl.cluster.actors import ActorProcess, this_process
 from rss_rl.cluster.sampler_actor import MAIL, Mailbox
 from rss_rl.cluster.sampler_pool import RayBackend
 from rss_rl.config import SamplerConfig
-from rss_rl.errors import DataError, SamplerError
+from rss_rl.errors import DataError, NonFiniteError, SamplerError
 from rss_rl.logs.events import NO_LOG, EventSink, Level
 from rss_rl.rollouts.rollout import Job, Rollout
 from rss_rl.rollouts.snapshot import Snapshot, StoredSnapshot
@@ -61,6 +61,8 @@ def rollout(job: Job, version: int) -> Rollout:
 
 def raise_once_more(count: Path) -> None:
     left = int(count.read_text())
+    if left < 0:
+        raise NonFiniteError("the policy's log-prob is nan", where="row 7")
     if left:
         count.write_text(str(left - 1))
         raise DataError("the disk of this node is away", where="shard 7")
@@ -187,6 +189,15 @@ def test_data_that_never_can_be_read_end_the_run_with_the_reason(tmp_path: Path)
     submit(backend)
     reason = r"sampler 0 \(process .*could not read its data: shard 7: the disk"
     with pytest.raises(SamplerError, match=reason):
+        collect(backend, 1)
+    backend.close()
+
+
+def test_an_error_of_ours_is_raised_with_its_origin(tmp_path: Path) -> None:
+    backend = pool((None, counting(tmp_path / "a", -1)))
+    submit(backend)
+    message = r"sampler 0 .process .* node .*, update 1, shard 0: row 7: the policy's"
+    with pytest.raises(NonFiniteError, match=message):
         collect(backend, 1)
     backend.close()
 

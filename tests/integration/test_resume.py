@@ -61,14 +61,6 @@ def test_stopped(tiny: Callable[..., RunConfig], reference: Outcome, tmp_path: P
     Outcome.read(tmp_path / "run").assert_equals(reference)
 
 
-def test_a_finished_run_stays_as_it_is(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
-    list(train(tiny(), tmp_path / "run"))
-    before = Outcome.read(tmp_path / "run")
-    events = list(train(tiny(), tmp_path / "run", resume=True))
-    assert [type(event) for event in events] == [Finished]
-    Outcome.read(tmp_path / "run").assert_equals(before)
-
-
 def optimisers(run: Path) -> int:
     """Checkpoints of a run and its comparison that hold more than weights."""
     return sum(

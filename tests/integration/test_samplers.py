@@ -5,28 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import ray
 from tiny_runs import Outcome
 from watched import WatchedRoles
 
-from rss_rl.cluster.roles import ray_samplers
 from rss_rl.cluster.sampler_pool import RayBackend
 from rss_rl.config import RunConfig
-from rss_rl.data.store import open_prepared
-from rss_rl.errors import NonFiniteError, SamplerError
-from rss_rl.reading.models import build_prepared_models
-from rss_rl.rollouts.backend import Done
-from rss_rl.rollouts.rollout import Job
-from rss_rl.rollouts.snapshot import Publisher, Snapshot
+from rss_rl.errors import SamplerError
 from rss_rl.training.run import RunEvent, train
 from rss_rl.training.trainer import Updated
-from rss_rl.types import Array
 
 pytestmark = pytest.mark.usefixtures("shared_ray")
 
@@ -34,22 +25,6 @@ pytestmark = pytest.mark.usefixtures("shared_ray")
 def pids(backend: RayBackend) -> list[int]:
     homes = ray.get([slot.actor.process.remote() for slot in backend._slots], timeout=30)
     return [home.pid for home in homes]
-
-
-def changed(snapshot: Snapshot, change: Callable[[Array], Array]) -> Snapshot:
-    """With other weights in each delta."""
-    deltas = (delta._replace(weights=change(delta.weights)) for delta in snapshot.deltas)
-    return replace(snapshot, deltas=tuple(deltas))
-
-
-def sample(backend: RayBackend, job: Job, snapshot: Snapshot) -> list[Done]:
-    backend.publish(snapshot)
-    backend.submit([job])
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if found := backend.collect(1.0):
-            return found
-    raise TimeoutError
 
 
 def train_with_ray(
@@ -161,28 +136,3 @@ def test_samplers_that_keep_dying_end_the_run(
         match=r"sampler 0 .process .* on host .*, node .* died: .*failure 2 .*max_restarts",
     ):
         train_with_ray(config, tmp_path / "run", kill)
-
-
-class TestErrors:
-    """Of the code that runs within a sampler."""
-
-    @pytest.fixture
-    def backend(self, tiny: Callable[..., RunConfig]) -> Iterator[RayBackend]:
-        made = ray_samplers(tiny(sampler={"backend": "ray", "actors": 1}))
-        yield made
-        made.close()
-
-    @pytest.fixture
-    def snapshot(self, tiny: Callable[..., RunConfig], prepared: Path) -> Snapshot:
-        return Publisher(build_prepared_models(tiny(), open_prepared(prepared))).publish(1)
-
-    def job(self) -> Job:
-        return Job(3, 1, np.arange(4), selections=2, scored=True, thresholded=False)
-
-    def test_an_expected_one_is_raised_as_it_is(
-        self, backend: RayBackend, snapshot: Snapshot
-    ) -> None:
-        bad = changed(snapshot, lambda weights: np.full_like(weights, np.nan))
-        message = r"sampler 0 .process .* node .*, update 4, shard 1: row \d+: the policy's"
-        with pytest.raises(NonFiniteError, match=message):
-            sample(backend, self.job(), bad)
