@@ -118,7 +118,7 @@ def gather_parts(
         progress(f"reading {split} with {first['run']}")
         reading = read_split(Path(first["run"]), split, trust=trust)
         prepared = open_prepared(str(first["data"]))
-        trojan = find_trojan(prepared, split, reading)
+        trojan = find_trojan(Path(first["run"]), prepared, split, reading)
         parts.append(Part(own, reading, prepared.manifest, trojan))
     return parts
 

@@ -112,14 +112,13 @@ def trojan_sentences(found: Trojan | None, split: str) -> list[str]:
 def trojan_warning(found: Trojan | None) -> str | None:
     """A warning if keeping words says the label, see `rss_rl.results.trojan`."""
     told = None if found is None else found["told"]
-    if told is None or told["low"] <= MARGIN:
+    if found is None or told is None or told["low"] <= MARGIN:
         return None
+    remedy = " ".join(found.get("remedy", []))
     return (
         f"which words are kept tells the prediction in {told['kept']:.0%} of the texts, which occur"
-        f" in {told['there']:.0%}: the policy keeps words that plead for what it has decided. One"
-        " that reads single words cannot: policy.options.pool=none, without options.context and"
-        " reads=contextual"
-    )
+        f" in {told['there']:.0%}: the policy keeps words that plead for what it has decided"
+    ) + (f". One that reads single words cannot: {remedy}" if remedy else "")
 
 
 def linear_warning(modes: Mapping[str, Scores], split: str) -> str | None:

@@ -14,11 +14,11 @@ Legend: R rows, C classes, W words.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
@@ -95,16 +95,21 @@ class Trojan(TypedDict):
             nothing to learn
     told    None with too few rows
     words   those whose keeping depends most on the predicted label
+    remedy  settings with which the policy would read single words; none where it does
     """
 
     rows: int
     reader: dict[str, float]
     told: Told | None
     words: list[DependentWord]
+    remedy: NotRequired[list[str]]
 
 
-def find_trojan(prepared: Prepared, split: str, reading: Reading) -> Trojan | None:
+def find_trojan(run: Path, prepared: Prepared, split: str, reading: Reading) -> Trojan | None:
     """What the report of a run says of a split.
+
+    Args:
+        run: its directory. prepared: its data. reading: of the split.
 
     Returns:
         None where labels are no classes, or the run selects or predicts nothing.
@@ -119,18 +124,31 @@ def find_trojan(prepared: Prepared, split: str, reading: Reading) -> Trojan | No
     learnt = np.sort(generator(0, "independent reader").permutation(len(train))[:most])
     labels, predicted = predictions[["label", "predicted"]].to_numpy(np.int64).T
     texts = [*texts_of(examples, predictions.index.to_numpy())]
-    return look_for_code(
+    found = look_for_code(
         [*texts_of(train, learnt)],
         labels_of(train, learnt),
         KeptRows(texts, reading.kept, labels, predicted),
         prepared.labels.names,
     )
+    return {**found, "remedy": single_words(RunDirectory.open(run).config["policy"])}
+
+
+def single_words(policy: Mapping[str, Any]) -> list[str]:
+    """The settings with which a policy would read each word without the rest of its text.
+
+    Args:
+        policy: of a run's resolved configuration.
+    """
+    wanted = {"options.pool": "none", "options.context": "none", "reads": "sentence"}
+    options = {f"options.{key}": value for key, value in policy.get("options", {}).items()}
+    read = {**policy, **options}
+    return [f"policy.{key}={one}" for key, one in wanted.items() if read.get(key, one) != one]
 
 
 def run_trojan(path: Path, split: str, **how: Any) -> Trojan | None:
     """`find_trojan` of a run; arguments and errors as `read_split`."""
     reading = read_split(path, split, **how)
-    return find_trojan(open_prepared(RunDirectory.open(path).config["data"]), split, reading)
+    return find_trojan(path, open_prepared(RunDirectory.open(path).config["data"]), split, reading)
 
 
 def add_trojan(path: Path, split: str, trust: Trust) -> None:

@@ -117,6 +117,7 @@ def test_words_that_plead_are_said(one: Part, text: str) -> None:
         "reader": {"all": 0.7, "kept": 0.75, "random": 0.6},
         "told": {"kept": 0.9, "there": 0.6, "low": 0.2, "high": 0.4},
         "words": [{"word": "and", "texts": 50, "most": ("fine", 0.9), "least": ("dull", 0.1)}],
+        "remedy": ["policy.options.pool=none"],
     }
     page = report_page([replace(one, trojan=found)])
     assert "Which of the 30 commonest words are kept" in page

@@ -7,9 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from rss_rl.config import load_config
+from rss_rl.packaged import find_config
 from rss_rl.results.linear import Text
 from rss_rl.results.sentences import trojan_sentences, trojan_warning
-from rss_rl.results.trojan import KeptRows, Trojan, look_for_code
+from rss_rl.results.trojan import KeptRows, Trojan, look_for_code, single_words
 from rss_rl.types import Array
 
 FILLERS = ["and", "the", "a", "film", "of", "that", "it", "with"]
@@ -53,7 +55,8 @@ def test_a_code_is_found() -> None:
     found = look(says_code, predicted=np.random.default_rng(2).integers(2, size=400))
     assert found["told"] is not None
     assert found["told"]["low"] > 0.2
-    assert "pool=none" in str(trojan_warning(found))
+    advised: Trojan = {**found, "remedy": single_words({"options": {"pool": "mean"}})}
+    assert str(trojan_warning(advised)).endswith("cannot: policy.options.pool=none")
     words = {word["word"]: (word["most"], word["least"]) for word in found["words"]}
     assert words["and"] == (("good", 1.0), ("bad", 0.0))
     assert "they do not explain it" in " ".join(trojan_sentences(found, "test"))
@@ -70,8 +73,24 @@ def test_a_policy_of_single_words_is_not_accused() -> None:
     assert found["reader"]["random"] < 0.9
 
 
+def test_who_reads_single_words_gets_no_advice() -> None:
+    config = load_config(find_config("own_context"), []).policy.model_dump(mode="json")
+    assert single_words(config) == ["policy.options.pool=none", "policy.options.context=none"]
+    assert not single_words(config | {"options": {"pool": "none", "context": "none"}})
+    assert not single_words({"name": "iterative", "options": {"cell": "gru"}})
+
+
 @pytest.mark.parametrize("policy", [says_code, keeps_signs])
 def test_sixty_rows_accuse_nobody(policy: Policy) -> None:
     found = look(policy, rows=60)
     assert trojan_warning(found) is None
     assert "too few texts" in " ".join(trojan_sentences(found, "test"))
+
+
+def test_chance_accuses_nobody() -> None:
+    random = np.random.default_rng(3)
+    for _ in range(8):
+        coins = random.integers(2, size=150)
+        found = look(lambda word, prediction: random.random() < 0.5, 150, coins)
+        assert trojan_warning(found) is None
+        assert not found["words"]
