@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 import torch
 from attending import C, inputs_of, outcome, pairs_of, reference, single
-from attention import peak_mb
 from torch import Tensor
 
 from rss_rl.models.directional import AttentionSettings, DirectionalAttention
@@ -88,6 +91,21 @@ def test_extreme_scores_are_exact_too(size: float, opposite: bool) -> None:
         inputs[1] += -size if opposite else size
     given = single(inputs)
     assert_near(compiled(pairs, given), reference(given, pairs))
+
+
+def held_mb(field: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:")) / 1e3
+
+
+def peak_mb(work: Callable[[], object]) -> float:
+    """Megabytes that a call adds to what this process holds, at most; after one unmeasured call."""
+    work()
+    ctypes.CDLL(None).malloc_trim(0)  # what was freed but kept would be used again, uncounted
+    Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew at what is resident
+    before = held_mb("VmRSS")
+    work()
+    return held_mb("VmHWM") - before
 
 
 def test_no_tensor_of_all_pairs_is_in_memory() -> None:
