@@ -1,9 +1,8 @@
 """Writes the tables of results into the documents: `python docs/result_tables.py [--check]`.
 
 README.md and the pages of docs hold tables between `<!-- table: NAME from FILE, FILE -->` and
-`<!-- end -->`. The files are CSVs of tests/benchmarks/results, and published.csv of configs/sweeps.
-result_tables.yaml beside this file
-says what stands in the columns of each table:
+`<!-- end -->`. The files are CSVs of tests/benchmarks/results, and published.csv of the room
+results/sweeps. result_tables.yaml beside this file says what stands in the columns of each table:
 
 columns    heading and cell of each. A cell holds fields, `{WORD/COLUMN:FORM}`: the figure of COLUMN
            in the lines that have each WORD in a cell, or without FORM its text. A cell is empty
@@ -37,7 +36,7 @@ from rss_rl.errors import RssError
 REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = Path("tests/benchmarks/results")
 LAYOUTS = Path("docs/result_tables.yaml")
-PUBLISHED = Path("configs/sweeps/published.csv")
+PUBLISHED = Path("rss_rl/results/sweeps/published.csv")
 BLOCK = re.compile(
     r"<!-- table: (?P<name>\S+) from (?P<files>[^>]+) -->\n(?:(?!<!-- table:).)*?<!-- end -->",
     re.DOTALL,

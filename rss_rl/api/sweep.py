@@ -47,7 +47,7 @@ def sweep(
     address: Address = None,
     console: PythonOnly[Console | None] = None,
 ) -> SweepResult:
-    """Train many runs, several at a time, and compare them: tables, frontiers, searches.
+    """Train many runs, several at a time, and compare them: tables, frontiers, grids of settings.
 
     Press Ctrl-C once to stop with a checkpoint of each run. The same call goes on, also after any
     kill: finished runs are kept, others resume. A run that fails ends no other.
@@ -72,23 +72,19 @@ def sweep(
         `rss-rl sweep sick root=DATA rows=resan,mean --jobs 2` makes a part of SICK's table.
 
         `rss-rl sweep shares base=demo_real` shows accuracy against the share of words kept.
-
-        `rss-rl sweep search data=data/reviews search.minutes=60` searches for better settings.
     """
     from rss_rl.api.sweep_runs import Sweep, train_missing
     from rss_rl.config import settings
-    from rss_rl.data.store import open_prepared
     from rss_rl.durable import file_lock
     from rss_rl.errors import CheckpointError
     from rss_rl.packaged import find_sweep
     from rss_rl.results.sweeps.plan import state_of
     from rss_rl.results.sweeps.report import write_sweep, written_to
     from rss_rl.results.sweeps.spec import load_spec
-    from rss_rl.training.trainer import find_best_metric
 
     shown = console or SafeConsole(highlight=False)
     file = spec if isinstance(spec, Mapping) else find_sweep(spec)
-    found = load_spec(file, settings(overrides))
+    parsed = load_spec(file, settings(overrides))
     name = file.stem if isinstance(file, Path) else "sweep"
     folder = Path(out or Path("runs") / "sweeps" / name).absolute()
     busy = CheckpointError(
@@ -98,16 +94,13 @@ def sweep(
     )
     with written_to(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    signal = best = None
+    signal = None
     with file_lock(folder / ".lock", busy, written_to(folder)):
-        one = Sweep(found, folder, shown)
+        one = Sweep(parsed, folder, shown)
         if not only_read:
             signal = train_missing(one, jobs, again, address)
         states = [state_of(run) for run in one.runs]
-        if found.search is not None:
-            config = one.runs[0].config
-            best = find_best_metric(config, open_prepared(config.data))
-        frame, markdown, files = write_sweep(found, one.runs, states, folder, best)
+        frame, markdown, files = write_sweep(parsed, one.runs, states, folder)
     say(shown, markdown)
     for line in [*map(str, files), *(f"failed: {run}: {why}" for run, why in one.failed.items())]:
         say(shown, line)

@@ -5,7 +5,7 @@ Learner and samplers live in this process, or on a cluster: see `Roles`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -32,7 +32,7 @@ from rss_rl.training.stopping import TimeBudget
 from rss_rl.training.trainer import Event, Saved, Stopped, Trainer
 from rss_rl.types import Array
 
-SPLITS = ("dev", "test")
+_SPLITS = ("dev", "test")
 """Splits scored in a report."""
 
 Scores = dict[str, dict[str, dict[str, float]]]
@@ -84,7 +84,6 @@ class RunContext:
     """Shared by all parts of a run: data, learners and samplers, when to stop, the observer.
 
     budget  time for the phases, or None
-    splits  scored at the end
     """
 
     prepared: Prepared
@@ -92,7 +91,6 @@ class RunContext:
     stop: Callable[[], bool]
     observer: Observer
     budget: TimeBudget | None = None
-    splits: tuple[str, ...] = SPLITS
 
 
 @dataclass(frozen=True)
@@ -187,18 +185,18 @@ def _attempt(
                 if isinstance(event, Stopped):
                     return None
         return Trained(
-            _score(config, learner, context.splits),
+            _score(config, learner),
             trainer.updates,
             trainer.wall_seconds,
             trainer.seen / max(trainer.trained_s, 1e-9),
         )
 
 
-def _score(config: RunConfig, learner: Learner, splits: Sequence[str]) -> Scores:
-    """Metrics of the splits in the run's modes; the models hold the best checkpoint."""
+def _score(config: RunConfig, learner: Learner) -> Scores:
+    """Metrics of dev and test in the run's modes; the models hold the best checkpoint."""
     modes: list[Mode] = ["thresholded", "sampled", "random"] if config.selects else ["all"]
     scores: Scores = {}
-    for split in splits:
+    for split in _SPLITS:
         scores[split] = {}
         for mode in modes:  # one at a time: waiting for a learner's answer has a timeout
             scores[split] |= learner.evaluate(split, [mode])

@@ -46,7 +46,6 @@ from rss_rl.runs.run_directory import (
     refuse_changed,
 )
 from rss_rl.training.attempts import (
-    SPLITS,
     LearnersLost,
     LocalRoles,
     Roles,
@@ -97,7 +96,6 @@ def train(
     storage: str | None = None,
     take_over: bool = False,
     budget: TimeBudget | None = None,
-    splits: tuple[str, ...] = SPLITS,
 ) -> Generator[RunEvent, None, None]:
     """Train in the run directory `path`, as a stream of events that ends in `Finished`.
 
@@ -112,7 +110,6 @@ def train(
             gets the run from. take_over: write there though another process seems to.
         budget: of time for all of it, or None. Within it, the comparison with every token makes
             as many updates as the run itself made.
-        splits: that are scored at the end; whoever chooses between runs leaves test away.
 
     Raises:
         RssError: any expected failure.
@@ -132,7 +129,7 @@ def train(
         if resume and (run.path / REPORT_FILE).is_file():
             yield _finished(config, run, observer)
             return
-        context = RunContext(prepared, roles or LocalRoles(), stop, observer, budget, splits)
+        context = RunContext(prepared, roles or LocalRoles(), stop, observer, budget)
         settled = _settled(config, run)
         trained = yield from train_phases(
             settled, run.path, context, initial_policy=initial, fork=config.compares

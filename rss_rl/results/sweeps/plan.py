@@ -1,7 +1,6 @@
 """The runs of a sweep: the folder, configuration and state of each.
 
     OUT/DATASET[-fold-N]/ROW[,KEY=VALUE...]/seed-N   an ordinary run
-    OUT/DATASET/trial-NNN/seed-N                     a trial of a search
     OUT/data/DATASET[-fold-N]-HASH                   data that the sweep prepared; HASH: of how
 
 Run folders are the only record of a sweep: the same command finds in them what is finished, and
@@ -13,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -25,15 +24,11 @@ from rss_rl.data.manifest import MANIFEST_FILE
 from rss_rl.data.pretrained_vectors import names_a_file
 from rss_rl.errors import ConfigError
 from rss_rl.packaged import find_config
-from rss_rl.results.sweeps.search import draw_settings
 from rss_rl.results.sweeps.spec import Dataset, Row, Settings, Spec
 from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, RunDirectory
 
-State = Literal["missing", "interrupted", "finished", "stopped early", "changed"]
+State = Literal["missing", "interrupted", "finished", "changed"]
 DATA_FOLDER = "data"
-ENDED = ("finished", "stopped early")
-_STOPPED = "stopped-early"
-"""Marks the folder of a trial that is not worth going on with."""
 _LONGEST = 200
 _PLAIN = re.compile(r"[A-Za-z0-9_.=+-]{1,40}")
 _IN_PROCESS: Settings = {"sampler.backend": "local", "learner.actors": 0}
@@ -72,7 +67,14 @@ def folds_of(spec: Spec, name: str, dataset: Dataset, out: Path) -> list[Fold]:
         given = {**dataset.options, **own}.items()
         # As texts, as on the command line: 300 and "300" are the same.
         options = {key: v if isinstance(v, str) else json.dumps(v) for key, v in given}
-        how = json.dumps([dataset.source, sorted(options.items()), *map(str, vectors), dataset.dim])
+        how = json.dumps(
+            [
+                dataset.table or dataset.source,
+                sorted(options.items()),
+                *map(str, vectors),
+                dataset.dim,
+            ]
+        )
         fold = Fold(name, dataset, number, options, vectors, dataset.data or "")
         made = str(out / DATA_FOLDER / f"{fold.name}-{_digest(how)}")
         found.append(replace(fold, data=fold.data or made))
@@ -97,7 +99,7 @@ class PlannedRun:
     """A run.
 
     row    its name. label: as shown
-    point  values of the axes, or of a search's space
+    point  values of the axes
     mode   selection mode whose scores are shown
     """
 
@@ -128,8 +130,8 @@ def find_base(name: str) -> Base:
     return Base(file.stem, file, {}, trust)
 
 
-def plan_runs(spec: Spec, base: Base, out: Path) -> Iterator[PlannedRun]:
-    """The runs of a sweep, in the order of training; those of a search until its space is empty.
+def plan_runs(spec: Spec, base: Base, out: Path) -> list[PlannedRun]:
+    """The runs of a sweep, in the order of training.
 
     Ordered by seed and fold, so that an early table has every row.
 
@@ -147,11 +149,8 @@ def plan_runs(spec: Spec, base: Base, out: Path) -> Iterator[PlannedRun]:
             where=f"datasets.{DATA_FOLDER}",
             remedy="Give the dataset another name",
         )
-    if spec.search is not None:
-        yield from _trials(spec, base, *next(iter(datasets.items())), out)
-        return
     rows = spec.rows or {base.name: Row()}
-    found: list[tuple[int, int, PlannedRun]] = []
+    planned: list[tuple[int, int, PlannedRun]] = []
     for (name, dataset), (row_name, row) in product(datasets.items(), rows.items()):
         own = find_base(dataset.base) if dataset.base else base
         axes = spec.axes if row.axes is None else row.axes
@@ -161,29 +160,14 @@ def plan_runs(spec: Spec, base: Base, out: Path) -> Iterator[PlannedRun]:
         for point, (turn, seed), fold in product(made, seeds, folds):
             config = configure(own, [*layers, point])
             run = _run(out, fold, row_name, row, point, config, seed)
-            found.append((turn, fold.number or 0, run))
-    yield from (run for _, _, run in sorted(found, key=lambda item: item[:2]))
+            planned.append((turn, fold.number or 0, run))
+    return [run for _, _, run in sorted(planned, key=lambda item: item[:2])]
 
 
 def _seeds(spec: Spec, dataset: Dataset, row: Row) -> Sequence[int]:
     """Those of the sweep, or of the dataset or row if these want fewer."""
     given = [part.seeds for part in (spec, dataset, row) if part.seeds is not None]
     return min((range(own) if isinstance(own, int) else own for own in given), key=len)
-
-
-def _trials(spec: Spec, base: Base, name: str, dataset: Dataset, out: Path) -> Iterator[PlannedRun]:
-    assert spec.search is not None
-    layers = _layers(spec, name, dataset, Row())
-
-    def configured(point: Settings) -> RunConfig:
-        return configure(base, [*layers, point])
-
-    [fold] = folds_of(spec, name, dataset, out)
-    for number, point in enumerate(draw_settings(spec.search, configured, seed=0)):
-        name = f"trial-{number:03}"
-        row = Row(label=name if number else f"{name}, as it is")
-        run = _run(out, fold, name, row, {}, configured(point), seed=0)
-        yield replace(run, point=point)
 
 
 def _run(
@@ -232,14 +216,7 @@ def state_of(run: PlannedRun) -> State:
     before = RunDirectory.open(run.path).config
     if before != json.loads(run.config.model_dump_json()) or _other_data(run):
         return "changed"
-    if (run.path / REPORT_FILE).is_file():
-        return "finished"
-    return "stopped early" if (run.path.parent / _STOPPED).exists() else "interrupted"
-
-
-def mark_stopped(run: PlannedRun) -> None:
-    """Mark a trial that is not worth going on with."""
-    (run.path.parent / _STOPPED).touch()
+    return "finished" if (run.path / REPORT_FILE).is_file() else "interrupted"
 
 
 def _other_data(run: PlannedRun) -> bool:

@@ -19,9 +19,7 @@ import pandas as pd
 from rss_rl.components import Trust
 from rss_rl.durable import disk_errors, replacing
 from rss_rl.errors import ConfigError, nearest
-from rss_rl.learners.share_control import merit
-from rss_rl.metrics.measures import Measure, find_measure, task_measures
-from rss_rl.packaged import configs_root
+from rss_rl.metrics.measures import find_measure, task_measures
 from rss_rl.results.frame import is_setting, runs_frame
 from rss_rl.results.sweeps.plan import PlannedRun, State
 from rss_rl.results.sweeps.spec import Spec
@@ -47,27 +45,18 @@ def write_sweep(
     runs: Sequence[PlannedRun],
     states: Sequence[State],
     folder: Path,
-    best: Measure | None,
 ) -> tuple[pd.DataFrame, str, list[Path]]:
     """Write the files of a sweep; returns the frame, the Markdown and the files.
-
-    Args:
-        best: of a search: what its trials are ordered by, on dev.
 
     Raises:
         ConfigError: there is no paper that the specification names.
         CheckpointError: a report is damaged, or a write fails.
     """
     finished = [run for run, state in zip(runs, states, strict=True) if state == "finished"]
-    frame = sweep_frame(finished, "test" if best is None else "dev")
+    frame = sweep_frame(finished, spec.split)
     metrics = list(spec.metrics) or [name for name in task_measures() if name in frame]
     figures = published(spec)
-    points = _points(runs, frame, [*metrics, _KEPT, _PARAMETERS, *([best.name] if best else [])])
-    note = _NOTE
-    if best is not None:
-        points = [point for point in points if best.name in point]
-        points.sort(key=lambda point: _worth(point, best), reverse=True)
-        note = _search_note(states, points)
+    points = _points(runs, frame, [*metrics, _KEPT, _PARAMETERS])
     known = {(point["dataset"], point["row"]) for point in points}
     points += [
         {"dataset": dataset, "row": model, "label": f"*{model}*", "runs": NONE, "point": {}}
@@ -75,7 +64,7 @@ def write_sweep(
         if (dataset, model) not in known and dataset in {name for name, _ in known}
     ]
     table = _table(spec, points, metrics, figures)
-    parts = [f"# {spec.title}" if spec.title else "", spec.note, table, note]
+    parts = [f"# {spec.title}" if spec.title else "", spec.note, table, _NOTE]
     markdown = "\n\n".join(part for part in parts if part) + "\n"
     parquet = io.BytesIO()
     frame.to_parquet(parquet, index=False)
@@ -107,7 +96,7 @@ def published(spec: Spec) -> Published:
     Raises:
         ConfigError: there is no such paper.
     """
-    lines = pd.read_csv(configs_root() / "sweeps" / "published.csv")
+    lines = pd.read_csv(Path(__file__).with_name("published.csv"))
     lines["paper"] += ", " + lines["page"]
     papers = list(lines["paper"].unique())
     for paper in spec.published:
@@ -136,8 +125,7 @@ def _points(runs: Sequence[PlannedRun], frame: pd.DataFrame, metrics: Sequence[s
         lines = frame[frame["run"].isin(paths) & (frame["mode"] == first.mode)]
         done = str(len(lines)) if len(lines) == len(own) else f"{len(lines)} of {len(own)}"
         point: Point = {"dataset": first.fold.dataset, "row": first.row, "label": first.label}
-        point |= {"point": first.point, "runs": done, "paths": paths}
-        point["reward"] = first.config.reward
+        point |= {"point": first.point, "runs": done}
         for metric in metrics:
             if metric in lines and len(lines) and not lines[metric].isna().any():
                 folds = lines.groupby("fold", dropna=False)[metric].mean()
@@ -145,23 +133,6 @@ def _points(runs: Sequence[PlannedRun], frame: pd.DataFrame, metrics: Sequence[s
                 point |= {metric: values.mean(), f"{metric}_sd": values.std()}
         points.append(point)
     return points
-
-
-def _worth(point: Point, best: Measure) -> float:
-    """What a finished trial is worth, as a checkpoint: those off the target share come last."""
-    value = point[best.name]
-    return merit(-value if best.lower_is_better else value, point, point["reward"])
-
-
-def _search_note(states: Sequence[State], points: Sequence[Point]) -> str:
-    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    note = f"{len(states)} trials: {counts}. Scores on dev, the best trial first."
-    if not points:
-        return note
-    return (
-        f"{note} The best of many is optimistic; train it with another seed before you rely on it:"
-        f" `rss-rl train {points[0]['paths'][0]}/config.yaml seed=1 --out DIR`."
-    )
 
 
 def _table(spec: Spec, points: Sequence[Point], metrics: Sequence[str], figures: Published) -> str:

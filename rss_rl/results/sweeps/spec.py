@@ -23,7 +23,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -42,11 +42,6 @@ _OWN = {
     "learner.actors": "A run has its learner in one process; --jobs trains several runs",
 }
 """Settings that a sweep makes itself."""
-_NOT_SEARCHED = {
-    "data": "Trials are compared on the same rows",
-    "evaluation": "Trials are compared by the same measure",
-    "reward.target_share": "Trials are compared at the same share: put it into settings",
-}
 _PARTS = ("rows", "datasets")
 
 
@@ -56,6 +51,7 @@ class Dataset(Section):
     label     for headings; default its name
     data      a prepared directory; or `source, folder, options, vectors, dim`, as of
               `rss-rl data prepare`: then the data are prepared when first needed
+    table     in place of a source, the arguments of `rss_rl.prepare`: data, text, label, ...
     folds     of cross-validation: the source has the options fold and folds
     base      instead of the sweep's. seeds: at most. settings: of all runs on it
     """
@@ -65,6 +61,7 @@ class Dataset(Section):
     source: str | None = None
     folder: str | None = None
     options: Mapping[str, str | int | float | bool] = Field(default={})
+    table: Mapping[str, Any] | None = None
     vectors: _Names | None = None
     dim: int = Field(default=100, ge=1)
     folds: int | None = Field(default=None, ge=2)
@@ -74,8 +71,10 @@ class Dataset(Section):
 
     @model_validator(mode="after")
     def _comes_from_somewhere(self) -> Dataset:
-        if (self.source is None) == (self.data is None):
-            raise ValueError("give either source or data")
+        if [self.source, self.data, self.table].count(None) != 2:
+            raise ValueError("give one of source, table and data")
+        if self.table is not None and not {"data", "text", "label"} <= {*self.table}:
+            raise ValueError("a table has data, text and label")
         return self
 
 
@@ -94,47 +93,17 @@ class Row(Section):
     axes: _Axes | None = None
 
 
-class Dimension(Section):
-    """The values of one key of a search, of exactly one kind."""
-
-    choice: tuple[Any, ...] | None = Field(default=None, strict=False, min_length=2)
-    uniform: tuple[float, float] | None = Field(default=None, strict=False)
-    log: tuple[float, float] | None = Field(default=None, strict=False)
-    integer: tuple[int, int] | None = Field(default=None, strict=False)
-
-    @model_validator(mode="after")
-    def _is_one(self) -> Dimension:
-        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError("give one of choice, uniform, log and integer")
-        low, high, *_ = getattr(self, given[0])
-        if self.choice is None and not (low < high and (self.log is None or low > 0)):
-            raise ValueError(f"{given[0]} needs [low, high] with low below high; log, above 0")
-        return self
-
-
-class Search(Section):
-    """Settings drawn at random, of which the worse are stopped early.
-
-    space    values by dotted key
-    minutes  of a core for all trials together; after that none is begun
-    """
-
-    space: Mapping[str, Dimension] = Field(min_length=1)
-    minutes: float = Field(default=60.0, ge=0)
-
-
 class Spec(Section):
     """A sweep.
 
     title, note  of its table
     base         name or file of a configuration; folder of a run; or the arguments of `rss_rl.fit`
     metrics      columns; default those that the runs have
+    split        whose scores are shown
     seeds        a number of seeds, from 0; or a list of them
     root         folder that datasets' folders and files of vectors are relative to
     vectors      files of word vectors of datasets that name none
-    published    papers whose figures stand beside, as in configs/sweeps/published.csv
-    search       instead of rows and axes
+    published    papers whose figures stand beside, as in published.csv of this folder
     """
 
     title: str = ""
@@ -142,6 +111,7 @@ class Spec(Section):
     base: str | Mapping[str, Any]
     settings: Settings = Field(default={})
     metrics: _Names = ()
+    split: Literal["test", "dev"] = "test"
     datasets: Mapping[_Name, Dataset] = Field(default={})
     rows: Mapping[_Name, Row] = Field(default={})
     axes: _Axes = Field(default={})
@@ -149,13 +119,9 @@ class Spec(Section):
     root: str = ""
     vectors: _Names = ()
     published: _Names = ()
-    search: Search | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Spec:
-        space = self.search.space if self.search else {}
-        if self.search and (self.rows or self.axes or len(self.datasets) > 1 or self.seeds != 1):
-            raise ValueError("a search has no rows, no axes, one dataset at most, and seeds: 1")
         for name, row in self.rows.items():
             for dataset in row.settings_on:
                 if dataset not in self.datasets:
@@ -165,10 +131,8 @@ class Spec(Section):
         given = [part.settings for part in parts] + [row.axes or {} for row in self.rows.values()]
         given += [own for row in self.rows.values() for own in row.settings_on.values()]
         refused = _OWN | ({"data": "Give datasets"} if self.datasets else {})
-        for key in [key for keys in [*given, self.axes, space] for key in keys]:
+        for key in [key for keys in [*given, self.axes] for key in keys]:
             _refuse(key, refused)
-        for key in space:
-            _refuse(key, _NOT_SEARCHED)
         for key in {*self.axes} & {*self.settings}:
             raise ValueError(f"{key} is an axis: give axes.{key}=[VALUE, ...] for other values")
         return self
@@ -197,10 +161,15 @@ def load_spec(spec: Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> 
         part, _, rest = key.partition(".")
         if part not in Spec.model_fields:
             part, rest = "settings", key
+        name, _, of_part = rest.partition(".settings.")
         if key in _PARTS:
             picked[key] = text.strip("[]").split(",")
         elif part in ("axes", "settings") and rest and equals:
             tree[part] = {**(tree.get(part) or {}), rest: parse_value(text, where=override)}
+        elif part in _PARTS and of_part and equals:
+            own = tree.setdefault(part, {}).setdefault(name, {})
+            value = {of_part: parse_value(text, where=override)}
+            own["settings"] = {**(own.get("settings") or {}), **value}
         else:
             tree = with_overrides(tree, [override])
     found = parse_section(Spec, tree, where=where)
