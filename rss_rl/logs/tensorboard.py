@@ -5,21 +5,31 @@ When a run is resumed, TensorBoard drops what was written after its checkpoint.
 
 from __future__ import annotations
 
+import html
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from rss_rl.components import Component, NoOptions
 from rss_rl.logs.logger import LoggedRun, RunLogger
 from rss_rl.metrics.measures import leading_measures
+from rss_rl.types import Array
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 _FLUSH_SECONDS = 10
+Hparams = Mapping[str, str | float]
 _MAIN = "0_main"
-"""The group that TensorBoard shows first: reward, share kept, accuracy or its like on dev."""
+"""The group that TensorBoard shows first: whether it learns, how much it keeps, and what."""
+_REWARD, _COST, _PRICE = "reward/total", "reward/sparsity_cost", "reward/lambda"
+_WIDE, _LINE, _SIZE, _EDGE = 900, 26, 18, 12
+"""Of a picture of marked sentences, in pixels."""
+_MOST_LINES = 60
+"""Of such a picture; what is below is cut."""
 
 
 class TensorBoardLogger(RunLogger):
@@ -28,7 +38,11 @@ class TensorBoardLogger(RunLogger):
     def __init__(self, run: LoggedRun, options: NoOptions) -> None:
         folder = _events_folder(run.folder / "tensorboard", run.name)
         self._events = _open_event_files(folder, purge_step=0 if run.step is None else run.step + 1)
-        self._main = {"reward/total": f"{_MAIN}/reward", "selection/kept": f"{_MAIN}/kept"}
+        self._main = {
+            "selection/kept": f"{_MAIN}/kept_as_drawn_in_training",
+            "dev/thresholded/kept": f"{_MAIN}/kept_in_use",
+            _PRICE: f"{_MAIN}/price",
+        }
         for name in leading_measures():
             self._main[f"dev/thresholded/{name}"] = f"{_MAIN}/{name}_kept_words"
             self._main[f"dev/all/{name}"] = f"{_MAIN}/{name}_all_words"
@@ -36,14 +50,18 @@ class TensorBoardLogger(RunLogger):
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """See `RunLogger`."""
         now = time.time()
-        for tag, value in values.items():
+        shown = {self._main[tag]: value for tag, value in values.items() if tag in self._main}
+        if _REWARD in values:
+            # A price that moves would hide whether the rest grows.
+            paid = values.get(_COST, 0.0) if _PRICE in values else 0.0
+            shown[f"{_MAIN}/reward_without_price"] = values[_REWARD] + paid
+        for tag, value in {**values, **shown}.items():
             self._events.add_scalar(tag, value, step, walltime=now)
-            if tag in self._main:
-                self._events.add_scalar(self._main[tag], value, step, walltime=now)
 
     def text(self, step: int, tag: str, markdown: str) -> None:
-        """See `RunLogger`."""
+        """See `RunLogger`; beside the scalars the text stands as a picture."""
         self._events.add_text(tag, markdown, step)
+        self._events.add_image(f"{_MAIN}/kept_words", picture(markdown), step, dataformats="HWC")
 
     def flush(self) -> None:
         """See `RunLogger`."""
@@ -60,6 +78,45 @@ TENSORBOARD = Component(
     help="Writes TensorBoard's event files into the run directory.",
     build=TensorBoardLogger,
 )
+
+
+def picture(markdown: str) -> Array:
+    """Text in which some is **bold**, as a picture: the rest is grey; uint8 [H, W, 3]."""
+    from matplotlib.font_manager import findfont  # pillow draws, in a font of matplotlib
+    from PIL import Image, ImageDraw, ImageFont
+
+    fonts = [ImageFont.truetype(findfont(f"DejaVu Sans:{w}"), _SIZE) for w in ("regular", "bold")]
+    placed: list[tuple[int, int, str, bool]] = []
+    left, line = _EDGE, 0
+    for part in markdown.split("\n"):
+        for word in part.split(" "):
+            bold = word.startswith("**")
+            text = html.unescape(word.replace("*", ""))
+            width = int(fonts[bold].getlength(f"{text} "))
+            if left > _EDGE and left + width > _WIDE - _EDGE:
+                left, line = _EDGE, line + 1
+            placed.append((left, line, text, bold))
+            left += width
+        left, line = _EDGE, line + 1
+    height = 2 * _EDGE + _LINE * min(line, _MOST_LINES)
+    image = Image.new("RGB", (_WIDE, height), "white")
+    canvas = ImageDraw.Draw(image)
+    for x, number, text, bold in placed:
+        colour = "black" if bold else "#9a9a9a"
+        canvas.text((x, _EDGE + _LINE * number), text, fill=colour, font=fonts[bold])
+    return np.asarray(image)
+
+
+def write_hparams(folder: Path, runs: Mapping[str, tuple[Hparams, Mapping[str, float]]]) -> None:
+    """What TensorBoard's tab HPARAMS shows of runs: by name their settings and scores."""
+    from torch.utils.tensorboard.summary import hparams
+
+    for name, (settings, scores) in runs.items():
+        with _open_event_files(folder / name, purge_step=0) as events:
+            for summary in hparams(dict(settings), dict(scores)):  # type: ignore[no-untyped-call]
+                events.file_writer.add_summary(summary)
+            for tag, value in scores.items():
+                events.add_scalar(tag, value, 0)
 
 
 def _events_folder(directory: Path, name: str) -> Path:

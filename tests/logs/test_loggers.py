@@ -11,6 +11,8 @@ from unittest.mock import MagicMock, call
 
 import numpy as np
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from tiny_runs import tiny_tree
 
 from rss_rl.components import find_component
@@ -18,6 +20,7 @@ from rss_rl.config import parse_config
 from rss_rl.errors import ConfigError
 from rss_rl.logs.logger import LoggedRun, RunLogger, open_loggers
 from rss_rl.logs.metrics import MetricsWriter, read_metrics
+from rss_rl.logs.tensorboard import picture, write_hparams
 
 SETTINGS = {"seed": 3, "policy": {"name": "rss", "options": {"hidden": 4}}}
 
@@ -89,6 +92,42 @@ def test_a_run_resumes_without_a_logger_that_cannot_go_on(
     (left,) = open_loggers(config, tmp_path, 3, lambda name, cause: told.append(name))
     assert (type(left).__name__, told) == ("TensorBoardLogger", ["wandb"])
     left.close(failed=False)
+
+
+def events_in(folder: Path) -> EventAccumulator:
+    return EventAccumulator(str(folder), {"tensors": 0, "scalars": 0}).Reload()
+
+
+def test_the_reward_in_tensorboard_is_without_a_price_that_moves(tmp_path: Path) -> None:
+    logger = opened("tensorboard", tmp_path)
+    fixed = {"reward/total": -1.0, "reward/sparsity_cost": 0.25}
+    logger.scalars(1, fixed)
+    logger.scalars(2, fixed | {"reward/lambda": 0.5})
+    logger.close(failed=False)
+    found = events_in(tmp_path / "tensorboard" / "data_rss_seed-3")
+    rewards = found.Scalars("0_main/reward_without_price")
+    assert [point.value for point in rewards] == [-1.0, -0.75]
+    assert [point.value for point in found.Scalars("0_main/price")] == [0.5]
+
+
+def test_a_picture_has_kept_words_in_black() -> None:
+    kept, other = picture("**star**"), picture("star &#42;")
+    assert (kept.min(), other.min()) == (0, 0x9A)
+    assert picture("star").shape == kept.shape
+    assert len(picture("star " * 100)) > len(kept)
+    assert len(picture("star\n" * 999)) < 2000
+
+
+def test_settings_of_runs_in_tensorboards_tab(tmp_path: Path) -> None:
+    write_hparams(tmp_path, {"cr/rss/seed-0": ({"row": "rss", "seed": 0}, {"accuracy": 0.5})})
+    found = events_in(tmp_path / "cr" / "rss" / "seed-0")
+    begun = found.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+    named = HParamsPluginData.FromString(begun).session_start_info.hparams
+    assert {key: value.string_value or value.number_value for key, value in named.items()} == {
+        "row": "rss",
+        "seed": 0.0,
+    }
+    assert [point.value for point in found.Scalars("accuracy")] == [0.5]
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, name: str) -> MagicMock:

@@ -208,8 +208,9 @@ def test_tensorboard_names_runs_and_shows_what_matters_first(
     assert names == ["tiny_all-words_seed-0", "tiny_rss_cost-0.02_seed-0"]
     found = shown_in_tensorboard(path, tiny_config)
     tags = sorted(found.Tags()["tensors"])
-    first = ["accuracy_all_words", "accuracy_kept_words", "kept", "reward"]
-    assert tags[:4] == [f"0_main/{name}" for name in first]
+    first = ["accuracy_all_words", "accuracy_kept_words", "kept_as_drawn_in_training"]
+    first += ["kept_in_use", "kept_words", "reward_without_price"]
+    assert tags[:6] == [f"0_main/{name}" for name in first]
     assert "selection/examples/text_summary" in tags
 
 
