@@ -98,6 +98,13 @@ AGREEMENT = (
     _rounded("people_f1", "people's F1"),
 )
 """Agreement with people, see `rss_rl.results.agreement`; never logged."""
+OF_SWEEPS = (
+    _percent("reader", "independent reader"),
+    _percent("told", "told - there"),
+    Measure("update_s", "s / update", places=3, lower_is_better=True),
+    Measure("wall_seconds", "s in all", places=0, lower_is_better=True),
+)
+"""Of runs that are compared: see `rss_rl.results.trojan` for the first two; never logged."""
 
 
 _OF_PREDICTIONS = (ACCURACY, CORRELATION, RANKING)
@@ -106,7 +113,7 @@ _OF_PREDICTIONS = (ACCURACY, CORRELATION, RANKING)
 @functools.cache
 def all_measures() -> dict[str, Measure]:
     """By name, in the order of columns: quality, loss and shares kept, agreement with people."""
-    groups = (*_OF_PREDICTIONS, OWN, RATIONALES, AGREEMENT)
+    groups = (*_OF_PREDICTIONS, OWN, RATIONALES, AGREEMENT, OF_SWEEPS)
     return {measure.name: measure for group in groups for measure in group}
 
 

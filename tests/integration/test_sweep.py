@@ -57,7 +57,8 @@ def test_killed_and_repeated(
     rss = {"settings": {"phases.1.steps": 200}}
     rows = {"rss": rss, "bad": {"settings": {"evaluation.best_metric": "pearson"}, "axes": {}}}
     axes = {"reward.target_share": [0.3, 0.6]}
-    spec = write_spec(tmp_path, prepared, rows=rows, axes=axes, seeds=1)
+    rss["also"] = {"weights": "largest weights"}
+    spec = write_spec(tmp_path, prepared, rows=rows, axes=axes, seeds=1, judged=True)
     command = ("sweep", spec, "--out", tmp_path / "out")
     first, second = (
         tmp_path / "out" / prepared.name / f"rss,reward.target_share={share}" / "seed-0"
@@ -84,7 +85,10 @@ def test_killed_and_repeated(
     for _ in train(parse_config(config, where="test"), tmp_path / "alone"):
         pass
     alone, there = (read_json(run / "report.json", "") for run in (tmp_path / "alone", second))
-    assert alone["splits"] == there["splits"]
+    test = there["splits"]["test"]
+    assert {mode: test[mode] for mode in alone["splits"]["test"]} == alone["splits"]["test"]
+    assert ("weights" in test, "trojan" in there) == (True, True)
+    assert not (second / "checkpoints").exists()  # which nothing needs any more
 
 
 def test_ctrl_c_keeps_everything(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,9 @@ def report(run: PlannedRun, **scores: float) -> None:
     costs = {"steps": 1, "best_step": 1, "wall_seconds": 1.0, "examples_per_second": 1.0}
     costs |= {"parameters": 123456, "seed": run.config.seed}
     with RunDirectory.create(run.path, json.loads(run.config.model_dump_json())) as directory:
-        directory.write_report({"splits": {"test": {run.mode: {"kept": 0.5} | scores}}, **costs})
+        directory.write_report(
+            {"splits": {"test": {run.modes[0]: {"kept": 0.5} | scores}}, **costs}
+        )
 
 
 def test_rows_times_axes_times_seeds(tmp_path: Path) -> None:
@@ -61,7 +64,7 @@ def test_rows_times_axes_times_seeds(tmp_path: Path) -> None:
     ]
     shares = [run.config.reward.target_share for run in runs[:3]]
     assert shares == [0.3, 0.6, None]
-    assert [run.mode for run in runs[:3]] == ["thresholded", "thresholded", "all"]
+    assert [run.modes for run in runs[:3]] == [("thresholded",), ("thresholded",), ("all",)]
     assert {run.config.sampler.backend for run in runs} == {"local"}
 
 
@@ -95,6 +98,9 @@ def test_key_value_changes_the_specification(tmp_path: Path) -> None:
     assert (list(spec.rows), spec.title) == (["rss"], "Mine")
     [run] = planned(spec, tmp_path / "out")
     assert run.config.reward.target_share == 0.5
+    given = ["rows.mine.settings.policy.name=top-k", "rows.mine.settings.policy.options.share=0.3"]
+    mine = load_spec(tree(tmp_path), [*given, "rows.mine.label=My own"]).rows["mine"]
+    assert (mine.settings["policy.options.share"], mine.label) == (0.3, "My own")
     with pytest.raises(ConfigError, match=r"rows: no 'rs'; did you mean 'rss'"):
         load_spec(tree(tmp_path), ["rows=rs"])
 
@@ -152,6 +158,8 @@ def test_what_is_refused_names_its_key(changes: dict[str, Any], said: str, tmp_p
 def test_states(tmp_path: Path) -> None:
     first, *_ = planned(load_spec(tree(tmp_path)), tmp_path / "out")
     assert state_of(first) == "missing"
+    nothing = sweep(tree(tmp_path), out=tmp_path / "out", only_read=True)
+    assert ("| RSS | 0.3 | 0 of 2 |" in nothing.markdown, len(nothing.frame)) == (True, 0)
     with RunDirectory.create(first.path, json.loads(first.config.model_dump_json())):
         assert state_of(first) == "interrupted"
     report(first, accuracy=0.5)
@@ -176,6 +184,46 @@ def test_the_table_and_the_frame(tmp_path: Path) -> None:
     assert {"seed", "policy.name", "row", "accuracy"} <= {*frame}
     assert "batch_size" not in frame  # all runs have the same
     assert (tmp_path / "out" / "sweep.md").read_text() == result.markdown
+
+
+def test_recorded_rows_stand_beside_and_are_not_trained(tmp_path: Path) -> None:
+    data = {"a": {"data": "p"}, "b": {"data": "p"}}
+    made = tree(tmp_path, rows={"x": {}, "y": {}}, datasets=data, axes={}, seeds=1)
+    made |= {"ranked": ["accuracy"]}
+    for run, accuracy in zip(planned(load_spec(made), tmp_path), (0.8, 0.6, 0.7, 0.9), strict=True):
+        report(run, accuracy=accuracy)
+    sweep(made, out=tmp_path, only_read=True)
+    made |= {"recorded": str(tmp_path / "sweep.csv")}
+    own = ["rows.mine.settings.batch_size=4"]
+    runs = planned(load_spec(made, own), tmp_path / "mine")
+    assert [run.name for run in runs] == ["a/mine/seed-0", "b/mine/seed-0"]
+    for run, accuracy in zip(runs, (0.7, 0.95), strict=True):
+        report(run, accuracy=accuracy, kept=0.4)
+    markdown = sweep(made, own, out=tmp_path / "mine", only_read=True).markdown
+    assert "| a | y | 1, recorded | 60.0% | 50.0% |" in markdown
+    assert "| b | mine | 1 | 95.0% | 40.0% |" in markdown
+    ranks = markdown.partition("## Ranks by accuracy")[2]
+    assert re.findall(r"^\| (\w) ?.*\| ([\d.]+) \(", ranks.replace("mine", "m"), re.MULTILINE) == [
+        ("m", "1.5"),
+        ("x", "2.0"),
+        ("y", "2.5"),
+    ]
+    with pytest.raises(ConfigError, match=r"recorded: .*is no sweep\.csv"):
+        planned(load_spec(made, ["recorded=nowhere"]), tmp_path)
+
+
+def test_a_judged_run_shows_an_independent_reader(tmp_path: Path) -> None:
+    made = tree(tmp_path, axes={}, seeds=1, judged=True, metrics=["accuracy", "reader", "told"])
+    [run, _] = planned(load_spec(made), tmp_path / "out")
+    report(run, accuracy=0.5)
+    assert state_of(run) == "interrupted"  # trained, and not judged
+    file = run.path / "report.json"
+    told = {"kept": 0.7, "there": 0.6, "low": 0.0, "high": 0.2}
+    trojan = {"rows": 9, "reader": {"all": 0.9, "kept": 0.8}, "told": told, "words": []}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"trojan": {"test": trojan}}))
+    assert state_of(run) == "finished"
+    markdown = sweep(made, out=tmp_path / "out", only_read=True).markdown
+    assert "| RSS | 1 | 50.0% | 80.0% | 10.0% | 50.0% |" in markdown
 
 
 def test_deviations_are_over_folds_of_means_over_seeds(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from rss_rl.data.manifest import MANIFEST_FILE
 from rss_rl.data.pretrained_vectors import names_a_file
 from rss_rl.errors import ConfigError
 from rss_rl.packaged import find_config
+from rss_rl.results.sweeps.figures import recorded
 from rss_rl.results.sweeps.spec import Dataset, Row, Settings, Spec
 from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, RunDirectory
 
@@ -98,18 +99,19 @@ class Base:
 class PlannedRun:
     """A run.
 
-    row    its name. label: as shown
-    point  values of the axes
-    mode   selection mode whose scores are shown
+    row     its name
+    point   values of the axes
+    modes   selection modes whose scores are shown, its own first
+    judged  see `Spec`
     """
 
     fold: Fold
     row: str
-    label: str
     point: Settings
     path: Path
     config: RunConfig
-    mode: str
+    modes: tuple[str, ...]
+    judged: bool = False
 
     @property
     def name(self) -> str:
@@ -131,7 +133,7 @@ def find_base(name: str) -> Base:
 
 
 def plan_runs(spec: Spec, base: Base, out: Path) -> list[PlannedRun]:
-    """The runs of a sweep, in the order of training.
+    """The runs of a sweep, but for rows that are recorded, in the order of training.
 
     Ordered by seed and fold, so that an early table has every row.
 
@@ -149,7 +151,8 @@ def plan_runs(spec: Spec, base: Base, out: Path) -> list[PlannedRun]:
             where=f"datasets.{DATA_FOLDER}",
             remedy="Give the dataset another name",
         )
-    rows = spec.rows or {base.name: Row()}
+    known = {*recorded(spec)["row"]}
+    rows = {n: row for n, row in (spec.rows or {base.name: Row()}).items() if n not in known}
     planned: list[tuple[int, int, PlannedRun]] = []
     for (name, dataset), (row_name, row) in product(datasets.items(), rows.items()):
         own = find_base(dataset.base) if dataset.base else base
@@ -160,7 +163,7 @@ def plan_runs(spec: Spec, base: Base, out: Path) -> list[PlannedRun]:
         for point, (turn, seed), fold in product(made, seeds, folds):
             config = configure(own, [*layers, point])
             run = _run(out, fold, row_name, row, point, config, seed)
-            planned.append((turn, fold.number or 0, run))
+            planned.append((turn, fold.number or 0, replace(run, judged=spec.judged)))
     return [run for _, _, run in sorted(planned, key=lambda item: item[:2])]
 
 
@@ -182,8 +185,8 @@ def _run(
     folder = folder if len(folder) <= _LONGEST else f"{name},{_digest(folder)}"
     path = out / fold.name / folder / f"seed-{seed}"
     own = absolute_paths(config.model_copy(update={"seed": seed, "data": fold.data}))
-    mode = "thresholded" if config.selects else "all"
-    return PlannedRun(fold, name, row.label or name, point, path, own, mode)
+    modes = ("thresholded" if config.selects else "all", *row.also)
+    return PlannedRun(fold, name, point, path, own, modes)
 
 
 def _digest(text: str) -> str:
@@ -216,7 +219,10 @@ def state_of(run: PlannedRun) -> State:
     before = RunDirectory.open(run.path).config
     if before != json.loads(run.config.model_dump_json()) or _other_data(run):
         return "changed"
-    return "finished" if (run.path / REPORT_FILE).is_file() else "interrupted"
+    if not (run.path / REPORT_FILE).is_file():
+        return "interrupted"
+    judged = not run.judged or "trojan" in RunDirectory.open(run.path).read_report()
+    return "finished" if judged else "interrupted"
 
 
 def _other_data(run: PlannedRun) -> bool:

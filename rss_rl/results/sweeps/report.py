@@ -1,4 +1,4 @@
-"""What a sweep shows: sweep.parquet, sweep.md in its folder.
+"""What a sweep shows: sweep.parquet, sweep.csv, sweep.md in its folder.
 
 The frame has a line for each finished run and selection mode, with all settings in which runs
 differ. The table has the mean over a point's runs, and their standard deviation: over seeds, or
@@ -9,35 +9,42 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from scipy.stats import t as student
 
 from rss_rl.components import Trust
 from rss_rl.durable import disk_errors, replacing
-from rss_rl.errors import ConfigError, nearest
+from rss_rl.logs.tensorboard import write_hparams
 from rss_rl.metrics.measures import find_measure, task_measures
 from rss_rl.results.frame import is_setting, runs_frame
+from rss_rl.results.sweeps.figures import Published, published, recorded
 from rss_rl.results.sweeps.plan import PlannedRun, State
-from rss_rl.results.sweeps.spec import Spec
+from rss_rl.results.sweeps.spec import Row, Spec
 from rss_rl.results.tables import NONE, markdown_table, score_cell
+from rss_rl.runs.run_directory import RunDirectory
 
 _KEPT, _PARAMETERS = "kept", "parameters"
+_KEY = ["dataset", "row", "point", "mode"]
+_COSTS = ("update_s", "wall_seconds", _PARAMETERS)
 _NOTE = (
     "Mean (sample standard deviation) over runs; with cross-validation over folds. Scores are of"
     " the checkpoint that was best on dev. Kept: words that are head or dependent. Parameters:"
     " without embeddings."
 )
+_RANKS = "Ranks are of rows that leave words out, with 95% intervals of their means by Student's t."
 
 
 Point = dict[str, Any]
 """A row at a point of the axes on a dataset: names, and for each metric that all its finished runs
 have NAME, the mean, and NAME_sd, the sample standard deviation (NaN of a single run)."""
-Published = Mapping[tuple[str, str], Mapping[str, float]]
-"""Figures by dataset and model, named as those of a point."""
 
 
 def write_sweep(
@@ -56,7 +63,10 @@ def write_sweep(
     frame = sweep_frame(finished, spec.split)
     metrics = list(spec.metrics) or [name for name in task_measures() if name in frame]
     figures = published(spec)
-    points = _points(runs, frame, [*metrics, _KEPT, _PARAMETERS])
+    lines = pd.concat([recorded(spec), _shown(runs, frame)])
+    columns = list(dict.fromkeys([*metrics, *spec.ranked, _KEPT, _PARAMETERS]))
+    points = _points(spec, runs, lines, columns)
+    ranks = [_ranks(spec, points, metric) for metric in spec.ranked]
     known = {(point["dataset"], point["row"]) for point in points}
     points += [
         {"dataset": dataset, "row": model, "label": f"*{model}*", "runs": NONE, "point": {}}
@@ -64,11 +74,16 @@ def write_sweep(
         if (dataset, model) not in known and dataset in {name for name, _ in known}
     ]
     table = _table(spec, points, metrics, figures)
-    parts = [f"# {spec.title}" if spec.title else "", spec.note, table, _NOTE]
+    note = f"{_NOTE} {_RANKS}" if spec.ranked else _NOTE
+    parts = [f"# {spec.title}" if spec.title else "", spec.note, table, *ranks, note]
     markdown = "\n\n".join(part for part in parts if part) + "\n"
     parquet = io.BytesIO()
     frame.to_parquet(parquet, index=False)
-    contents: dict[str, str | bytes] = {"sweep.parquet": parquet.getvalue(), "sweep.md": markdown}
+    kept = [name for name in (*_KEY, "fold", "seed", *columns) if name in lines]
+    csv = lines[kept].to_csv(index=False, float_format="%.5g")
+    contents: dict[str, str | bytes] = {"sweep.parquet": parquet.getvalue()}
+    contents |= {"sweep.md": markdown, "sweep.csv": csv}
+    _show_settings(folder / "hparams", finished, frame, columns)
     return frame, markdown, _write_files(folder, contents)
 
 
@@ -86,53 +101,109 @@ def sweep_frame(runs: Sequence[PlannedRun], split: str) -> pd.DataFrame:
     frame.insert(0, "dataset", [run.fold.dataset for run in own])
     frame.insert(1, "row", [run.row for run in own])
     frame.insert(2, "fold", pd.Series([run.fold.number for run in own], dtype="Int64"))
+    sizes = frame.get("batch_size", pd.Series(dtype=float)).astype(float)  # none without runs
+    frame["update_s"] = sizes / frame["examples_per_second"]
+    judged = {path: _judged(Path(path), split) for path in frame["run"].unique()}
+    for name in ("reader", "told"):
+        found = [judged[p].get((m, name)) for p, m in zip(frame["run"], frame["mode"], strict=True)]
+        frame[name] = pd.Series(found, dtype=float)
     same = [name for name in frame if is_setting(name) and frame[name].nunique(dropna=False) < 2]
     return frame.drop(columns=[name for name in same if name != "seed"])
 
 
-def published(spec: Spec) -> Published:
-    """The figures of the papers that a specification names.
-
-    Raises:
-        ConfigError: there is no such paper.
-    """
-    lines = pd.read_csv(Path(__file__).with_name("published.csv"))
-    lines["paper"] += ", " + lines["page"]
-    papers = list(lines["paper"].unique())
-    for paper in spec.published:
-        if paper not in papers:
-            known = f"There are those of {'; '.join(papers)}"
-            raise ConfigError(
-                f"no '{paper}'{nearest(paper, papers)}", where="published", remedy=known
-            )
-    figures: dict[tuple[str, str], dict[str, float]] = {}
-    for line in lines[lines["paper"].isin(spec.published)].itertuples():
-        scale = 100 if find_measure(line.metric).percent else 1
-        own = {line.metric: line.value / scale, f"{line.metric}_sd": line.sd / scale}
-        figures.setdefault((line.dataset, line.model), {}).update(own)
-    return figures
+def _show_settings(
+    folder: Path, runs: Sequence[PlannedRun], frame: pd.DataFrame, metrics: Sequence[str]
+) -> None:
+    """For TensorBoard's tab HPARAMS: settings in which runs differ, and their scores."""
+    shutil.rmtree(folder, ignore_errors=True)
+    modes = {str(run.path): run.modes[0] for run in runs}
+    shown = {}
+    for line in frame.to_dict("records"):
+        if line["mode"] == modes[line["run"]]:
+            known = {key: value for key, value in line.items() if not pd.isna(value)}
+            settings = {k: v for k, v in known.items() if k in ("dataset", "row") or is_setting(k)}
+            scores = {name: float(known[name]) for name in metrics if name in known}
+            name = Path(line["run"]).relative_to(folder.parent).as_posix()
+            shown[name] = settings, scores
+    with written_to(folder):
+        write_hparams(folder, shown)
 
 
-def _points(runs: Sequence[PlannedRun], frame: pd.DataFrame, metrics: Sequence[str]) -> list[Point]:
-    planned: dict[tuple[str, str, str], list[PlannedRun]] = {}
-    order = list(dict.fromkeys(run.fold.dataset for run in runs))
-    for run in sorted(runs, key=lambda run: order.index(run.fold.dataset)):
-        key = run.fold.dataset, run.row, json.dumps(run.point)
-        planned.setdefault(key, []).append(run)
+def _judged(run: Path, split: str) -> dict[tuple[str, str], float]:
+    """What is known of a run's kept words, see `rss_rl.results.trojan`, by mode and measure."""
+    trojan = RunDirectory.open(run).read_report().get("trojan", {}).get(split)
+    if not trojan:
+        return {}
+    modes = {"kept": "thresholded", "random": "random"}
+    found = {(modes[n], "reader"): v for n, v in trojan["reader"].items() if n in modes}
+    if told := trojan["told"]:
+        found["thresholded", "told"] = told["kept"] - told["there"]
+    return found
+
+
+def _shown(runs: Sequence[PlannedRun], frame: pd.DataFrame) -> pd.DataFrame:
+    """The lines of modes that are shown, with their point of the axes as JSON; what training cost
+    stands with a run's own mode."""
+    by_path = {str(run.path): run for run in runs}
+    own = [by_path[path] for path in frame["run"]]
+    frame = frame.assign(point=[json.dumps(run.point) for run in own])
+    modes = list(zip(frame["mode"], own, strict=True))
+    for name in _COSTS:
+        frame[name] = frame[name].where([mode == run.modes[0] for mode, run in modes])
+    return frame[np.array([mode in run.modes for mode, run in modes], bool)]
+
+
+def _points(
+    spec: Spec, runs: Sequence[PlannedRun], lines: pd.DataFrame, metrics: Sequence[str]
+) -> list[Point]:
+    planned = Counter(
+        (run.fold.dataset, run.row, json.dumps(run.point), mode)
+        for run in runs
+        for mode in run.modes
+    )
+    done = {key: own for key, own in lines.groupby(_KEY, sort=False) if len(own)}
+    keys = [*planned, *(key for key in done if key not in planned)]
+    datasets, rows = (
+        list(dict.fromkeys([*names, *(key[part] for key in keys)]))
+        for part, names in enumerate((spec.datasets, spec.rows))
+    )
     points = []
-    for own in planned.values():
-        first, paths = own[0], [str(run.path) for run in own]
-        lines = frame[frame["run"].isin(paths) & (frame["mode"] == first.mode)]
-        done = str(len(lines)) if len(lines) == len(own) else f"{len(lines)} of {len(own)}"
-        point: Point = {"dataset": first.fold.dataset, "row": first.row, "label": first.label}
-        point |= {"point": first.point, "runs": done}
+    for key in sorted(keys, key=lambda key: (datasets.index(key[0]), rows.index(key[1]))):
+        dataset, name, at, mode = key
+        row, own = spec.rows.get(name, Row()), done.get(key, lines[:0])
+        runs_done = f"{len(own)}, recorded" if key not in planned else str(len(own))
+        if key in planned and planned[key] != len(own):
+            runs_done = f"{len(own)} of {planned[key]}"
+        point: Point = {"dataset": dataset, "row": name, "point": json.loads(at), "runs": runs_done}
+        point["label"] = row.also.get(mode, row.label or name)
         for metric in metrics:
-            if metric in lines and len(lines) and not lines[metric].isna().any():
-                folds = lines.groupby("fold", dropna=False)[metric].mean()
-                values = folds if len(folds) > 1 else lines[metric]
+            if metric in own and len(own) and not own[metric].isna().any():
+                folds = own.groupby("fold", dropna=False)[metric].mean()
+                values = folds if len(folds) > 1 else own[metric]
                 point |= {metric: values.mean(), f"{metric}_sd": values.std()}
         points.append(point)
     return points
+
+
+def _ranks(spec: Spec, points: Sequence[Point], metric: str) -> str:
+    """A line for each row that leaves words out: its score on each dataset, and its mean rank."""
+    less = [point for point in points if metric in point and point[_KEPT] < 1]
+    if not less:
+        return ""
+    measure = find_measure(metric)
+    scores = pd.DataFrame(less).pivot(index="label", columns="dataset", values=metric)
+    ranks = scores.rank(ascending=measure.lower_is_better)
+    count, mean = ranks.count(axis=1), ranks.mean(axis=1)
+    half = student.ppf(0.975, count - 1) * ranks.std(axis=1) / np.sqrt(count)
+    cells = {(point["label"], point["dataset"]): score_cell(point, metric) for point in less}
+    datasets = {name: own.label or name for name, own in spec.datasets.items() if name in scores}
+    body = []
+    for label in mean.sort_values(kind="stable").index:
+        low, high = max(1.0, mean[label] - half[label]), min(len(mean), mean[label] + half[label])
+        rank = f"{mean[label]:.1f}" + (f" ({low:.1f} to {high:.1f})" if count[label] > 1 else "")
+        body.append([label, *(cells.get((label, name), NONE) for name in datasets), rank])
+    table = markdown_table(["model", *datasets.values(), "mean rank"], body)
+    return f"## Ranks by {measure.label}\n\n{table}"
 
 
 def _table(spec: Spec, points: Sequence[Point], metrics: Sequence[str], figures: Published) -> str:

@@ -84,6 +84,7 @@ class Row(Section):
     label     as shown; default its name. seeds: at most
     settings  on all datasets; settings_on: by dataset
     axes      instead of the sweep's; {}: none
+    also      labels of further selection modes of its runs, by mode: random, weights, linear
     """
 
     label: str = ""
@@ -91,6 +92,7 @@ class Row(Section):
     settings: Settings = Field(default={})
     settings_on: Mapping[str, Settings] = Field(default={})
     axes: _Axes | None = None
+    also: Mapping[str, str] = Field(default={})
 
 
 class Spec(Section):
@@ -104,6 +106,11 @@ class Spec(Section):
     root         folder that datasets' folders and files of vectors are relative to
     vectors      files of word vectors of datasets that name none
     published    papers whose figures stand beside, as in published.csv of this folder
+    recorded     the sweep.csv of an earlier sweep, a file or the name of one in this folder; its
+                 rows are shown and not trained
+    ranked       measures by which rows are ranked over datasets
+    judged       whether the kept words decide is looked at, see `rss_rl.results.trojan`, and the
+                 weights of a run are deleted then
     """
 
     title: str = ""
@@ -119,6 +126,9 @@ class Spec(Section):
     root: str = ""
     vectors: _Names = ()
     published: _Names = ()
+    recorded: str | None = None
+    ranked: _Names = ()
+    judged: bool = False
 
     @model_validator(mode="after")
     def _fits_together(self) -> Spec:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
+from rss_rl.components import Trust
+from rss_rl.data.store import open_prepared
 from rss_rl.errors import CheckpointError, RssError
+from rss_rl.results.linear import add_linear
 from rss_rl.results.sweeps.plan import PlannedRun, state_of
-from rss_rl.runs.run_directory import CONFIG_FILE, lock_holder
+from rss_rl.results.trojan import add_trojan
+from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, lock_holder
 from rss_rl.training.run import train
 
 _LOCK_WAIT_S, _LOCK_PAUSE_S = 60.0, 0.25
@@ -44,6 +49,16 @@ def _train(run: PlannedRun, stop_file: Path, again: bool) -> None:
     stop = stop_file.exists
     for _ in train(run.config, run.path, resume=not overwrite, overwrite=overwrite, stop=stop):
         pass
+    if run.judged and (run.path / REPORT_FILE).is_file():
+        _judge(run)
+
+
+def _judge(run: PlannedRun) -> None:
+    """Add what the report lacks, which needs the weights, and delete these."""
+    if {"linear", "weights"} & {*run.modes}:
+        add_linear(run.path, open_prepared(run.config.data))
+    add_trojan(run.path, "test", Trust.of([run.config.model_dump(mode="json")]))
+    shutil.rmtree(run.path / "checkpoints", ignore_errors=True)
 
 
 def _wait_for_lock(run: Path) -> None:
