@@ -256,13 +256,13 @@ class Component:
     def _wrong(self, what: str) -> ConfigError:
         return ConfigError(what, where=f"component {self.name!r:.80}")
 
-    def _known(self, found: frozenset[str]) -> frozenset[str]:
+    def _known(self, declared: frozenset[str]) -> frozenset[str]:
         known = list(KINDS[self.kind].capabilities)
-        for capability in found:
+        for capability in declared:
             if capability not in known:
                 hint = nearest(capability, known)
                 raise self._wrong(f"unknown capability '{capability}'{hint}")
-        return frozenset(found)
+        return frozenset(declared)
 
     def parse(self, options: Mapping[str, Any]) -> Any:
         """The options as an object of their class, defaults filled in.
@@ -282,9 +282,10 @@ class Component:
                     remedy=f"Options of {self.name}: {shown}",
                 ) from None
             message = first["msg"].removeprefix("Value error, ")
-            given = "" if isinstance(first["input"], dict) else f" (got {first['input']!r:.100})"
+            value = first["input"]
+            shown = "" if isinstance(value, dict) else f" (got {value!r:.100})"
             raise ConfigError(
-                f"option {key or 'values'}: {message}{given}",
+                f"option {key or 'values'}: {message}{shown}",
                 remedy=f"`rss-rl components {KINDS[self.kind].plural} {self.name}` explains it",
             ) from None
 
@@ -301,7 +302,7 @@ class Component:
 
 def first_mistake(error: ValidationError) -> tuple[ErrorDetails, str]:
     """The first error and its dotted key; a misspelt key before one that is missing by it."""
-    first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
+    first = min(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
     return first, ".".join(str(part) for part in first["loc"])
 
 
@@ -472,19 +473,19 @@ def _see_working_directory(package: str) -> None:
         sys.path.append(str(here))
 
 
-def _checked(found: Any, kind: Kind, name: str) -> Component:
-    if inspect.isfunction(found) and KINDS[kind].of_function:
-        made: Component = imported(KINDS[kind].of_function, name)(found, name)
-        return made
-    if not isinstance(found, Component):
+def _checked(thing: Any, kind: Kind, name: str) -> Component:
+    if inspect.isfunction(thing) and KINDS[kind].of_function:
+        component: Component = imported(KINDS[kind].of_function, name)(thing, name)
+        return component
+    if not isinstance(thing, Component):
         raise ConfigError(
-            f"'{name:.200}' is of type {type(found).__name__}, not a component",
+            f"'{name:.200}' is of type {type(thing).__name__}, not a component",
             remedy="Declare one: OBJECT = rss_rl.components.Component(kind=..., name=..., ...)",
         )
-    if found.kind != kind:
-        slot = KINDS[found.kind].slot
+    if thing.kind != kind:
+        slot = KINDS[thing.kind].slot
         raise ConfigError(
-            f"'{name:.200}' is a component of kind {found.kind}, not {kind}",
+            f"'{name:.200}' is a component of kind {thing.kind}, not {kind}",
             remedy=f"It belongs to {slot}",
         )
-    return found
+    return thing

@@ -67,10 +67,10 @@ def json_object(content: bytes) -> dict[str, Any]:
 def read_record(path: Path, version: int, remedy: str) -> dict[str, Any]:
     """As `read_json`; the object's `schema_version` must be `version`."""
     record = read_json(path, remedy)
-    found = record.get("schema_version")
-    if type(found) is not int or found != version:
+    written = record.get("schema_version")
+    if type(written) is not int or written != version:
         raise CheckpointError(
-            f"schema version {found!r:.50}, this program reads {version}",
+            f"schema version {written!r:.50}, this program reads {version}",
             where=str(path),
             remedy="Use the version of rss-rl that wrote it",
         )

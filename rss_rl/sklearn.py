@@ -164,9 +164,9 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> Array:
         """Probabilities [n, classes], in the order of `classes_`."""
-        found = self._read(X, None)
-        probabilities = np.zeros((len(found), len(self.classes_)))
-        for row, each in zip(probabilities, found, strict=True):
+        explanations = self._read(X, None)
+        probabilities = np.zeros((len(explanations), len(self.classes_)))
+        for row, each in zip(probabilities, explanations, strict=True):
             for name, chance in (each.class_probabilities or {}).items():
                 row[int(name)] = chance
         return probabilities
@@ -179,8 +179,8 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         kept = [
             tuple(
-                [word for word, bit in zip(own.words, own.kept, strict=True) if bit]
-                for own in each.sentences
+                [word for word, bit in zip(sentence.words, sentence.kept, strict=True) if bit]
+                for sentence in each.sentences
             )
             for each in self._read(X, share)
         ]

@@ -69,10 +69,10 @@ class Storage:
         """
         with self._refusals(""):
             selector = fs.FileSelector(self.root, recursive=True, allow_not_found=True)
-            found = self.filesystem.get_file_info(selector)
+            infos = self.filesystem.get_file_info(selector)
         return {
             str(PurePosixPath(info.path).relative_to(self.root)): info.size
-            for info in found
+            for info in infos
             if info.type == fs.FileType.File
         }
 
@@ -80,12 +80,12 @@ class Storage:
         """The bytes of a file, at most the first `limit`; None if there is no such file."""
         with self._refusals(name):
             path = self._path(name)
-            found = self.filesystem.get_file_info(path)
-            if found.type == fs.FileType.NotFound:
+            info = self.filesystem.get_file_info(path)
+            if info.type == fs.FileType.NotFound:
                 return None
-            if found.type != fs.FileType.File:  # a device has no end
+            if info.type != fs.FileType.File:  # a device has no end
                 raise ValueError("not a file")
-            if limit is None and (found.size or 0) > _MOST_READ:
+            if limit is None and (info.size or 0) > _MOST_READ:
                 raise ValueError(f"larger than {_MOST_READ} bytes")
             with self.filesystem.open_input_stream(path) as stream:
                 return bytes(stream.read(_MOST_READ if limit is None else limit))
@@ -149,8 +149,8 @@ class Storage:
             if self._is_object_store() or folder == self.root:
                 return
             selector = fs.FileSelector(folder, allow_not_found=True)
-            found = self.filesystem.get_file_info(folder).type == fs.FileType.Directory
-            if found and not self.filesystem.get_file_info(selector):
+            is_folder = self.filesystem.get_file_info(folder).type == fs.FileType.Directory
+            if is_folder and not self.filesystem.get_file_info(selector):
                 self.filesystem.delete_dir(folder)
 
     def _is_object_store(self) -> bool:

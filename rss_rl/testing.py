@@ -63,9 +63,9 @@ class _Promises:
 
     def shape(self, what: str, value: Tensor, *shape: int) -> None:
         """Raise unless a tensor has the shape and is finite."""
-        found = tuple(value.shape)
+        actual = tuple(value.shape)
         remedy = "See its Protocol for the shapes"
-        self(found == shape, f"{what} has the shape {found}, not {shape}", remedy)
+        self(actual == shape, f"{what} has the shape {actual}, not {shape}", remedy)
         self(torch.isfinite(value).all(), f"{what} is not finite", _MASK)
 
     def same(
@@ -84,9 +84,9 @@ class _Promises:
 
         The parts are each sentence alone, and no sentence at all, as in a learner's shard.
         """
-        found = answer(texts)
+        together = answer(texts)
         self.same(
-            found,
+            together,
             answer(texts),
             "{} differs between two calls with equal arguments",
             "Take all randomness from `uniforms`, keep no state, and do not change the arguments",
@@ -98,22 +98,22 @@ class _Promises:
                 alone = answer(texts.part(rows, length))
             except (RuntimeError, IndexError, ValueError) as error:
                 self(False, f"{what}: {error}", "Shards and sentences may be empty")
-            together = {
+            expected = {
                 name: value[rows] if value.ndim < 3 else value[..., rows, :, :length]
-                for name, value in found.items()
+                for name, value in together.items()
             }
             for name, value in alone.items():
-                self.shape(f"{name} of {what}", value, *together[name].shape)
+                self.shape(f"{name} of {what}", value, *expected[name].shape)
             said = f"{{}} of {what} depends on the padding around it"
-            self.same(alone, together, said, _MASK, within)
-        return found
+            self.same(alone, expected, said, _MASK, within)
+        return together
 
     def gradients(self, what: str, total: Tensor, leaves: Answers, *, nonzero: bool) -> None:
         """Raise unless every leaf gets a finite gradient, and if asked one that is not 0."""
         self(total.requires_grad, f"{what} gives no gradient", "Do not detach")
         every = list(leaves.values())
-        found = torch.autograd.grad(total, every, allow_unused=True, retain_graph=True)
-        for name, slope in zip(leaves, found, strict=True):
+        slopes = torch.autograd.grad(total, every, allow_unused=True, retain_graph=True)
+        for name, slope in zip(leaves, slopes, strict=True):
             self(
                 slope is not None and torch.isfinite(slope).all() and (slope.any() or not nonzero),
                 f"{what} gives no finite gradient to '{name}'",
@@ -213,43 +213,43 @@ def check_policy(
     if isinstance(policy, Component):
         name, parsed = policy.name, policy.parse(options or {})
         setup, declared = PolicySetup(features, "elu", VOCABULARY), policy.all_capabilities(parsed)
-        whole, other = (check_module(policy.build(setup, parsed), name) for _ in range(2))
+        module, other = (check_module(policy.build(setup, parsed), name) for _ in range(2))
         other = other.eval()
     else:
-        name, whole = type(policy).__name__, check_module(policy, "check_policy")
+        name, module = type(policy).__name__, check_module(policy, "check_policy")
     promises = _Promises(name)
-    with evaluating(whole):
+    with evaluating(module):
         first = _Texts.random(features, 0)
-        check_distribution(found := whole(first.inputs), declared, name)
+        check_distribution(distribution := module(first.inputs), declared, name)
         for seed in _SEEDS:
-            _check_selections(whole, promises, _Texts.random(features, seed))
+            _check_selections(module, promises, _Texts.random(features, seed))
         if other is not None:
-            promises.built_again(whole, other, lambda made: _selected(made, first))
-        promises.constant(whole, lambda made: _selected(made, first))
-        if found.has_log_probs:
+            promises.built_again(module, other, lambda policy: _selected(policy, first))
+        promises.constant(module, lambda policy: _selected(policy, first))
+        if distribution.has_log_probs:
             few = _Texts.random(features, 7, lengths=(2, 1), samples=_DRAWS)
-            _check_frequency(whole, promises, few)
+            _check_frequency(module, promises, few)
 
 
 def _selected(policy: Policy, texts: _Texts) -> dict[str, Tensor]:
     """What its distribution returns."""
-    made, uniforms = policy(texts.inputs), texts.uniforms
-    found = {"mode": made.mode, "probs": made.probs, "steered": made.steered}
-    found["sample"], found["log_prob of sample"] = made.sample(uniforms)
-    if made.has_log_probs:
+    distribution, uniforms = policy(texts.inputs), texts.uniforms
+    answers = {name: getattr(distribution, name) for name in ("mode", "probs", "steered")}
+    answers["sample"], answers["log_prob of sample"] = distribution.sample(uniforms)
+    if distribution.has_log_probs:
         bits = texts.bits.expand(uniforms.shape)
-        found["evaluate"], found["entropy"] = made.evaluate(bits)
-    if made.has_rsample:
-        found["rsample"] = made.rsample(uniforms)
-    return found
+        answers["evaluate"], answers["entropy"] = distribution.evaluate(bits)
+    if distribution.has_rsample:
+        answers["rsample"] = distribution.rsample(uniforms)
+    return answers
 
 
 def _check_selections(policy: Policy, promises: _Promises, texts: _Texts) -> None:
     drawn = policy(texts.inputs).sample(texts.uniforms).selection
-    found = promises.consistent(partial(_selected, policy), texts._replace(bits=drawn), 1e-4)
+    answers = promises.consistent(partial(_selected, policy), texts._replace(bits=drawn), 1e-4)
     count, width = texts.valid.shape
     shapes = dict.fromkeys(("mode", "probs", "steered"), (count, ROLES, width))
-    for name, value in found.items():
+    for name, value in answers.items():
         shape = (count,) if name == "entropy" else shapes.get(name, texts.uniforms.shape)
         promises.shape(name, value, *shape)
         real = texts.valid.any(1) if name == "entropy" else texts.valid[:, None]
@@ -266,33 +266,33 @@ def _check_selections(policy: Policy, promises: _Promises, texts: _Texts) -> Non
         f"Drop the attribute, or make it {ROLES}",
     )
     certain = isinstance(policy(texts.inputs), Certain)
-    _check_learning(promises, found, {} if certain else dict(policy.named_parameters()))
+    _check_learning(promises, answers, {} if certain else dict(policy.named_parameters()))
 
 
-def _check_learning(promises: _Promises, found: Answers, leaves: Answers) -> None:
+def _check_learning(promises: _Promises, answers: Answers, leaves: Answers) -> None:
     """Log-probs and gates agree with the selections, and teach the parameters."""
-    if "evaluate" in found:
+    if "evaluate" in answers:
         promises.same(
-            {"evaluate": found["evaluate"]},
-            {"evaluate": found["log_prob of sample"]},
+            {"evaluate": answers["evaluate"]},
+            {"evaluate": answers["log_prob of sample"]},
             "evaluate's log_prob differs from that of sample",
             "Both must be log p of the same bits: the learner compares them",
             within=1e-4,
         )
         if leaves:  # separately, because at entropy cost 0 the entropy gets no gradient
-            total = found["evaluate"].square().sum()
+            total = answers["evaluate"].square().sum()
             promises.gradients("evaluate's log_prob", total, leaves, nonzero=False)
-            total = total + found["entropy"].sum()
+            total = total + answers["entropy"].sum()
             promises.gradients("evaluate's log_prob and entropy", total, leaves, nonzero=False)
-    if "rsample" in found:
+    if "rsample" in answers:
         promises(
-            torch.equal(found["rsample"] > 0, found["sample"]),
+            torch.equal(answers["rsample"] > 0, answers["sample"]),
             "the nonzero gates are not the selection that sample draws",
             "A gate of exactly 0 is a token that is not selected",
         )
-        weights = torch.linspace(1, 2, found["rsample"].numel()).view_as(found["rsample"])
+        weights = torch.linspace(1, 2, answers["rsample"].numel()).view_as(answers["rsample"])
         if leaves:
-            total = (found["rsample"] * weights).sum()
+            total = (answers["rsample"] * weights).sum()
             promises.gradients("rsample", total, leaves, nonzero=False)
 
 
@@ -369,15 +369,15 @@ def check_encoder(
     for batch in texts:
         _check_vectors(module, promises, batch, gates=gates)
     second = second.double().eval()
-    promises.built_again(module, second, lambda made: _answer(made, texts[0]))
-    promises.constant(module, lambda made: _vectors(made, texts[0]))
+    promises.built_again(module, second, lambda other: _answer(other, texts[0]))
+    promises.constant(module, lambda other: _vectors(other, texts[0]))
     # At random weights: initial zeros can hide what they multiply.
-    draw, made = torch.Generator().manual_seed(3), copy.deepcopy(module)
-    for parameter in made.parameters():
-        noise = torch.randn(parameter.shape, generator=draw, dtype=torch.float64)
+    random, other = torch.Generator().manual_seed(3), copy.deepcopy(module)
+    for parameter in other.parameters():
+        noise = torch.randn(parameter.shape, generator=random, dtype=torch.float64)
         parameter.data.copy_(0.6 * noise)
-    leaves = {"embeddings": texts[0].tokens.requires_grad_(), **dict(made.named_parameters())}
-    total = torch.stack([_weighed(_vectors(made, _whole(batch))) for batch in texts]).sum()
+    leaves = {"embeddings": texts[0].tokens.requires_grad_(), **dict(other.named_parameters())}
+    total = torch.stack([_weighed(_vectors(other, _whole(batch))) for batch in texts]).sum()
     promises.gradients("a vector", total, leaves, nonzero=True)
 
 
@@ -397,8 +397,8 @@ def _vectors(encoder: Any, texts: _Texts) -> Tensor:
         positions = torch.arange(valid.shape[1]).expand_as(valid)
         index, valid, chosen = remove_unselected(positions, valid, chosen)
         embedded = embedded.gather(1, index[..., None].expand(-1, -1, embedded.shape[-1]))
-    found: Tensor = encoder(embedded, valid, chosen)
-    return found
+    vectors: Tensor = encoder(embedded, valid, chosen)
+    return vectors
 
 
 def _answer(encoder: Any, texts: _Texts) -> Answers:
@@ -411,17 +411,17 @@ def _check_vectors(module: Any, promises: _Promises, texts: _Texts, *, gates: bo
         together = promises.consistent(partial(_answer, module), batch, 1e-8)
         promises.shape("the sentences' vectors", together["the vector"], count, size)
         if gates:
-            given = batch.bits.double().requires_grad_()
-            found = module.gated(batch.tokens, batch.valid, given)
+            bits = batch.bits.double().requires_grad_()
+            gated = module.gated(batch.tokens, batch.valid, bits)
             promises.same(
-                {"the vector": found},
+                {"the vector": gated},
                 together,
                 "gates of 0 and 1 do not give what that selection gives",
                 "Multiply attention weights by the gates of dependents, pooling weights by those of"
                 " heads, and divide by their sums",
                 within=1e-8,
             )
-            promises.gradients("a vector", _weighed(found), {"gates": given}, nonzero=True)
+            promises.gradients("a vector", _weighed(gated), {"gates": bits}, nonzero=True)
     empty = _vectors(module, _whole(texts))[_LENGTHS.index(0)]
     promises(not empty.any(), "a sentence without a token does not give zeros", _MASK)
     none = _vectors(module, texts._replace(bits=torch.zeros_like(texts.bits)))
@@ -513,10 +513,10 @@ def _scored(
 def _check_scores(
     model: Any, promises: _Promises, batch: Batch, selections: tuple[Array, ...]
 ) -> None:
-    whole = _scored(model, promises, batch, selections)
+    scores = _scored(model, promises, batch, selections)
     promises.same(
         _scored(model, promises, batch, selections),
-        whole,
+        scores,
         "scores equal selections differently from call to call",
         "Draw nothing, and run networks in evaluation mode, without dropout",
         within=1e-4,
@@ -529,7 +529,7 @@ def _check_scores(
         cut = Batch(one.rows, tokens, valid, one.labels)
         promises.same(
             _scored(model, promises, cut, tuple(s[rows, :, :length] for s in selections)),
-            {name: values[rows] for name, values in whole.items()},
+            {name: values[rows] for name, values in scores.items()},
             "scores a selection differently alone and in a padded batch with others",
             "Use only real tokens, and score each selection by itself: entry k * B + b of a batch"
             " is the k-th of example b",
@@ -605,14 +605,14 @@ class _Play:
         rate = OptimizerConfig(name="adam", learning_rate=0.02)
         learner = LearnerConfig(policy=rate, entropy_cost=0)
         costs = RewardConfig(sparsity_cost=0)
-        made = UpdateSetup(
+        setup_of_update = UpdateSetup(
             self.policy,
             learner,
             costs,
             uniforms=self._uniforms,
             gated=lambda: self,
         )
-        self.update: PolicyUpdate = update.build(made, options)
+        self.update: PolicyUpdate = update.build(setup_of_update, options)
 
     def _uniforms(self, batch: TensorBatch, number: int) -> list[Tensor]:
         assert batch.rows is not None
@@ -630,16 +630,16 @@ class _Play:
 
     def step(self, *, paying: bool, apply: bool = True) -> dict[str, float]:
         """One update, paid by the words that are kept or, with a price on these, by nothing."""
-        self._paying, paid = float(paying), None
+        self._paying, rewards = float(paying), None
         if self._needs.log_probs:
             with torch.no_grad():
-                found = self._distribution()
-                drawn = found.sample(self._uniforms(self._batch, self.number)[0]).selection
-                modes = self._worth(found.mode.float()[None])[0, :, None]
-            paid = RewardBatch([drawn], self._worth(drawn.float())[..., None], modes)
+                distribution = self._distribution()
+                drawn = distribution.sample(self._uniforms(self._batch, self.number)[0]).selection
+                modes = self._worth(distribution.mode.float()[None])[0, :, None]
+            rewards = RewardBatch([drawn], self._worth(drawn.float())[..., None], modes)
         price = None if paying else (1.0, 1.0)
         read_of = self._batch, [self._inputs]
-        learnt = self.update.gradients(*read_of, paid, number=self.number, price=price)
+        learnt = self.update.gradients(*read_of, rewards, number=self.number, price=price)
         metrics = read([learnt])
         if apply:
             self.update.apply()

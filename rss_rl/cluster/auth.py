@@ -184,15 +184,15 @@ def check(ask: Ask, where: str, *, timeout_s: float) -> Token | None:
         ClusterError: no response, no token is checked, or ours is wrong or missing.
     """
     deadline = time.monotonic() + timeout_s
-    while (found := ask(where, None)).kind == "silent" and time.monotonic() < deadline:
+    while (answer := ask(where, None)).kind == "silent" and time.monotonic() < deadline:
         time.sleep(_RETRY_S)
-    if found.kind == "silent":
+    if answer.kind == "silent":
         raise ClusterError(
-            f"no Ray cluster answered within {timeout_s:.0f} s ({found.detail})",
+            f"no Ray cluster answered within {timeout_s:.0f} s ({answer.detail})",
             where=where,
             remedy="Check that it runs, the port (head 6379, dashboard 8265), and firewalls",
         )
-    if found.kind == "open":
+    if answer.kind == "open":
         if switched_off():
             return None
         raise ClusterError(
@@ -203,7 +203,7 @@ def check(ask: Ask, where: str, *, timeout_s: float) -> Token | None:
             " start them with RAY_AUTH_MODE=token; or accept it with RAY_AUTH_MODE=disabled",
         )
     token = find_token()
-    if found.kind == "guarded":
+    if answer.kind == "guarded":
         if token is None or switched_off():
             raise ClusterError(
                 "the cluster requires a token, and there is none here",
@@ -212,16 +212,16 @@ def check(ask: Ask, where: str, *, timeout_s: float) -> Token | None:
                 " ~/.ray/auth_token with mode 0600, or set RAY_AUTH_TOKEN_PATH to its file; do not"
                 " set RAY_AUTH_MODE=disabled",
             )
-        found = ask(where, token)
-        if found.kind == "guarded":
+        answer = ask(where, token)
+        if answer.kind == "guarded":
             raise ClusterError(
                 f"the cluster refuses the token of {token.source}",
                 where=where,
                 remedy="Replace it by the cluster's: 'ray get-auth-token' on its head",
             )
-    if found.kind != "open":
+    if answer.kind != "open":
         raise ClusterError(
-            f"the server there is not a Ray cluster ({found.detail})",
+            f"the server there is not a Ray cluster ({answer.detail})",
             where=where,
             remedy="Check the address; TLS needs RAY_USE_TLS=1 here, too",
         )

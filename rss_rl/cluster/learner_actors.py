@@ -206,8 +206,8 @@ class RayLearners:
         self, number: int, rows: Array, turn: Turn, rollout: Rollout | None = None
     ) -> dict[str, float]:
         """See `Learner`."""
-        found = self._all("call", "update", number, rows, turn, ray.put(rollout))
-        scalars: dict[str, float] = found[0]
+        every = self._all("call", "update", number, rows, turn, ray.put(rollout))
+        scalars: dict[str, float] = every[0]
         return scalars
 
     def publish(self, version: int, *, whole: bool = True) -> StoredSnapshot:

@@ -30,12 +30,12 @@ class _Attempts:
     """An actor that counts the attempts at each file, also when they kill the scoring actor."""
 
     def __init__(self) -> None:
-        self._begun: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
 
     def begin(self, name: str) -> int:
         """Count an attempt; their number."""
-        self._begun[name] += 1
-        return self._begun[name]
+        self._counts[name] += 1
+        return self._counts[name]
 
 
 class _Scorer:
@@ -62,8 +62,8 @@ class _Scorer:
                     remedy="Check the memory of the nodes; a row may be too long for it",
                 )
             counts = self._scorer.score(name)
-        except RssError as found:
-            error = {"what": found.what, "where": found.where, "remedy": found.remedy}
+        except RssError as failure:
+            error = {"what": failure.what, "where": failure.where, "remedy": failure.remedy}
         row = {"name": name, "rows": counts.rows, "bad": counts.bad} | error
         return {key: [value] for key, value in row.items()}
 
@@ -122,8 +122,8 @@ def _dataset(packed: PackedModel, job: Job, trust: Trust, attempts: Any) -> Any:
     ray.data.DataContext.get_current().enable_progress_bars = False
     names = list(job.outputs)
     cpus = ray.cluster_resources().get("CPU", 1)  # type: ignore[no-untyped-call]
-    found = ray.data.from_items([{"name": name} for name in names], override_num_blocks=len(names))
-    return found.map_batches(
+    files = ray.data.from_items([{"name": name} for name in names], override_num_blocks=len(names))
+    return files.map_batches(
         _Scorer,
         batch_size=1,
         fn_constructor_args=(job, [ray.put(packed)], trust, attempts),

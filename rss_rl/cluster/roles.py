@@ -46,7 +46,7 @@ def ray_samplers(config: RunConfig, log: EventSink = NO_LOG) -> RayBackend:
         SamplerError: none can be started.
     """
     sampler, tree = config.sampler, config.model_dump(mode="json")
-    asked: dict[str, Any] = {
+    options: dict[str, Any] = {
         "num_cpus": sampler.threads,
         "num_gpus": sampler.gpus,
         "resources": dict(sampler.resources),
@@ -55,5 +55,5 @@ def ray_samplers(config: RunConfig, log: EventSink = NO_LOG) -> RayBackend:
         "max_restarts": 0,
         "max_task_retries": 0,
     }
-    remote = ray.remote(**asked)(SamplerActor)
+    remote = ray.remote(**options)(SamplerActor)
     return RayBackend(sampler, lambda _: remote.remote(tree), log)

@@ -50,13 +50,13 @@ class Mailbox:
         with self._arrived:
             if not self._arrived.wait_for(lambda: self._number >= number, self._timeout_s):
                 raise GetTimeoutError(f"publication {number} did not arrive")
-            found = self._snapshot
-            self._snapshot = StoredSnapshot(found.version, ())
-        references = list(dict.fromkeys(delta.reference for delta in found.deltas))
+            snapshot = self._snapshot
+            self._snapshot = StoredSnapshot(snapshot.version, ())
+        references = list(dict.fromkeys(delta.reference for delta in snapshot.deltas))
         fetched = ray.get(references, timeout=self._timeout_s)
         bundles = dict(zip(references, fetched, strict=True))
-        deltas = tuple(bundles[delta.reference][delta.place] for delta in found.deltas)
-        return Snapshot(found.version, deltas)
+        deltas = tuple(bundles[delta.reference][delta.place] for delta in snapshot.deltas)
+        return Snapshot(snapshot.version, deltas)
 
 
 class SamplerActor:

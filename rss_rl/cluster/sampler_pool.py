@@ -49,7 +49,7 @@ class _Slot:
     starting  the call that returns when the actor is ready for jobs; None afterwards
     since     when the actor was requested, or when the next one will be
     jobs      under way, by call, in the order of submission
-    begun     when the actor began the first of them, as far as the driver knows
+    began     when the actor began the first of them, as far as the driver knows
     done      jobs finished by samplers of this slot
     failures  values of `done` at each failure within the last 100 jobs
     """
@@ -61,7 +61,7 @@ class _Slot:
     since: float = 0.0
     process: ActorProcess | None = None
     jobs: dict[Any, Job] = field(default_factory=dict)
-    begun: float = 0.0
+    began: float = 0.0
     done: int = 0
     failures: deque[int] = field(default_factory=deque)
 
@@ -81,17 +81,17 @@ class _Slot:
     def give(self, job: Job, publication: int) -> None:
         """Submit a job, to be sampled with this publication or a newer one."""
         if not self.jobs:
-            self.begun = time.monotonic()
+            self.began = time.monotonic()
         self.jobs[self.actor.sample.remote(job.packed(), publication)] = job
 
     def finish(self, call: Any) -> Job:
         """Remove a finished call, and start the clock of the next one; its job."""
-        self.done, self.begun = self.done + 1, time.monotonic()
+        self.done, self.began = self.done + 1, time.monotonic()
         return self.jobs.pop(call)
 
     def waited(self) -> float:
         """Seconds since its oldest job began; 0 without a job."""
-        return time.monotonic() - self.begun if self.jobs else 0.0
+        return time.monotonic() - self.began if self.jobs else 0.0
 
     def fail(self) -> int:
         """Count a failure; the number of failures within the window."""
@@ -386,8 +386,8 @@ def _task_error(error: RayTaskError, job: Job, slot: _Slot) -> RssError:
     where = f"{slot}, {_named(job)}"
     cause = error.cause
     if isinstance(cause, RssError):
-        found = f"{where}: {cause.where}" if cause.where else where
-        return type(cause)(cause.what, where=found, remedy=cause.remedy)
+        origin = f"{where}: {cause.where}" if cause.where else where
+        return type(cause)(cause.what, where=origin, remedy=cause.remedy)
     return SamplerError(
         f"a sampler raised an exception: {last_line(error)}",
         where=where,

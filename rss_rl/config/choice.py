@@ -47,12 +47,12 @@ class Choice(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_name(cls, given: Any) -> Any:
-        if isinstance(given, str):
-            return {"name": given}
-        if isinstance(given, dict) and "name" not in given and cls.kind in DEFAULTS:
-            return {"name": DEFAULTS[cls.kind], **given}
-        return given
+    def _from_name(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"name": value}
+        if isinstance(value, dict) and "name" not in value and cls.kind in DEFAULTS:
+            return {"name": DEFAULTS[cls.kind], **value}
+        return value
 
     @model_validator(mode="after")
     def _complete(self, info: ValidationInfo) -> Choice:

@@ -202,8 +202,8 @@ def parse_section(
             said = first["ctx"]
             slot = f"{key}.{said['key']}"
             raise ConfigError(f"{slot}: {message}", where=where, remedy=said["remedy"]) from None
-        given = first["input"]
-        shown = "" if isinstance(given, dict) else f" (got {given!r:.{_LONGEST_SHOWN}})"
+        value = first["input"]
+        shown = "" if isinstance(value, dict) else f" (got {value!r:.{_LONGEST_SHOWN}})"
         raise ConfigError(f"{key or 'configuration'}: {message}{shown}", where=where) from None
 
 

@@ -43,7 +43,7 @@ def _read(path: Path, readers: tuple[Path, ...]) -> dict[str, Any]:
         if len(readers) > _LONGEST_CHAIN:
             raise ConfigError(f"more than {_LONGEST_CHAIN} files in a chain", where=str(path))
         text = plain_bytes(path, _MOST_BYTES).decode()
-        own = path.resolve()
+        resolved = path.resolve()
     except (OSError, ValueError, RuntimeError) as error:  # also: cyclic links, a NUL, not UTF-8
         raise ConfigError(
             f"cannot read the configuration: {getattr(error, 'strerror', None) or error}",
@@ -59,7 +59,7 @@ def _read(path: Path, readers: tuple[Path, ...]) -> dict[str, Any]:
     named = isinstance(base, str) and len(base) < _LONGEST_NAME
     if not named or Path(base).suffix not in (".yaml", ".yml"):
         raise ConfigError(f"extends: names no YAML file (got {base!r:.200})", where=str(path))
-    return _merged(_read(path.parent / base, (*readers, own)), loaded)
+    return _merged(_read(path.parent / base, (*readers, resolved)), loaded)
 
 
 def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class BatchOrder:
     epoch whose rows are no multiple of it; which one, and which rows share it, is random. With
     `batch_tokens` batches of more tokens are cut further, so that epochs have more batches, not all
     as many: to find one by its number, the batches of all pools before are counted once, which a
-    resumed run does at its begin, and no training is repeated.
+    resumed run does at its start, and no training is repeated.
 
     Args:
         examples: the split, such as `rss_rl.data.store.Split`.
@@ -101,7 +101,7 @@ class BatchOrder:
             DataError: a shard cannot be read.
         """
         address, index = self._index(number)
-        return self._made(address)[index].copy()
+        return self._batches(address)[index].copy()
 
     def _index(self, number: int) -> tuple[tuple[int, int], int]:
         """The epoch and pool of a batch, and its index there."""
@@ -116,10 +116,10 @@ class BatchOrder:
 
     def _count_pool(self) -> None:
         """Count the batches of the first pool that was not counted."""
-        made = self._made(divmod(len(self._ends), self._pools_per_epoch))
-        self._ends.append((self._ends[-1] if self._ends else 0) + len(made))
+        batches = self._batches(divmod(len(self._ends), self._pools_per_epoch))
+        self._ends.append((self._ends[-1] if self._ends else 0) + len(batches))
 
-    def _made(self, address: tuple[int, int]) -> list[Array]:
+    def _batches(self, address: tuple[int, int]) -> list[Array]:
         if address not in self._pools:
             self._pools[address] = self._pool(*address)
             if len(self._pools) > self._kept:
@@ -145,29 +145,29 @@ class BatchOrder:
             # The short batch is a window anywhere in the order of lengths: were it what is left at
             # an end, the longest or the shortest rows would share it in every epoch.
             by_length = np.argsort(lengths.sum(axis=1), kind="stable")
-            begin = int(draw.integers(0, len(rows) - spare + 1))
-            cut.append(by_length[begin : begin + spare])
+            low = int(draw.integers(0, len(rows) - spare + 1))
+            cut.append(by_length[low : low + spare])
             indices = np.delete(indices, cut[0])
         cut.extend(split_by_length(lengths, indices, size))
         cut = within_tokens(lengths, cut, self._batch_tokens)
         return [rows[cut[i]] for i in draw.permutation(len(cut))]
 
-    def _ordered(self, epoch: int, start: int, stop: int) -> Array:
-        """Rows at positions `start` to `stop` of the random order of an epoch."""
+    def _ordered(self, epoch: int, first: int, last: int) -> Array:
+        """Rows at positions `first` to `last` of the random order of an epoch."""
         shards = generator(self._seed, "shards", epoch).permutation(len(self._shard_rows))
         before = np.cumsum(self._shard_rows) - self._shard_rows  # first row of each shard
         windows = np.array_split(shards, self._windows)
         ends = np.cumsum([0, *(int(self._shard_rows[window].sum()) for window in windows)])
-        found = []
-        for number, (begin, end) in enumerate(pairwise(ends.tolist())):
-            low, high = max(start, begin), min(stop, end)
+        rows = []
+        for number, (bottom, top) in enumerate(pairwise(ends.tolist())):
+            low, high = max(first, bottom), min(last, top)
             if low >= high:
                 continue
             key = stream_key(self._seed, "rows", epoch, number)
-            inside = keyed_permutation(key, end - begin, np.arange(low - begin, high - begin))
+            inside = keyed_permutation(key, top - bottom, np.arange(low - bottom, high - bottom))
             window = windows[number]
             tops = np.cumsum(self._shard_rows[window])
             which = np.searchsorted(tops, inside, side="right")
             offset = before[window] - (tops - self._shard_rows[window])
-            found.append(inside + offset[which])
-        return np.concatenate(found)
+            rows.append(inside + offset[which])
+        return np.concatenate(rows)

@@ -130,10 +130,8 @@ def entry(name: str) -> Entry:
     Raises:
         DataError: there is none; names the nearest.
     """
-    found = catalogue().get(name)
-    if found is None:
-        raise DataError(
-            f"there is nothing to fetch called '{name}'{nearest(name, list(catalogue()))}",
-            remedy="See `rss-rl data list`",
-        )
-    return found
+    entries = catalogue()
+    if name not in entries:
+        what = f"there is nothing to fetch called '{name}'{nearest(name, list(entries))}"
+        raise DataError(what, remedy="See `rss-rl data list`")
+    return entries[name]

@@ -203,10 +203,10 @@ def _ordered(names: set[str]) -> list[str]:
 def choice_number(label: str | float) -> int | None:
     """The label as the number of a sentence or candidate; None if it is not such a number."""
     try:
-        found = as_number(label)
+        number = as_number(label)
     except ValueError:
         return None
-    return int(found) if found >= 0 and found.is_integer() else None
+    return int(number) if number >= 0 and number.is_integer() else None
 
 
 def example_fault(

@@ -206,12 +206,12 @@ def column_files(
             f"shares {'/'.join(f'{share:g}' for share in shares)} do not cut train, dev and test",
             remedy="Give three numbers above 0, such as 0.8/0.1/0.1",
         )
-    given = {"dev": dev, "test": test}
+    held_out = {"dev": dev, "test": test}
     files = {"train": tuple(train)}
-    files |= {split: tuple(train) if path is None else (path,) for split, path in given.items()}
+    files |= {split: tuple(train) if path is None else (path,) for split, path in held_out.items()}
     for path in dict.fromkeys(path for paths in files.values() for path in paths):
         require_columns(path, column_names(path), columns.all())
-    cut = {s: share for s, share in zip(SPLITS, shares, strict=True) if given.get(s) is None}
+    cut = {s: share for s, share in zip(SPLITS, shares, strict=True) if held_out.get(s) is None}
     cut = cut if len(cut) > 1 else {}
     classes = spec is None or spec.kind == "classes"
     if cut and spec is not None and spec.kind == "score" and math.isinf(spec.high):

@@ -80,8 +80,8 @@ def fetch(
         for file in entry.files:
             url = f"{mirror.rstrip('/')}/{quote(file.name)}" if mirror else file.url or ""
             path = folder / file.name
-            given = path.is_file() and not force
-            if not given:
+            present = path.is_file() and not force
+            if not present:
                 path.unlink(missing_ok=True)
                 if not url:
                     what = f"{file.name} of {entry.name} has no address for a direct download"
@@ -98,7 +98,7 @@ def fetch(
             if file.unpack is not None:
                 progress(f"unpacking {file.name}", 0, None)
                 unpack(path, file.unpack, folder)
-            source = "" if given else url
+            source = "" if present else url
             done.append(Fetched(file.name, source, size, digest, file.sha256 is not None))
     return done
 

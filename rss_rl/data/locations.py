@@ -96,8 +96,8 @@ def open_files(location: Path | str, digest: str = "") -> Files:
     """
     if not (isinstance(location, str) and is_uri(location)):
         return Files(str(Path(location).resolve()), Path(location))
-    if digest and (found := cached_files(location, digest)):
-        return found
+    if digest and (files := cached_files(location, digest)):
+        return files
     storage = open_storage(location)
     content = storage.read(MANIFEST_FILE, MANIFEST_BYTES)
     if content is None:

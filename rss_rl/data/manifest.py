@@ -191,19 +191,19 @@ class Manifest(_Record):
 
     def files(self) -> dict[str, FileInfo]:
         """Every file beside the manifest, by name."""
-        found = self.word_files()
+        files = self.word_files()
         for split, info in self.splits.items():
-            found |= {shard_file(split, n): shard for n, shard in enumerate(info.shards)}
-        return found
+            files |= {shard_file(split, n): shard for n, shard in enumerate(info.shards)}
+        return files
 
     def word_files(self) -> dict[str, FileInfo]:
         """Those that a model of the data needs: of words, not of texts."""
-        found: dict[str, FileInfo] = {VOCABULARY_FILE: self.vocabulary, VECTORS_FILE: self.vectors}
+        files: dict[str, FileInfo] = {VOCABULARY_FILE: self.vocabulary, VECTORS_FILE: self.vectors}
         if self.vectors.subwords is not None:
-            found[SUBWORDS_FILE] = self.vectors.subwords
+            files[SUBWORDS_FILE] = self.vectors.subwords
         if self.vectors.held_out is not None:
-            found[HELD_OUT_FILE] = self.vectors.held_out
-        return found
+            files[HELD_OUT_FILE] = self.vectors.held_out
+        return files
 
     def digest(self) -> str:
         """The SHA-256 of the manifest, which holds the sizes and sums of all files."""

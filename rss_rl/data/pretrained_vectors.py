@@ -117,20 +117,20 @@ def static_vectors(path: Path, vocabulary: Vocabulary) -> tuple[Array, Array, in
         for before in ("", " ")
     ]
     vectors = np.zeros((len(vocabulary), matrix.shape[1]), np.float32)
-    found = np.zeros(len(vocabulary), bool)
+    known = np.zeros(len(vocabulary), bool)
     for number, both in enumerate(zip(*forms, strict=True), start=special):
         pieces = min((form.ids for form in both), key=len)
         pieces = [piece for piece in pieces if piece != unknown]
         if pieces:
             vectors[number] = matrix[pieces].mean(0)
-            found[number] = True
-    if not found.any():
+            known[number] = True
+    if not known.any():
         raise DataError(
             "has no vector for any word of the data",
             where=str(path),
             remedy="Check the model and its language",
         )
-    return vectors, found, len(matrix)
+    return vectors, known, len(matrix)
 
 
 def _matrices(file: Path) -> list[str]:
@@ -194,11 +194,11 @@ def encoder_vectors(
 
     states = words_alone(str(path).removeprefix(ENCODER), vocabulary.words, progress)
     special = len(SPECIAL_WORDS)
-    found = np.arange(len(vocabulary)) >= special
+    known = np.arange(len(vocabulary)) >= special
     read = principal_components(states[special:], WIDTH)
     vectors = np.zeros((len(vocabulary), read.shape[1]), np.float32)
     vectors[special:] = read * (_SPREAD / max(float(read.std()), 1e-12))
-    return vectors, found, int(found.sum())
+    return vectors, known, int(known.sum())
 
 
 def principal_components(rows: Array, width: int) -> Array:
@@ -212,5 +212,5 @@ def principal_components(rows: Array, width: int) -> Array:
     basis = basis[:, ::-1][:, : min(width, *rows.shape)]
     largest = np.abs(basis).argmax(0)
     basis = basis * np.sign(basis[largest, np.arange(basis.shape[1])])
-    found: Array = (centred @ basis).astype(np.float32)
-    return found
+    components: Array = (centred @ basis).astype(np.float32)
+    return components

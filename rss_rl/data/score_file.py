@@ -30,7 +30,7 @@ def read_scores(path: Path, split: Split) -> list[tuple[Array, ...]]:
     """
     rows = {split.example_id(row): row for row in range(len(split))}
     lengths = split.lengths()
-    found: dict[int, tuple[Array, ...]] = {}
+    scores: dict[int, tuple[Array, ...]] = {}
     lines: dict[str, int] = {}
     stranger = ""
     for record in read_records(path, "jsonl"):
@@ -46,7 +46,7 @@ def read_scores(path: Path, split: Split) -> list[tuple[Array, ...]]:
         if known in lines:
             raise DataError(f"'{known}' has scores in line {lines[known]} already", where=where)
         lines[known] = record.row
-        found[rows[known]] = _scores(record, known, lengths[rows[known]].tolist(), where)
+        scores[rows[known]] = _scores(record, known, lengths[rows[known]].tolist(), where)
     missing = [known for known in rows if known not in lines]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
@@ -55,15 +55,15 @@ def read_scores(path: Path, split: Split) -> list[tuple[Array, ...]]:
             where=str(path),
             remedy="Write a line for each example, or name another --split",
         )
-    return [found[row] for row in range(len(split))]
+    return [scores[row] for row in range(len(split))]
 
 
 def _scores(record: Record, known: str, lengths: list[int], where: str) -> tuple[Array, ...]:
-    given = record.values.get("scores")
-    if len(lengths) == 1 and not (isinstance(given, list) and given and isinstance(given[0], list)):
-        given = [given]
+    value = record.values.get("scores")
+    if len(lengths) == 1 and not (isinstance(value, list) and value and isinstance(value[0], list)):
+        value = [value]
     try:
-        scores = _LISTS.validate_python(given)
+        scores = _LISTS.validate_python(value)
     except ValidationError as error:
         what = f"'scores' of '{known}' are not a list of finite numbers for each sentence"
         raise DataError(f"{what} ({first_fault(error)})", where=where, remedy=_FORM) from error

@@ -154,12 +154,12 @@ class Shard:
 
     def lengths(self, rows: Array) -> Array:
         """int64 [b, S], real tokens of each sentence of some rows of the shard."""
-        found = []
+        lengths = []
         for name in self._tokens:
             offsets = self._columns[name].offsets
             assert offsets is not None
-            found.append(offsets[rows + 1].astype(np.int64) - offsets[rows])
-        return np.stack(found, axis=1)
+            lengths.append(offsets[rows + 1].astype(np.int64) - offsets[rows])
+        return np.stack(lengths, axis=1)
 
     def words(self, row: int) -> tuple[tuple[str, ...], ...]:
         """The words of each sentence of a row, as they were written."""

@@ -37,7 +37,7 @@ class Words(tuple[str, ...]):
     __slots__ = ()
 
 
-def checked_text(given: object, where: str, more: str = "") -> Text:
+def checked_text(value: object, where: str, more: str = "") -> Text:
     """A text that somebody gave: a str, a tuple of words, or a list of them, which becomes a tuple.
 
     Args:
@@ -46,15 +46,15 @@ def checked_text(given: object, where: str, more: str = "") -> Text:
     Raises:
         DataError: it is something else.
     """
-    words = given if isinstance(given, tuple | list) else ()
-    if not isinstance(given, str | tuple | list) or not all(isinstance(w, str) for w in words):
-        kind = "nothing" if given is None else f"{given!r:.40} ({type(given).__name__})"
+    words = value if isinstance(value, tuple | list) else ()
+    if not isinstance(value, str | tuple | list) or not all(isinstance(w, str) for w in words):
+        kind = "nothing" if value is None else f"{value!r:.40} ({type(value).__name__})"
         raise DataError(
             f"is {kind}, where a text is expected",
             where=where,
             remedy=f"Give a str, or a tuple of words{more}",
         )
-    return tuple(given) if isinstance(given, list) else given
+    return tuple(value) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)
@@ -187,18 +187,18 @@ def files_in(
     Raises:
         DataError: one is missing.
     """
-    found = {
-        split: tuple(folder / name for name in ((given,) if isinstance(given, str) else given))
-        for split, given in names.items()
+    files = {
+        split: tuple(folder / name for name in ([part] if isinstance(part, str) else part))
+        for split, part in names.items()
     }
-    for path in (path for paths in found.values() for path in paths):
+    for path in (path for paths in files.values() for path in paths):
         if not path.exists():
             raise DataError(
                 f"there is no {path.name}",
                 where=str(folder),
                 remedy="Unpack the files there as their authors name them, or name another --from",
             )
-    return found
+    return files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,13 +215,13 @@ class SourceComponent(Component):
 
 def known_sources() -> dict[str, SourceComponent]:
     """The installed sources by name; one that cannot be imported is left out, with a warning."""
-    found = {}
+    sources = {}
     for name in component_names("source"):
         try:
-            found[name] = _source_component(name)
+            sources[name] = _source_component(name)
         except ConfigError as error:
             _log.warning("%s", error)
-    return found
+    return sources
 
 
 def named_source(name: str, request: SourceRequest, trust: Trust = EVERYTHING) -> Source:
@@ -244,16 +244,16 @@ def named_source(name: str, request: SourceRequest, trust: Trust = EVERYTHING) -
 
 
 def _source_component(name: str, trust: Trust = EVERYTHING) -> SourceComponent:
-    found = find_component("source", name, trust)
-    if not isinstance(found, SourceComponent):
+    component = find_component("source", name, trust)
+    if not isinstance(component, SourceComponent):
         raise ConfigError(
             f"'{name:.200}' is declared as a Component",
             remedy="Declare it as rss_rl.data.sources.SourceComponent",
         )
-    return found
+    return component
 
 
-def _values(component: Component, given: Mapping[str, Any]) -> dict[str, Any]:
+def _values(component: Component, options: Mapping[str, Any]) -> dict[str, Any]:
     """Command-line options parsed as YAML values, except those of type str."""
     fields = component.options.model_fields
     texts = {name for name, field in fields.items() if field.annotation is str}
@@ -261,5 +261,5 @@ def _values(component: Component, given: Mapping[str, Any]) -> dict[str, Any]:
         option: parse_value(text, where=f"option {option}")
         if isinstance(text, str) and option not in texts
         else text
-        for option, text in given.items()
+        for option, text in options.items()
     }

@@ -212,8 +212,8 @@ class Prepared:
         Raises:
             DataError: see `open_states`.
         """
-        asked = Encoding(encoder=encoder, digest=digest, layers=layers, window=window)
-        return Prepared(self._files, open_states(self._files, asked))
+        encoding = Encoding(encoder=encoder, digest=digest, layers=layers, window=window)
+        return Prepared(self._files, open_states(self._files, encoding))
 
     def states(self) -> StatesInfo | None:
         """Those of its batches, see `with_states`; None: they have none."""

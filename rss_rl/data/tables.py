@@ -73,15 +73,15 @@ class Record:
 
 
 def examples(
-    rows: Iterable[Record | BadRow], made: Callable[[Record], _Made | BadRow]
+    rows: Iterable[Record | BadRow], convert: Callable[[Record], _Made | BadRow]
 ) -> Iterator[_Made | BadRow]:
-    """What `made` makes of each record; rows that are bad already stay.
+    """What `convert` makes of each record; rows that are bad already stay.
 
-    A record that `made` cannot validate (see `RowModel`) is a bad row.
+    A record that `convert` cannot validate (see `RowModel`) is a bad row.
     """
     for row in rows:
         try:
-            yield row if isinstance(row, BadRow) else made(row)
+            yield row if isinstance(row, BadRow) else convert(row)
         except ValidationError as error:
             assert isinstance(row, Record)
             yield row.bad(first_fault(error), AS_GIVEN)
@@ -211,8 +211,8 @@ def column_types(path: Path) -> dict[str, pa.DataType]:
             return dict(zip(schema.names, schema.types, strict=True))
     names: Iterable[str] = column_names(path, kind)
     if kind == "jsonl":
-        found = (record for record in read_records(path, kind) if isinstance(record, Record))
-        names = dict.fromkeys(name for record in found for name in record.values)
+        records = (record for record in read_records(path, kind) if isinstance(record, Record))
+        names = dict.fromkeys(name for record in records for name in record.values)
     return dict.fromkeys(names, pa.string())
 
 
@@ -456,8 +456,8 @@ def _python_values(path: Path, name: str, column: Any) -> list[Any]:
         try:
             values: list[Any] = column.to_pylist()
         except (ValueError, OverflowError):
-            whole = pa.int32() if pa.types.is_date32(kind) else pa.int64()
-            values = column.cast(whole).to_pylist()
+            integer = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+            values = column.cast(integer).to_pylist()
     except (ValueError, OverflowError, pa.ArrowException) as error:
         raise DataError(
             f"a value of column '{name}' ({kind}) cannot be read ({error})",

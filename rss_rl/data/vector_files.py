@@ -61,11 +61,11 @@ def vector_lines(
         ) from error
 
 
-def _is_binary(begin: bytes) -> bool:
+def _is_binary(head: bytes) -> bool:
     """Whether a file that begins so is binary: numbers of 32 bits are no text for long."""
-    header, _, rest = begin.partition(b"\n")
+    header, _, rest = head.partition(b"\n")
     if not _is_header(header):
-        return b"\0" in begin
+        return b"\0" in head
     line, end, _ = rest.partition(b"\n")
     numbers = line.split()[1:] if end else []
     if numbers and all(map(_is_number, numbers)):

@@ -89,15 +89,15 @@ def write_vectors(
     spread = _WEIGHT * float(parts[0].vectors[parts[0].found].std())
     table = vector_table(parts, vocabulary, seed, scales)
     often = np.array([counts[word] for word in vocabulary.words], dtype=np.float64)  # [V]
-    found = np.any([part.found for part in parts], axis=0)  # [V]
-    lacking = np.flatnonzero(~found)[len(SPECIAL_WORDS) :]
+    known = np.any([part.found for part in parts], axis=0)  # [V]
+    lacking = np.flatnonzero(~known)[len(SPECIAL_WORDS) :]
     commonest = lacking[np.argsort(-often[lacking], kind="stable")]
     return VectorInfo(
         **_save(folder, table, weights, spread),
         files=tuple(source_file(path) for path in files),
         widths=tuple(part.vectors.shape[1] for part in parts),
         coverage=tuple(_coverage(part.found, often) for part in parts),
-        any=_coverage(found, often),
+        any=_coverage(known, often),
         missing=tuple(vocabulary.words[i] for i in commonest[:_MISSING_SHOWN].tolist()),
     )
 
@@ -151,9 +151,9 @@ def _read_file(
     return part
 
 
-def _coverage(found: Array, weights: Array) -> Coverage:
-    words, tokens = max(1, len(found) - len(SPECIAL_WORDS)), max(1.0, float(weights.sum()))
-    return Coverage(words=int(found.sum()) / words, tokens=float(weights[found].sum()) / tokens)
+def _coverage(known: Array, weights: Array) -> Coverage:
+    words, tokens = max(1, len(known) - len(SPECIAL_WORDS)), max(1.0, float(weights.sum()))
+    return Coverage(words=int(known.sum()) / words, tokens=float(weights[known].sum()) / tokens)
 
 
 def check_vectors(path: Path, *, skip_bad_rows: bool = False) -> None:
@@ -191,8 +191,8 @@ def source_file(path: Path) -> SourceFile:
         return SourceFile(name=f"{ENCODER}{name}", sha256=find_encoder(path)[1])
     if is_static(path):
         matrix, _, tokenizer = find_static(path)
-        whole = os.path.abspath(Path(str(path).removeprefix(STATIC)).expanduser())
-        name = f"{STATIC}{Path(whole).name}"
+        folder = os.path.abspath(Path(str(path).removeprefix(STATIC)).expanduser())
+        name = f"{STATIC}{Path(folder).name}"
         return _joined(name, (source_file(matrix), source_file(tokenizer)))
     if path.is_dir():
         parts = (source_file(file) for file in sorted(path.iterdir()) if file.is_file())

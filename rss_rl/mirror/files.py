@@ -73,12 +73,12 @@ def present(files: Mapping[str, int]) -> dict[str, Signature]:
     Most files get a signature that matches no other, so that they are uploaded again or deleted;
     so do temporary files that killed writers left.
     """
-    found: dict[str, Signature] = {}
+    signatures: dict[str, Signature] = {}
     for name, size in files.items():
         if (rank := _rank(final_name(name))) is not None:
             whole_tensors = rank[0] == _TENSORS and final_name(name) == name
-            found[name] = (size,) if whole_tensors else ()
-    return found
+            signatures[name] = (size,) if whole_tensors else ()
+    return signatures
 
 
 def _rank(name: str) -> tuple[int, bool] | None:
@@ -131,7 +131,8 @@ def _read(run_dir: Path, known: Mapping[str, Signature], stack: ExitStack) -> li
         for part in (run_dir, run_dir / ALL_TOKENS)
         for path in (part / "checkpoints").glob("[A-Z]*")
     }
-    found = {name: Item(name, (text,), text) for name, text in pointers.items() if is_of_run(name)}
+    items = (Item(name, (text,), text) for name, text in pointers.items() if is_of_run(name))
+    by_name = {item.name: item for item in items}
     for folder, folders, files in os.walk(run_dir):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for file in files:
@@ -142,13 +143,13 @@ def _read(run_dir: Path, known: Mapping[str, Signature], stack: ExitStack) -> li
                 continue  # tensors are found through the state that names them
             with suppress(FileNotFoundError):  # deleted or renamed meanwhile
                 is_state = file == STATE_FILE
-                items = _checkpoint(name, path, known, stack) if is_state else [_file(name, path)]
-                found |= {item.name: item for item in items}
+                both = _checkpoint(name, path, known, stack) if is_state else [_file(name, path)]
+                by_name |= {item.name: item for item in both}
     named = {name: text.decode(errors="replace").strip() for name, text in pointers.items()}
     for name, target in named.items():
-        if name in found and f"{name.rpartition('/')[0]}/{target}/{STATE_FILE}" not in found:
+        if name in by_name and f"{name.rpartition('/')[0]}/{target}/{STATE_FILE}" not in by_name:
             raise FileNotFoundError(f"{name} names {target!r}, which is not there")
-    return [found[name] for name in in_order(found)]
+    return [by_name[name] for name in in_order(by_name)]
 
 
 def _file(name: str, path: Path) -> Item:

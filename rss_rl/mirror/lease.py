@@ -67,8 +67,8 @@ class Lease:
         self._epoch = _epoch(_read(storage)) + 1
         self._write()
         time.sleep(_SETTLE_S)
-        if self._is_taken(found := _read(storage)):
-            raise _occupied(storage, _name(found))
+        if self._is_taken(record := _read(storage)):
+            raise _occupied(storage, _name(record))
         self._write()  # again, as a late renewal may have overwritten it
         self._thread = threading.Thread(target=self._keep, name="rss-rl lease", daemon=True)
         self._thread.start()
@@ -144,9 +144,9 @@ def live_writer(storage: Storage) -> str | None:
     written = record.get("time")
     if not isinstance(written, int | float) or time.time() - written > FRESH_S:
         return None
-    pid, process, own = record.get("pid"), record.get("process"), _identity(os.getpid())
-    if isinstance(process, str) and type(pid) is int and own is not None:
-        here = process.rpartition(" ")[0] == own.rpartition(" ")[0]
+    pid, process, mine = record.get("pid"), record.get("process"), _identity(os.getpid())
+    if isinstance(process, str) and type(pid) is int and mine is not None:
+        here = process.rpartition(" ")[0] == mine.rpartition(" ")[0]
         if here and process != _identity(pid):
             return None  # it was in this process namespace, and no longer exists
     return _name(record)

@@ -124,7 +124,7 @@ class Mirror:
         self._log: EventSink = NO_LOG
         self._known: dict[str, Signature] = {}
         self._news = threading.Condition()
-        self._asked, self._done = 0, 0  # number of states, and of the newest uploaded one
+        self._requested, self._done = 0, 0  # number of states, and of the newest uploaded one
         self._failures, self._in_a_row, self._upload_s = 0, 0, 0.0
         self._cause: StorageError | None = None
         self._closing = False
@@ -147,14 +147,14 @@ class Mirror:
     def changed(self) -> None:
         """Called after a new checkpoint; does not wait or raise."""
         with self._news:
-            self._asked += 1
+            self._requested += 1
             self._news.notify_all()
 
     def scalars(self) -> dict[str, float]:
         """Metrics of the copying, by tag."""
         return {
             "storage/failures": self._failures,
-            "storage/lag_checkpoints": self._asked - self._done,
+            "storage/lag_checkpoints": self._requested - self._done,
             "storage/upload_s": self._upload_s,
         }
 
@@ -164,14 +164,14 @@ class Mirror:
         self.changed()
         deadline = time.monotonic() + _DRAIN_S
         with self._news:
-            while self._done < self._asked and self._in_a_row < _LAST_TRIES:
+            while self._done < self._requested and self._in_a_row < _LAST_TRIES:
                 if time.monotonic() > deadline or not self._thread.is_alive():
                     break
                 if self._stop() and time.monotonic() - self._alive > _SILENT_S:
                     self._silent = True
                     break
                 self._news.wait(_POLL_S)
-            if self._done == self._asked:
+            if self._done == self._requested:
                 return
         cause = "it takes too long" if self._cause is None else self._cause.what
         cause = f"no answer for {_SILENT_S:.0f} s" if self._silent else cause
@@ -199,14 +199,14 @@ class Mirror:
         pause = _RETRY_S
         while True:
             with self._news:
-                self._news.wait_for(lambda: self._closing or self._asked > self._done, RENEW_S)
+                self._news.wait_for(lambda: self._closing or self._requested > self._done, RENEW_S)
                 if self._closing:
                     return
-                asked = self._asked
+                newest = self._requested
             known = self._known
             try:
-                if asked > self._done:
-                    self._sync(asked)
+                if newest > self._done:
+                    self._sync(newest)
                 elif CONFIG_FILE in known:
                     self._lease.confirm()
                     self._storage.upload(self._run_dir / STATUS_FILE, STATUS_FILE)
@@ -221,7 +221,7 @@ class Mirror:
                     self._news.wait_for(lambda: self._closing, pause)
                 pause = min(2 * pause, _LONGEST_RETRY_S)
 
-    def _sync(self, asked: int) -> None:
+    def _sync(self, newest: int) -> None:
         """Upload the current state, which has all that was asked for so far."""
         started = time.perf_counter()
         try:
@@ -237,7 +237,7 @@ class Mirror:
         shown = round(self._upload_s, 3)
         self._log.write("storage_synced", files=len(items), upload_s=shown)
         with self._news:
-            self._done, self._in_a_row, self._cause = asked, 0, None
+            self._done, self._in_a_row, self._cause = newest, 0, None
             self._news.notify_all()
 
     def _upload(self, items: list[Item]) -> None:

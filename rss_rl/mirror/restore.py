@@ -32,10 +32,10 @@ def refuse_foreign(storage: Storage) -> None:
         CheckpointError: its config.json is not a run's.
         StorageError: there are such files but no config.json, or the storage fails.
     """
-    found = [name for name in storage.files() if is_of_run(name)]
-    if found and stored_config(storage) is None:
+    names = [name for name in storage.files() if is_of_run(name)]
+    if names and stored_config(storage) is None:
         raise StorageError(
-            f"there are files that belong to no run and would be replaced, such as {min(found)}",
+            f"there are files that belong to no run and would be replaced, such as {min(names)}",
             where=storage.uri,
             remedy="Choose an empty path, such as a subfolder, or remove the files",
         )

@@ -35,10 +35,10 @@ def check_defaults(devices: tuple[str, ...] = ("cpu",)) -> None:
     Raises:
         ConfigError: they are not float32, or on another device.
     """
-    found = torch.empty(0)
-    if found.dtype != torch.float32 or found.device.type not in devices:
+    new = torch.empty(0)
+    if new.dtype != torch.float32 or new.device.type not in devices:
         raise ConfigError(
-            f"torch makes {found.dtype} on {found.device.type} in this process, and models are"
+            f"torch makes {new.dtype} on {new.device.type} in this process, and models are"
             " float32, built on the CPU",
             remedy="Call torch.set_default_dtype(torch.float32) and torch.set_default_device('cpu')"
             " before",

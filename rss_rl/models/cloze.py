@@ -198,9 +198,9 @@ class ClozeReader(Classifier):
         marks = torch.where(valid[0], marks, -1)
         present = present_groups(group_counts(marks))  # [M, C]
         words, read, index = _kept(tokens[0], selected[0])
-        asked, known, _ = _kept(tokens[1], selected[1])
+        query_words, known, _ = _kept(tokens[1], selected[1])
         passage = _read(self.passage, self.dropout(self.embedding(words)), read)  # [M, N, 2 H]
-        question = _read(self.question, self.dropout(self.embedding(asked)), known)
+        question = _read(self.question, self.dropout(self.embedding(query_words)), known)
         logits = self.attention(passage, both_ends(question, known), read)
         weights = masked_softmax(logits[..., None], read)  # [M, N, 1]
         evidence = Evidence(
@@ -214,8 +214,9 @@ class ClozeReader(Classifier):
 
 def _kept(tokens: Tensor, keep: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Kept tokens moved to the front, their mask, and their positions; each [M, L]."""
-    found = kept_indices(keep)
-    return torch.where(found.kept, gather(tokens, found.index), 0), found.kept, found.index
+    gathered = kept_indices(keep)
+    words = torch.where(gathered.kept, gather(tokens, gathered.index), 0)
+    return words, gathered.kept, gathered.index
 
 
 class _ClozeOptions(Options):

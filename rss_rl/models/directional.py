@@ -21,7 +21,7 @@ from rss_rl.ops.gated import gated_attention
 from rss_rl.ops.linear_maps import gate_mix, has_kernels, pays_kernels
 from rss_rl.ops.masking import Gathered, causal_means
 from rss_rl.ops.operators import Fusion
-from rss_rl.ops.packing import Order, Packed, PackedPairs, Pairs, Rows, Shared
+from rss_rl.ops.packing import Order, Packed, PackedPairs, Pairs, Shared, WordRows
 from rss_rl.types import DEPENDENT, HEAD, ROLES
 
 TANH_SCALE = 5.0
@@ -44,18 +44,18 @@ def typed_directions(directions: nn.ModuleList) -> Iterator[DirectionalAttention
 
 
 def trained_together(
-    directions: Sequence[DirectionalAttention], words: Rows, tokens: Packed
+    directions: Sequence[DirectionalAttention], words: WordRows, tokens: Packed
 ) -> Tensor:
     """Outputs of both directions in one step, [R, 2D]; every token is head and dependent."""
-    given = [direction.for_rows(words.vectors) for direction in directions]
+    each_direction = [direction.for_rows(words.vectors) for direction in directions]
     settings = tokens, directions[0].project.activation, TANH_SCALE
     dropouts = [direction.project.dropout for direction in directions]
     rows = words.spread(words.vectors)
-    if not dropouts[0].drops or given[0].drop is not None:
-        return directional_attention(rows, given, *settings)
+    if not dropouts[0].drops or each_direction[0].drop is not None:
+        return directional_attention(rows, each_direction, *settings)
     outputs = [
         directional_attention(dropout(rows), [each], *settings)
-        for dropout, each in zip(dropouts, given, strict=True)
+        for dropout, each in zip(dropouts, each_direction, strict=True)
     ]
     return torch.cat(outputs, -1)
 
@@ -211,11 +211,11 @@ class ReSA(nn.Module):
         tokens = Packed.of([valid])
         roles = torch.ones(1, len(tokens), ROLES, dtype=torch.bool, device=valid.device)
         with packed_rows(tokens):
-            vectors = self.packed(Rows(embedded[valid]), tokens, roles).vectors
+            vectors = self.packed(WordRows(embedded[valid]), tokens, roles).vectors
         padded = vectors.new_zeros(*valid.shape, self.output_size)
         return padded.index_put((tokens.sequence, tokens.position), vectors)
 
-    def packed(self, words: Rows, tokens: Packed, roles: Tensor) -> Contextual:
+    def packed(self, words: WordRows, tokens: Packed, roles: Tensor) -> Contextual:
         """Context-aware representations of the output tokens.
 
         Args:
@@ -228,14 +228,14 @@ class ReSA(nn.Module):
         reads = has_kernels(words.vectors, self._backend) and not torch.is_grad_enabled()
         if not (reads and torch.equal(roles[..., HEAD], roles[..., DEPENDENT])):
             dependents = Shared.of(tokens, roles[..., DEPENDENT], words)
-        whole = self.keeps_unselected and len(heads.cells) < roles[..., HEAD].numel()
+        keeps_all = self.keeps_unselected and len(heads.cells) < roles[..., HEAD].numel()
         outputs, baselines = [], []
         for direction in directions:
             hidden = direction.project(words.vectors)  # [W, D]
             looking = heads.of_used(hidden)
             context = direction.attend(looking, heads, dependents.of_used(hidden), dependents)
-            gate = direction.gate_input(hidden if whole else looking)
-            if whole:
+            gate = direction.gate_input(hidden if keeps_all else looking)
+            if keeps_all:
                 every, logit = words.spread(hidden), words.spread(gate)  # [R, D]
                 means = direction.means(every, tokens)
                 if once:
@@ -244,10 +244,10 @@ class ReSA(nn.Module):
                     continue
                 baselines.append(direction.mix(every, means, logit))
                 gate = heads.of_used(gate)
-            own = heads.spread(looking), context, heads.spread(gate)
-            outputs.append(direction.mix(*own))
+            mixed = heads.spread(looking), context, heads.spread(gate)
+            outputs.append(direction.mix(*mixed))
         vectors = fused(outputs, self._backend)
-        if whole and once:
+        if keeps_all and once:
             return Contextual(vectors, tokens)
         others = (heads.cells, fused(baselines, self._backend)) if baselines else None
         return Contextual(vectors, heads.tokens, others)

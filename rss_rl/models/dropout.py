@@ -73,10 +73,10 @@ class _Keys:
             by_call = self._ahead[None]
             if isinstance(positions, Packed):
                 first = by_call - positions.starts[:-1] * _GOLDEN
-                found = first[:, positions.sequence] + _steps(len(positions), by_call.device)
+                state = first[:, positions.sequence] + _steps(len(positions), by_call.device)
             else:
-                found = by_call[..., None] + _steps(positions or 0, by_call.device)
-            self._ahead[positions] = _mix(found)
+                state = by_call[..., None] + _steps(positions or 0, by_call.device)
+            self._ahead[positions] = _mix(state)
         return self._ahead[positions][at]
 
 
@@ -166,8 +166,8 @@ def slot_keys(slots: int) -> Tensor | None:
         return None
     device = current.keys.device
     numbers, examples = (torch.arange(n, device=device) for n in (slots, len(current.keys)))
-    found = part_keys(examples.repeat(slots), numbers.repeat_interleave(len(examples)))
-    return None if found is None else found.view(slots, len(examples))
+    keys = part_keys(examples.repeat(slots), numbers.repeat_interleave(len(examples)))
+    return None if keys is None else keys.view(slots, len(examples))
 
 
 @contextmanager

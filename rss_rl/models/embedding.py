@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rss_rl.ops.packing import Rows
+from rss_rl.ops.packing import WordRows
 from rss_rl.types import FOLD_BIT, Array
 
 _FEW = 0.75
@@ -123,10 +123,10 @@ class WordEmbedding(nn.Module):
         if self.held_out is None:
             return self._read(tokens, padding)
         folds, words = tokens >> FOLD_BIT, words_of(tokens)
-        found = self._read(words, padding)
+        vectors = self._read(words, padding)
         size, features = self.held_out.shape[1:]
         changes = F.embedding((folds * size + words) * (folds > 0), self.held_out.flatten(0, 1))
-        return found + F.pad(changes, (self.size - features, 0))
+        return vectors + F.pad(changes, (self.size - features, 0))
 
     def _read(self, tokens: Tensor, padding: int | None) -> Tensor:
         rows = self.trainable.shape[0]
@@ -148,7 +148,7 @@ class WordEmbedding(nn.Module):
             with torch.no_grad():
                 destination[f"{prefix}trainable"] = self.average.read_all(self.trainable)
 
-    def rows(self, tokens: Tensor, *, once: bool) -> Rows:
+    def rows(self, tokens: Tensor, *, once: bool) -> WordRows:
         """Vectors of tokens int64 [R]; `once` looks up each word once where that saves work.
 
         With gradients it does not, as kernels then save results for each row.
@@ -156,5 +156,5 @@ class WordEmbedding(nn.Module):
         if once and not torch.is_grad_enabled():
             words, at = torch.unique(tokens, return_inverse=True)
             if len(words) <= _FEW * len(tokens):
-                return Rows(self(words), at)
-        return Rows(self(tokens, None))
+                return WordRows(self(words), at)
+        return WordRows(self(tokens, None))

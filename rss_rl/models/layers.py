@@ -16,7 +16,7 @@ from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.gated import gated_softmax
 from rss_rl.ops.linear_maps import has_kernels, linear_maps, pays_kernels
 from rss_rl.ops.matmul import pad_rows
-from rss_rl.ops.packing import Packed, Rows
+from rss_rl.ops.packing import Packed, WordRows
 from rss_rl.ops.pooling import feature_wise_pooling, packed_pooling, packed_shared_pooling
 
 
@@ -91,8 +91,8 @@ class Dense(nn.Module):
         if not pays_kernels(values, self._backend):
             return self._activation(self.linear(self.dropout(values)))
         drop, weight, bias = self.dropout.keyed(values), self.linear.weight, self.linear.bias
-        given = values if drop is not None else self.dropout(values)
-        return linear_maps(given, [weight], [bias], activation=self.activation, drop=drop)[0]
+        inputs = values if drop is not None else self.dropout(values)
+        return linear_maps(inputs, [weight], [bias], activation=self.activation, drop=drop)[0]
 
 
 class Highway(nn.Module):
@@ -146,7 +146,7 @@ class Source2Token(nn.Module):
         """f of each token, [M, ..., N, D or 1]."""
         return self.score(self.hidden(values))  # type: ignore[no-any-return]
 
-    def packed(self, rows: Rows, tokens: Packed) -> Tensor:
+    def packed(self, rows: WordRows, tokens: Packed) -> Tensor:
         """`forward` of rows that are all kept, with D features, to [M, D]."""
         with packed_rows(tokens):
             scores = rows.spread(self.scores(rows.vectors))
@@ -160,8 +160,8 @@ class Source2Token(nn.Module):
         Args:
             rows: [T, D]. common: [R, D].
         """
-        own, others = (self.scores(rows), rows), (self.scores(common), common)
-        return packed_shared_pooling(own, cells, tokens, times, others, self._backend)
+        chosen, others = (self.scores(rows), rows), (self.scores(common), common)
+        return packed_shared_pooling(chosen, cells, tokens, times, others, self._backend)
 
     def gated(self, values: Tensor, gates: Tensor) -> Tensor:
         """[M, N, D] with gates [M, N] that multiply the weights; [M, D]."""

@@ -134,8 +134,8 @@ class SentencesClassifier(Classifier):
         keys, packed = slot_keys(slots), Packed.of(read)
         with keyed_dropout(None if keys is None else keys.view(-1)), packed_rows(packed):
             vectors = encoder.packed(words, packed, roles)
-        found = vectors.view(times, slots, examples, encoder.output_size).transpose(0, 1)
-        return found.flatten(1, 2).unbind()
+        by_slot = vectors.view(times, slots, examples, encoder.output_size).transpose(0, 1)
+        return by_slot.flatten(1, 2).unbind()
 
     def _encode(self, tokens: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         if selection.is_floating_point():
@@ -185,8 +185,8 @@ def _task(labels: LabelSpec) -> tuple[Task, int]:
     """The task that the logits are for, and their number."""
     if labels.kind == "classes":
         return ClassTask(), len(labels.names)
-    whole = float(labels.low).is_integer() and float(labels.high).is_integer()
-    bins = int(labels.high - labels.low) + 1 if whole and labels.high - labels.low <= 20 else 11
+    integral = float(labels.low).is_integer() and float(labels.high).is_integer()
+    bins = int(labels.high - labels.low) + 1 if integral and labels.high - labels.low <= 20 else 11
     return ScoreTask(labels.low, labels.high), bins
 
 

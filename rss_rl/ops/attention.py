@@ -64,21 +64,21 @@ def feature_wise_attention(
         ValueError: shapes that do not fit.
     """
     _check(head_scores, dependent_scores, values, pairs)
-    given = head_scores, dependent_scores, values
-    if any(tensor.dtype in (torch.bfloat16, torch.float16) for tensor in given):
+    inputs = head_scores, dependent_scores, values
+    if any(tensor.dtype in (torch.bfloat16, torch.float16) for tensor in inputs):
         with torch.autocast(values.device.type, enabled=False):
-            v, u, h = (tensor.float() for tensor in given)
+            v, u, h = (tensor.float() for tensor in inputs)
             return feature_wise_attention(v, u, h, pairs, scale, backend).to(values.dtype)
-    fits = all(tensor.dtype == torch.float32 and tensor.numel() for tensor in given)
+    fits = all(tensor.dtype == torch.float32 and tensor.numel() for tensor in inputs)
     if backend == "compiled" and isinstance(pairs, Pairs) and fits:
         device = values.device
         if device.type == "cuda" and runs_triton(device):
             from rss_rl.ops.attention_triton import triton_attention  # imports Triton
 
-            return triton_attention(*given, pairs, scale)
+            return triton_attention(*inputs, pairs, scale)
         if device.type == "cpu":
-            return _packed(*given, pairs, scale)
-    return _Attention.apply(*given, pairs, scale)  # type: ignore[no-any-return, no-untyped-call]
+            return _packed(*inputs, pairs, scale)
+    return _Attention.apply(*inputs, pairs, scale)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def _packed(v: Tensor, u: Tensor, h: Tensor, pairs: Pairs, scale: float) -> Tensor:
@@ -113,20 +113,20 @@ def packed_attention(
         ValueError: shapes or types that do not fit.
         KernelsError: this machine cannot compile the kernels.
     """
-    given = head_scores, dependent_scores, values
+    inputs = head_scores, dependent_scores, values
     heads, dependents = pairs.heads, pairs.dependents
     features = values.shape[-1]
     shapes = [(len(heads), features), (len(dependents), features), (len(dependents), features)]
-    if [tensor.shape for tensor in given] != shapes or len({t.dtype for t in given}) > 1:
+    if [tensor.shape for tensor in inputs] != shapes or len({t.dtype for t in inputs}) > 1:
         raise ValueError(
-            f"rows {[(tuple(tensor.shape), tensor.dtype) for tensor in given]} do not fit"
+            f"rows {[(tuple(tensor.shape), tensor.dtype) for tensor in inputs]} do not fit"
             f" {len(heads)} heads and {len(dependents)} dependents"
         )
-    if backend == "compiled" and one_kind(given):
+    if backend == "compiled" and one_kind(inputs):
         with suppress(OutOfRange):
-            return native_attention(*given, pairs, scale)
+            return native_attention(*inputs, pairs, scale)
         backend = "eager"
-    return joined([_padded(*run, scale, backend) for run in _runs(*given, pairs, backend)])
+    return joined([_padded(*run, scale, backend) for run in _runs(*inputs, pairs, backend)])
 
 
 def _padded(
@@ -274,9 +274,9 @@ def native_attention(
     inputs = head_scores, dependent_scores, values
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
         return _Native.apply(*inputs, pairs, scale)  # type: ignore[no-any-return, no-untyped-call]
-    given = _given(*inputs, pairs, scale)
-    context = torch.empty_like(given.head_scores)
-    attention_forward(given, context, None, None, None)
+    attending = _attending(*inputs, pairs, scale)
+    context = torch.empty_like(attending.head_scores)
+    attention_forward(attending, context, None, None, None)
     return context
 
 
@@ -285,7 +285,7 @@ def side_of(tokens: Packed) -> tuple[Tensor, Tensor]:
     return tokens.position.contiguous(), tokens.starts.contiguous()
 
 
-def _given(v: Tensor, u: Tensor, h: Tensor, pairs: PackedPairs, scale: float) -> Attending:
+def _attending(v: Tensor, u: Tensor, h: Tensor, pairs: PackedPairs, scale: float) -> Attending:
     """v [X, D], u and h [Y, D] of these pairs."""
     heads = side_of(pairs.heads)
     dependents = heads if pairs.dependents is pairs.heads else side_of(pairs.dependents)
@@ -305,21 +305,22 @@ class _Native(torch.autograd.Function):
         pairs: PackedPairs,
         scale: float,
     ) -> Tensor:
-        given = _given(head_scores, dependent_scores, values, pairs, scale)
+        attending = _attending(head_scores, dependent_scores, values, pairs, scale)
         # s, 1 / sum of weights, ds_j / dv_j
-        context, inverse, by_head = given.values.new_empty(3, *given.head_scores.shape).unbind()
-        attention_forward(given, context, inverse, by_head, None)
-        ctx.save_for_backward(*given[:-2], context, inverse, by_head)
-        ctx.rest = given[-2:]
+        shape = attending.head_scores.shape
+        context, inverse, by_head = attending.values.new_empty(3, *shape).unbind()
+        attention_forward(attending, context, inverse, by_head, None)
+        ctx.save_for_backward(*attending[:-2], context, inverse, by_head)
+        ctx.rest = attending[-2:]
         return context
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         *saved, context, inverse, by_head = ctx.saved_tensors
-        given = Attending(*saved, *ctx.rest)
-        dv = torch.empty_like(given.head_scores)
-        du, dh = given.values.new_empty(2, *given.values.shape)
-        made = context, inverse, by_head
-        attention_backward(given, made, gradient.contiguous(), None, dv, du, dh, None)
+        attending = Attending(*saved, *ctx.rest)
+        dv = torch.empty_like(attending.head_scores)
+        du, dh = attending.values.new_empty(2, *attending.values.shape)
+        results = context, inverse, by_head
+        attention_backward(attending, results, gradient.contiguous(), None, dv, du, dh, None)
         return dv, du, dh, None, None

@@ -37,18 +37,18 @@ _BASE = tl.constexpr(2.8853900817779268)
 @triton.jit
 def own_positions(positions, rows, count, ORDER: tl.constexpr):
     """Positions of a tile's rows; a row that is not kept gets one that pairs with nothing."""
-    own = tl.load(positions + rows, mask=rows < count, other=-1)
+    at = tl.load(positions + rows, mask=rows < count, other=-1)
     if ORDER == "after":
-        own = tl.where(own >= 0, own, _BEYOND)
-    return own
+        at = tl.where(at >= 0, at, _BEYOND)
+    return at
 
 
 @triton.jit
-def paired_with(other, own, ORDER: tl.constexpr):
+def paired_with(other, row, ORDER: tl.constexpr):
     """Whether they pair."""
-    ordered = other < own
+    ordered = other < row
     if ORDER == "after":
-        ordered = other > own
+        ordered = other > row
     return ordered & (other >= 0)
 
 
@@ -74,11 +74,11 @@ def own_tile(rows, features, ORDER: tl.constexpr):
 
 
 @triton.jit
-def reach(own, others, count, ORDER: tl.constexpr):
-    """First, and last + 1, of the others that pair with any of the rows `own` [R]."""
-    limit = tl.max(own, 0)
+def reach(rows, others, count, ORDER: tl.constexpr):
+    """First, and last + 1, of the others that pair with any of the rows [R]."""
+    limit = tl.max(rows, 0)
     if ORDER == "after":
-        limit = tl.min(own, 0)
+        limit = tl.min(rows, 0)
     first = tl.full([_SCAN], _BEYOND, tl.int32)
     last = tl.zeros([_SCAN], tl.int32)
     for start in range(0, count, _SCAN):
@@ -196,7 +196,7 @@ def forward_kernel(
 ):
     """s of a tile of heads, [M, J, D]; with TRAIN also 1 / sum of weights and ds_j / dv_j."""
     m, part, rows, columns = own_tile(count_j, features, ORDER)
-    own = own_positions(heads + m * count_j, rows, count_j, ORDER)
+    at_own = own_positions(heads + m * count_j, rows, count_j, ORDER)
     mine = m * count_j * features + rows[:, None] * features + columns
     inside = (rows < count_j)[:, None] & (columns < features)
     f_own = tl.load(f + mine, mask=inside, other=0.0)
@@ -206,11 +206,11 @@ def forward_kernel(
     # Sums over dependents of w, w h and, with TRAIN, x = w q (1 - q) and x h.
     total = tl.zeros([ROWS, FEATURES], tl.float32)
     weighted, slopes, sloped = total, total, total
-    first, last = reach(own, dependents, count_i, ORDER)
+    first, last = reach(at_own, dependents, count_i, ORDER)
     for i in range(first, last):
         e_i = tl.load(e + i * features + columns, mask=columns < features, other=0.0)
         h_i = tl.load(h + i * features + columns, mask=columns < features, other=0.0)
-        paired = paired_with(tl.load(dependents + i), own, ORDER)[:, None]
+        paired = paired_with(tl.load(dependents + i), at_own, ORDER)[:, None]
         q, weight = weigh(e_i, f_own, paired, far, SCALE)
         total += weight
         weighted += weight * h_i
@@ -218,7 +218,7 @@ def forward_kernel(
             slope = weight * (q - q * q)
             slopes += slope
             sloped += slope * h_i
-    some = (total > 0.0) & (own >= 0)[:, None]
+    some = (total > 0.0) & (at_own >= 0)[:, None]
     over = tl.where(some, 1.0 / tl.where(some, total, 1.0), 0.0)
     result = weighted * over
     tl.store(context + mine, result, mask=inside)
@@ -247,7 +247,7 @@ def backward_kernel(
 ):
     """dh and du of a tile of dependents, [M, I, D], from s and g / sum of weights, [M, J, D]."""
     m, part, rows, columns = own_tile(count_i, features, ORDER)
-    own = own_positions(dependents + m * count_i, rows, count_i, ORDER)
+    at_own = own_positions(dependents + m * count_i, rows, count_i, ORDER)
     mine = m * count_i * features + rows[:, None] * features + columns
     inside = (rows < count_i)[:, None] & (columns < features)
     e_own = tl.load(e + mine, mask=inside, other=0.0)
@@ -258,17 +258,17 @@ def backward_kernel(
     far = tl.load(far + part) != 0
     values = tl.zeros([ROWS, FEATURES], tl.float32)
     scores = values  # du / 4
-    first, last = reach(own, heads, count_j, ORDER)
+    first, last = reach(at_own, heads, count_j, ORDER)
     for j in range(first, last):
         at = j * features + columns
         f_j = tl.load(f + at, mask=columns < features, other=0.0)
         context_j = tl.load(context + at, mask=columns < features, other=0.0)
         scaled_j = tl.load(scaled + at, mask=columns < features, other=0.0)
-        paired = paired_with(tl.load(heads + j), own, ORDER)[:, None]
+        paired = paired_with(tl.load(heads + j), at_own, ORDER)[:, None]
         q, weight = weigh(e_own, f_j, paired, far, SCALE)
         flow = weight * scaled_j
         values += flow
         scores += flow * (q - q * q) * (h_own - context_j)
-    kept = (own >= 0)[:, None]
+    kept = (at_own >= 0)[:, None]
     tl.store(by_value + mine, tl.where(kept, values, 0.0), mask=inside)
     tl.store(by_score + mine, tl.where(kept, scores * 4.0, 0.0), mask=inside)

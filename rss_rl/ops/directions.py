@@ -88,26 +88,26 @@ def directional_attention(
         KernelsError: this machine cannot compile the kernels.
     """
     _check(values, directions, tokens)
-    given = [tensor for direction in directions for tensor in direction.weights]
+    parameters = [tensor for direction in directions for tensor in direction.weights]
     rest = [(direction.order, direction.drop) for direction in directions]
     with suppress(OutOfRange):
-        return _Directions.apply(values, tokens, rest, (activation, scale), *given)  # type: ignore[no-any-return, no-untyped-call]
+        return _Directions.apply(values, tokens, rest, (activation, scale), *parameters)  # type: ignore[no-any-return, no-untyped-call]
     return gate_mix([_parts(values, each, tokens, activation, scale) for each in directions])
 
 
 def _parts(
-    values: Tensor, given: Direction, tokens: Packed, activation: str, scale: float
+    values: Tensor, direction: Direction, tokens: Packed, activation: str, scale: float
 ) -> Fusion:
     """The fallback, layer by layer, for scores of any size."""
-    layers = given.weights
+    layers = direction.weights
     (hidden,) = linear_maps(
-        values, [layers.hidden], [layers.hidden_bias], activation=activation, drop=given.drop
+        values, [layers.hidden], [layers.hidden_bias], activation=activation, drop=direction.drop
     )
     weights = layers.head, layers.dependent, layers.gate
     head, dependent, gate = linear_maps(
         hidden, weights, (layers.score_bias, None, layers.gate_bias)
     )
-    pairs = PackedPairs(tokens, tokens, given.order)
+    pairs = PackedPairs(tokens, tokens, direction.order)
     context = packed_attention(head, dependent, hidden, pairs, scale)
     (more,) = linear_maps(context, [layers.gate_context], [None])
     return Fusion(hidden, context, gate, more)
@@ -123,9 +123,9 @@ def _check(values: Tensor, directions: Sequence[Direction], tokens: Packed) -> N
     fits &= all([t.shape for t in each.weights] == shapes for each in directions)
     fits &= all(each.drop is None or each.drop.keys.numel() == len(tokens) for each in directions)
     if not fits or not one_kind(every):
-        found = [(tuple(tensor.shape), tensor.dtype) for tensor in every]
+        kinds = [(tuple(tensor.shape), tensor.dtype) for tensor in every]
         raise ValueError(
-            f"values, weights and biases {found} and dropout keys do not fit {len(tokens)} tokens"
+            f"values, weights and biases {kinds} and dropout keys do not fit {len(tokens)} tokens"
             " on the CPU"
         )
 
@@ -157,8 +157,8 @@ class _Saved(NamedTuple):
     def attention(self, sides: tuple[Tensor, Tensor], order: Order, scale: float) -> Attending:
         """Arguments of the attention kernels."""
         head, dependent, _ = self.maps.chunk(3, 1)
-        given = head, dependent, self.score_bias, self.hidden
-        return Attending(*given, *sides, *sides, order, scale)
+        rows = head, dependent, self.score_bias, self.hidden
+        return Attending(*rows, *sides, *sides, order, scale)
 
     def gate(self) -> Fusion:
         """Arguments of the gate kernels."""
@@ -174,24 +174,24 @@ def _forward(
     scale: float,
 ) -> _Saved:
     """One direction without its gate."""
-    given, order, drop = direction
-    lower, (count, size) = product_type(values), (len(values), len(given.hidden))
+    layers, order, drop = direction
+    lower, (count, size) = product_type(values), (len(values), len(layers.hidden))
     once = lower == values.dtype  # products take what the kernels write
     hidden, context, inverse, by_head = values.new_empty(4, count, size)
     hidden_rows = hidden if once else empty_rows(count, size, lower)
     context_rows = context if once else empty_rows(count, size, lower)
     weights = (
-        given.hidden.to(lower),
-        stacked((given.head, given.dependent, given.gate), lower),
-        given.gate_context.to(lower),
+        layers.hidden.to(lower),
+        stacked((layers.head, layers.dependent, layers.gate), lower),
+        layers.gate_context.to(lower),
     )
     rows = factor(values, drop, lower)
-    bias, rounded = given.hidden_bias.contiguous(), None if once else hidden_rows
+    bias, rounded = layers.hidden_bias.contiguous(), None if once else hidden_rows
     activate(matmul(rows, weights[0].T), bias, activation, hidden, rounded)
     maps = matmul(hidden_rows, weights[1].T)
-    biases = given.score_bias.contiguous(), given.gate_bias.contiguous()
-    made = context, context_rows, inverse, by_head
-    saved = _Saved(rows, hidden, hidden_rows, maps, *made, maps, *weights, *biases)
+    biases = layers.score_bias.contiguous(), layers.gate_bias.contiguous()
+    results = context, context_rows, inverse, by_head
+    saved = _Saved(rows, hidden, hidden_rows, maps, *results, maps, *weights, *biases)
     rounded = None if once else context_rows
     attention_forward(saved.attention(sides, order, scale), context, inverse, by_head, rounded)
     return saved._replace(more=matmul(context_rows, weights[2].T))
@@ -246,14 +246,14 @@ class _Directions(torch.autograd.Function):
         tokens: Packed,
         rest: Sequence[tuple[Order, Drop | None]],
         settings: tuple[str, float],
-        *given: Tensor,
+        *parameters: Tensor,
     ) -> Tensor:
         flat, sides = values.contiguous(), side_of(tokens)
-        count, size, width = len(rest), len(given[0]), len(Weights._fields)
+        count, size, width = len(rest), len(parameters[0]), len(Weights._fields)
         mixed = flat.new_empty(len(flat), count * size)
         every: list[Tensor] = []
         for k, out in enumerate(mixed.chunk(count, 1)):
-            weights = Weights(*given[width * k : width * (k + 1)])
+            weights = Weights(*parameters[width * k : width * (k + 1)])
             saved = _forward(flat, Direction(weights, *rest[k]), sides, *settings)
             mix(saved.gate(), out)
             every.extend(saved)
@@ -266,14 +266,14 @@ class _Directions(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         sides, every = ctx.saved_tensors[:2], ctx.saved_tensors[2:]
         rest, settings = ctx.rest
-        width, found, by_values = len(_Saved._fields), [], None
+        width, by_weights, by_values = len(_Saved._fields), [], None
         for k, flow in enumerate(gradient.contiguous().chunk(len(rest), 1)):
             saved = _Saved(*every[width * k : width * (k + 1)])
             order, drop = rest[k]
             by_product, by_parameters = _backward(saved, flow, sides, order, *settings)
-            found.extend(by_parameters)
+            by_weights.extend(by_parameters)
             if ctx.needs_input_grad[0]:
                 by_rows = matmul(by_product, saved.hidden_weight)
-                own = through_dropout(by_rows, drop, gradient.dtype)
-                by_values = own if by_values is None else by_values.add_(own)
-        return by_values, None, None, None, *found
+                by_input = through_dropout(by_rows, drop, gradient.dtype)
+                by_values = by_input if by_values is None else by_values.add_(by_input)
+        return by_values, None, None, None, *by_weights

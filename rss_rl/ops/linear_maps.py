@@ -50,14 +50,14 @@ class Drop(NamedTuple):
         Raises:
             ValueError: tensors of another shape or type, or a number of keys other than R.
         """
-        given = values.contiguous()
-        result = torch.empty_like(given) if out is None else out
+        dense = values.contiguous()
+        result = torch.empty_like(dense) if out is None else out
         if result.shape != values.shape or not result.is_contiguous():
             raise ValueError(
                 f"dropout of {tuple(values.shape)} needs a contiguous `out` of that shape,"
                 f" not {tuple(result.shape)}"
             )
-        flat, keys = given.flatten(0, -2), self.keys.contiguous().flatten()
+        flat, keys = dense.flatten(0, -2), self.keys.contiguous().flatten()
         dropout(flat, keys, self.dropped - LEVELS // 2, self.scale, result.view(flat.shape))
         return result
 
@@ -108,8 +108,8 @@ def linear_maps(
             f"values {tuple(values.shape)}, weights {[tuple(w.shape) for w in weights]} and biases"
             f" {[None if b is None else tuple(b.shape) for b in biases]} do not fit"
         )
-    given = values, drop, activation, len(weights), *weights, *biases
-    return _Maps.apply(*given)  # type: ignore[no-any-return, no-untyped-call]
+    arguments = values, drop, activation, len(weights), *weights, *biases
+    return _Maps.apply(*arguments)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def gate_mix(parts: Sequence[Fusion]) -> Tensor:
@@ -125,19 +125,18 @@ def gate_mix(parts: Sequence[Fusion]) -> Tensor:
         ValueError: tensors of different shapes or types.
         KernelsError: this machine cannot compile the kernels.
     """
-    given = [tensor for part in parts for tensor in part if tensor is not None]
-    _check(given)
-    if given[0].ndim < 2 or any(tensor.shape != given[0].shape for tensor in given):
-        raise ValueError(
-            f"one shape for all, [R, D] or longer, got {[tuple(tensor.shape) for tensor in given]}"
-        )
-    return _Mix.apply(*given)  # type: ignore[no-any-return, no-untyped-call]
+    tensors = [tensor for part in parts for tensor in part if tensor is not None]
+    _check(tensors)
+    if tensors[0].ndim < 2 or any(tensor.shape != tensors[0].shape for tensor in tensors):
+        shapes = [tuple(tensor.shape) for tensor in tensors]
+        raise ValueError(f"one shape for all, [R, D] or longer, got {shapes}")
+    return _Mix.apply(*tensors)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def _check(given: Sequence[Tensor]) -> None:
+def _check(tensors: Sequence[Tensor]) -> None:
     """Kernels trust their pointers, so tensors are checked here."""
-    if not one_kind(given):
-        kinds = {(tensor.dtype, tensor.device.type) for tensor in given}
+    if not one_kind(tensors):
+        kinds = {(tensor.dtype, tensor.device.type) for tensor in tensors}
         raise ValueError(f"tensors of one type, float32 or float64, on the CPU: got {kinds}")
 
 
@@ -177,9 +176,9 @@ class _Maps(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, values: Tensor, drop: Drop | None, activation: str, count: int, *given: Tensor
+        ctx: Any, values: Tensor, drop: Drop | None, activation: str, count: int, *weights: Tensor
     ) -> tuple[Tensor, ...]:
-        weights, biases = given[:count], given[count:]
+        weights, biases = weights[:count], weights[count:]
         flat, lower = values.reshape(-1, values.shape[-1]), product_type(values)
         rows = factor(flat, drop, lower)
         weight = stacked(weights, lower)  # [K O, I]
@@ -187,8 +186,8 @@ class _Maps(torch.autograd.Function):
         outs = tuple(values.new_empty(shape) for _ in range(count))
         products = matmul(rows, weight.T).chunk(count, 1)
         for part, bias, out in zip(products, biases, outs, strict=True):
-            whole = None if bias is None else bias.contiguous()
-            activate(part, whole, activation, out.view(part.shape), None)
+            offset = None if bias is None else bias.contiguous()
+            activate(part, offset, activation, out.view(part.shape), None)
         ctx.save_for_backward(rows, weight, *(outs if activation != "none" else ()))
         ctx.rest = drop, activation, shape
         return outs
@@ -204,10 +203,10 @@ class _Maps(torch.autograd.Function):
         sums = gradients[0].new_empty(count, parts_of(len(rows)), shape[-1])
         for k, part in enumerate(flow.chunk(count, 1)):
             out = outs[k].view(part.shape) if outs else None
-            given = gradients[k].contiguous().view(part.shape)
-            activate_back(given, None, out, activation, part, sums[k])
+            slope = gradients[k].contiguous().view(part.shape)
+            activate_back(slope, None, out, activation, part, sums[k])
         pairs = zip(sums.sum(1), wanted[1], strict=True)
-        by_bias = [found if wants else None for found, wants in pairs]
+        by_bias = [total if wants else None for total, wants in pairs]
         by_weight: Sequence[Tensor | None] = (None,) * count
         if any(wanted[0]):
             by_weight = weight_gradient(flow, rows, dtype).chunk(count)
@@ -222,25 +221,25 @@ class _Mix(torch.autograd.Function):
     """Recomputes the gates in the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, *given: Tensor) -> Tensor:
-        whole, parts = [tensor.contiguous() for tensor in given], len(given) // 4
-        features, shape = given[0].shape[-1], given[0].shape[:-1]
-        mixed = whole[0].new_empty(*shape, parts * features)
+    def forward(ctx: Any, *tensors: Tensor) -> Tensor:
+        dense, parts = [tensor.contiguous() for tensor in tensors], len(tensors) // 4
+        features, shape = tensors[0].shape[-1], tensors[0].shape[:-1]
+        mixed = dense[0].new_empty(*shape, parts * features)
         for k, out in enumerate(mixed.flatten(0, -2).chunk(parts, 1)):
-            mix(Fusion(*(side.view(out.shape) for side in whole[4 * k : 4 * k + 4])), out)
-        ctx.save_for_backward(*whole)
+            mix(Fusion(*(side.view(out.shape) for side in dense[4 * k : 4 * k + 4])), out)
+        ctx.save_for_backward(*dense)
         return mixed
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
-        whole, parts = ctx.saved_tensors, len(ctx.saved_tensors) // 4
-        found: list[Tensor] = []
+        saved, parts = ctx.saved_tensors, len(ctx.saved_tensors) // 4
+        gradients: list[Tensor] = []
         flows = gradient.contiguous().flatten(0, -2).chunk(parts, 1)
         for k, flow in enumerate(flows):
-            given = Fusion(*(side.view(flow.shape) for side in whole[4 * k : 4 * k + 4]))
-            by_hidden, by_context, by_gate = (torch.empty_like(given.hidden) for _ in range(3))
-            mix_back(given, flow, by_hidden, by_context, by_gate, None)
-            made = by_hidden, by_context, by_gate, by_gate
-            found.extend(part.view(whole[0].shape) for part in made)
-        return tuple(found)
+            fusion = Fusion(*(side.view(flow.shape) for side in saved[4 * k : 4 * k + 4]))
+            by_hidden, by_context, by_gate = (torch.empty_like(fusion.hidden) for _ in range(3))
+            mix_back(fusion, flow, by_hidden, by_context, by_gate, None)
+            results = by_hidden, by_context, by_gate, by_gate
+            gradients.extend(part.view(saved[0].shape) for part in results)
+        return tuple(gradients)

@@ -45,21 +45,21 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
     A factor that is part of longer rows, which may be only partly written, is copied.
     """
     rows, (stride, step) = len(left), left.stride()
-    given = left
+    factor = left
     if left.dtype == torch.bfloat16 and step == 1:
         if stride != left.shape[1] and left.shape[1] % _TILE:
-            given = empty_rows(rows, left.shape[1], left.dtype).copy_(left)
-        given = _with_padding(given)
+            factor = empty_rows(rows, left.shape[1], left.dtype).copy_(left)
+        factor = _with_padding(factor)
     with torch.autocast("cpu", enabled=False):
-        return (given @ right)[:rows]
+        return (factor @ right)[:rows]
 
 
 def _with_padding(left: Tensor) -> Tensor:
     """`left` with its padding rows, if it is, or is a slice of, a matrix from `empty_rows`."""
-    whole, (stride, step) = _whole(len(left), left.dtype), left.stride()
-    if whole * stride * left.element_size() != left.untyped_storage().nbytes():
+    padded, (stride, step) = _whole(len(left), left.dtype), left.stride()
+    if padded * stride * left.element_size() != left.untyped_storage().nbytes():
         return left
-    return left.as_strided((whole, left.shape[1]), (stride, step))
+    return left.as_strided((padded, left.shape[1]), (stride, step))
 
 
 def _whole(rows: int, dtype: torch.dtype) -> int:

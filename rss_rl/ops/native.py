@@ -67,10 +67,10 @@ def load_kernels() -> ctypes.CDLL:
     """
     flags = os.environ.get(_FLAGS_VARIABLE)
     with _once:
-        found = _tried(os.environ.get("CXX") or "g++", flags, cache_root() / "kernels")
-    if isinstance(found, KernelsError):
-        raise found
-    return found
+        library = _tried(os.environ.get("CXX") or "g++", flags, cache_root() / "kernels")
+    if isinstance(library, KernelsError):
+        raise library
+    return library
 
 
 def one_kind(tensors: Iterable[Tensor]) -> bool:
@@ -126,10 +126,10 @@ def row_stride(*tensors: Tensor) -> int:
     Raises:
         ValueError: they do not agree.
     """
-    found = {tensor.stride(0) for tensor in tensors if len(tensor) > 1}
-    if len(found) > 1:
-        raise ValueError(f"rows of one length, got {sorted(found)}")
-    return found.pop() if found else tensors[0].shape[1]
+    strides = {tensor.stride(0) for tensor in tensors if len(tensor) > 1}
+    if len(strides) > 1:
+        raise ValueError(f"rows of one length, got {sorted(strides)}")
+    return strides.pop() if strides else tensors[0].shape[1]
 
 
 def run_kernel(name: str, dtype: torch.dtype, *arguments: Any) -> None:
@@ -144,8 +144,8 @@ def run_kernel(name: str, dtype: torch.dtype, *arguments: Any) -> None:
         MemoryError: the kernel cannot allocate memory.
         KernelsError: see `load_kernels`.
     """
-    given = map(_argument, arguments)
-    outcome = _function(f"rss_{name}_{_SUFFIXES[dtype]}")(*given)
+    converted = map(_argument, arguments)
+    outcome = _function(f"rss_{name}_{_SUFFIXES[dtype]}")(*converted)
     if outcome == 1:
         raise OutOfRange
     if outcome:
@@ -245,7 +245,7 @@ def _built(command: list[str], folder: Path) -> Path:
     objects = [str(unit.with_suffix(".o")) for unit in units]
     with ThreadPoolExecutor(len(units)) as pool:
         for _ in pool.map(
-            lambda unit, made: _output([*command, "-c", str(unit), "-o", made]), units, objects
+            lambda unit, target: _output([*command, "-c", str(unit), "-o", target]), units, objects
         ):
             pass
     out = folder / "kernels.so"
@@ -302,8 +302,8 @@ def missing_triton() -> str | None:
     if not any(map(shutil.which, compilers)):
         return f"there is no C compiler {' or '.join(map(repr, compilers))}"
     headers = Path(sysconfig.get_path("include"))
-    found = (headers / "Python.h").is_file()
-    return None if found else f"Python's C headers are not in {headers}"
+    complete = (headers / "Python.h").is_file()
+    return None if complete else f"Python's C headers are not in {headers}"
 
 
 @functools.cache

@@ -76,10 +76,10 @@ def _activation(name: str) -> int:
 
 def _starts(starts: Tensor, rows: int) -> ctypes.c_void_p:
     """Pointer to the starts [M + 1] of M sequences, which must rise from 0 to `rows`."""
-    first, found = address(starts, torch.int64, (starts.numel(),)), starts.tolist()
-    if not found or found[0] or found[-1] != rows or found != sorted(found):
-        raise ValueError(f"starts of {len(found) - 1} sequences do not rise from 0 to {rows}")
-    return first
+    pointer, numbers = address(starts, torch.int64, (starts.numel(),)), starts.tolist()
+    if not numbers or numbers[0] or numbers[-1] != rows or numbers != sorted(numbers):
+        raise ValueError(f"starts of {len(numbers) - 1} sequences do not rise from 0 to {rows}")
+    return pointer
 
 
 def _fields(pointers: str, integers: str = "", numbers: str = "") -> tuple[tuple[str, Any], ...]:
@@ -137,43 +137,43 @@ class Attending(NamedTuple):
     scale: float
 
 
-def _attention(given: Attending, *more: Tensor) -> tuple[_Attention, int]:
+def _attention(inputs: Attending, *more: Tensor) -> tuple[_Attention, int]:
     """The kernel's arguments, and the row stride that the scores and `more` tensors share.
 
     Raises:
         OutOfRange: the scale is too large.
     """
-    kind, lower = _kinds(given.values, given.head_scores)
-    (seen, features), looking = given.values.shape, given.heads.numel()
-    sequences = given.head_starts.numel() - 1
-    if given.order not in _ORDERS:
-        raise ValueError(f"no kernel pairs tokens in the order '{given.order}'")
-    if given.dependent_starts.numel() - 1 != sequences:
+    kind, lower = _kinds(inputs.values, inputs.head_scores)
+    (seen, features), looking = inputs.values.shape, inputs.heads.numel()
+    sequences = inputs.head_starts.numel() - 1
+    if inputs.order not in _ORDERS:
+        raise ValueError(f"no kernel pairs tokens in the order '{inputs.order}'")
+    if inputs.dependent_starts.numel() - 1 != sequences:
         raise ValueError(
-            f"heads of {sequences} sequences, dependents of {given.dependent_starts.numel() - 1}"
+            f"heads of {sequences} sequences, dependents of {inputs.dependent_starts.numel() - 1}"
         )
-    if not given.scale <= _LARGEST_SCALE:
+    if not inputs.scale <= _LARGEST_SCALE:
         raise OutOfRange
-    stride = row_stride(given.head_scores, given.dependent_scores, *more)
+    stride = row_stride(inputs.head_scores, inputs.dependent_scores, *more)
     problem = _Attention(
-        address(given.head_scores, lower, (looking, features), stride),
-        address(given.dependent_scores, lower, (seen, features), stride),
-        address(given.bias, kind, (features,)),
-        address(given.values, kind, (seen, features)),
-        address(given.heads, torch.int64, (looking,)),
-        address(given.dependents, torch.int64, (seen,)),
-        _starts(given.head_starts, looking),
-        _starts(given.dependent_starts, seen),
-        *(sequences, features, stride, lower == torch.bfloat16, _ORDERS[given.order]),
+        address(inputs.head_scores, lower, (looking, features), stride),
+        address(inputs.dependent_scores, lower, (seen, features), stride),
+        address(inputs.bias, kind, (features,)),
+        address(inputs.values, kind, (seen, features)),
+        address(inputs.heads, torch.int64, (looking,)),
+        address(inputs.dependents, torch.int64, (seen,)),
+        _starts(inputs.head_starts, looking),
+        _starts(inputs.dependent_starts, seen),
+        *(sequences, features, stride, lower == torch.bfloat16, _ORDERS[inputs.order]),
         threads_for(looking * features * seen // max(1, sequences)),
-        given.scale,
-        min(_LARGEST_SCORE, _LARGEST_EXPONENT * given.scale / 2.0),
+        inputs.scale,
+        min(_LARGEST_SCORE, _LARGEST_EXPONENT * inputs.scale / 2.0),
     )
     return problem, stride
 
 
 def attention_forward(
-    given: Attending,
+    inputs: Attending,
     context: Tensor,
     inverse: Tensor | None,
     by_head: Tensor | None,
@@ -187,22 +187,22 @@ def attention_forward(
     Raises:
         OutOfRange: a score or the scale is too large, or not a number.
     """
-    problem, _ = _attention(given)
-    kind, lower, shape = given.values.dtype, given.head_scores.dtype, given.head_scores.shape
+    problem, _ = _attention(inputs)
+    kind, lower, shape = inputs.values.dtype, inputs.head_scores.dtype, inputs.head_scores.shape
     if (inverse is None) != (by_head is None):
         raise ValueError("a backward pass needs both inverse and by_head")
-    made = _Forward(
+    results = _Forward(
         *(address(tensor, kind, shape) for tensor in (context, inverse, by_head)),
         address(rounded, lower, shape),
     )
     if rounded is not None and lower == kind:
         raise ValueError("rounded is only for scores in bfloat16")
-    run_kernel("attention_forward", kind, problem, made)
+    run_kernel("attention_forward", kind, problem, results)
 
 
 def attention_backward(
-    given: Attending,
-    made: Sequence[Tensor],
+    inputs: Attending,
+    results: Sequence[Tensor],
     gradient: Tensor,
     more_gradient: Tensor | None,
     by_head_score: Tensor,
@@ -215,17 +215,17 @@ def attention_backward(
     """Gradients of v, u and h, [X, D] and [Y, D]; that of v summed over each sequence, [M, D].
 
     Args:
-        made: context, inverse and by_head of the forward pass, which must have been in range.
+        results: context, inverse and by_head of the forward pass, which must have been in range.
         gradient, more_gradient: their sum is the gradient of s; the second has the scores' type.
         by_head_score, by_dependent_score: with the row stride of v and u.
         adds: whether to add to `by_value` in place.
     """
-    problem, stride = _attention(given, by_head_score, by_dependent_score)
-    kind, lower = given.values.dtype, given.head_scores.dtype
-    looking, seen = given.head_scores.shape, given.values.shape
+    problem, stride = _attention(inputs, by_head_score, by_dependent_score)
+    kind, lower = inputs.values.dtype, inputs.head_scores.dtype
+    looking, seen = inputs.head_scores.shape, inputs.values.shape
     written = address(by_value, kind, seen)
     back = _Backward(
-        *(address(tensor, kind, looking) for tensor in (*made, gradient)),
+        *(address(tensor, kind, looking) for tensor in (*results, gradient)),
         address(more_gradient, lower, looking),
         written if adds else None,
         address(by_head_score, lower, looking, stride),
@@ -271,15 +271,15 @@ def pooling_forward(
     """
     problem = _pooling(scores, values, starts)
     shape = problem.sequences, problem.features
-    made = (address(tensor, scores.dtype, shape) for tensor in (pooled, largest, inverse))
-    run_kernel("pooling_forward", scores.dtype, problem, *made)
+    results = (address(tensor, scores.dtype, shape) for tensor in (pooled, largest, inverse))
+    run_kernel("pooling_forward", scores.dtype, problem, *results)
 
 
 def pooling_backward(
     scores: Tensor,
     values: Tensor,
     starts: Tensor,
-    made: Sequence[Tensor],
+    results: Sequence[Tensor],
     gradient: Tensor,
     by_score: Tensor,
     by_value: Tensor,
@@ -287,7 +287,7 @@ def pooling_backward(
     """Gradients of scores and values, [R, D].
 
     Args:
-        scores, values, starts: those of the forward pass. made: its results.
+        scores, values, starts: those of the forward pass. results: its results.
         gradient: of `pooled`, [M, D].
     """
     problem = _pooling(scores, values, starts)
@@ -296,7 +296,7 @@ def pooling_backward(
         "pooling_backward",
         scores.dtype,
         problem,
-        *(address(tensor, scores.dtype, shape) for tensor in (*made, gradient)),
+        *(address(tensor, scores.dtype, shape) for tensor in (*results, gradient)),
         *(address(tensor, scores.dtype, scores.shape) for tensor in (by_score, by_value)),
     )
 
@@ -375,8 +375,8 @@ class _Gate(ctypes.Structure):
     )
 
 
-def _gate(given: Fusion, mixed: Tensor, *like_gate: Tensor) -> _Gate:
-    hidden, context, gate, more, bias = given
+def _gate(fusion: Fusion, mixed: Tensor, *like_gate: Tensor) -> _Gate:
+    hidden, context, gate, more, bias = fusion
     (kind, lower), (rows, features) = _kinds(hidden, gate), hidden.shape
     stride, side = row_stride(gate, *like_gate), row_stride(mixed)
     address(mixed, kind, (rows, features), side)
@@ -389,15 +389,15 @@ def _gate(given: Fusion, mixed: Tensor, *like_gate: Tensor) -> _Gate:
     )
 
 
-def mix(given: Fusion, out: Tensor) -> None:
+def mix(fusion: Fusion, out: Tensor) -> None:
     """F h + (1 - F) s, [R, D]; `out` may be a column slice of a wider matrix."""
-    problem, hidden = _gate(given, out), given.hidden
-    made = address(out, hidden.dtype, hidden.shape, problem.side_stride)
-    run_kernel(_name("mix", given.gate.dtype), hidden.dtype, problem, made)
+    problem, hidden = _gate(fusion, out), fusion.hidden
+    target = address(out, hidden.dtype, hidden.shape, problem.side_stride)
+    run_kernel(_name("mix", fusion.gate.dtype), hidden.dtype, problem, target)
 
 
 def mix_back(
-    given: Fusion,
+    fusion: Fusion,
     gradient: Tensor,
     by_hidden: Tensor,
     by_context: Tensor,
@@ -410,8 +410,8 @@ def mix_back(
         gradient: of `mix`'s result; may be a column slice of a wider matrix. by_gate: of the row
             stride and type of `gate`.
     """
-    problem = _gate(given, gradient, by_gate)
-    kind, lower, shape = given.hidden.dtype, given.gate.dtype, given.hidden.shape
+    problem = _gate(fusion, gradient, by_gate)
+    kind, lower, shape = fusion.hidden.dtype, fusion.gate.dtype, fusion.hidden.shape
     run_kernel(
         _name("mix_back", lower),
         kind,

@@ -37,11 +37,11 @@ class Packed:
     @classmethod
     def of(cls, kept: Sequence[Tensor]) -> Packed:
         """The kept tokens of padded sequences, given as groups of masks, bool [m, n]."""
-        found_at = [group.nonzero(as_tuple=True) for group in kept]  # [r] each
+        cells = [group.nonzero(as_tuple=True) for group in kept]  # [r] each
         before = itertools.accumulate((len(group) for group in kept), initial=0)
-        pairs = zip(found_at, before, strict=False)
-        sequence = joined([found + m if m else found for (found, _), m in pairs])
-        position = joined([found for _, found in found_at])
+        pairs = zip(cells, before, strict=False)
+        sequence = joined([inside + m if m else inside for (inside, _), m in pairs])
+        position = joined([position for _, position in cells])
         return cls(sequence, position, _starts(joined([group.sum(1) for group in kept])))
 
     def __len__(self) -> int:
@@ -93,8 +93,8 @@ class Packed:
     @functools.cached_property
     def _bounds(self) -> list[int]:
         """The `starts`, for which a device is waited for once."""
-        found: list[int] = self.starts.tolist()
-        return found
+        bounds: list[int] = self.starts.tolist()
+        return bounds
 
     @functools.cached_property
     def _cells(self) -> Tensor:
@@ -103,7 +103,7 @@ class Packed:
         return self.sequence * self.longest + rank
 
 
-class Rows(NamedTuple):
+class WordRows(NamedTuple):
     """Rows with repeated words: what depends only on the word is computed once.
 
     vectors  of the words, [W, D]
@@ -134,7 +134,7 @@ class Shared:
     tokens: Packed
 
     @classmethod
-    def of(cls, tokens: Packed, chosen: Tensor, words: Rows) -> Shared:
+    def of(cls, tokens: Packed, chosen: Tensor, words: WordRows) -> Shared:
         """From which rows of `tokens` are chosen, bool [K, R], and the rows' words."""
         copy, rows = chosen.nonzero(as_tuple=True)
         cells = copy * len(tokens) + rows if len(chosen) > 1 else rows

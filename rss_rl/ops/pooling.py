@@ -118,18 +118,18 @@ class _Pooling(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, values: Tensor, starts: Tensor) -> Tensor:
-        given = scores.contiguous(), values.contiguous(), starts
+        inputs = scores.contiguous(), values.contiguous(), starts
         shape = len(starts) - 1, scores.shape[1]
         pooled, largest, inverse = scores.new_empty(3, *shape).unbind()
-        pooling_forward(*given, pooled, largest, inverse)
-        ctx.save_for_backward(*given, pooled, largest, inverse)
+        pooling_forward(*inputs, pooled, largest, inverse)
+        ctx.save_for_backward(*inputs, pooled, largest, inverse)
         return pooled
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
-        scores, values, starts, *made = ctx.saved_tensors
+        scores, values, starts, *results = ctx.saved_tensors
         by_score, by_value = scores.new_empty(2, *scores.shape)
         flow = gradient.contiguous()
-        pooling_backward(scores, values, starts, made, flow, by_score, by_value)
+        pooling_backward(scores, values, starts, results, flow, by_score, by_value)
         return by_score, by_value, None

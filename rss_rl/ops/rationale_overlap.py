@@ -142,8 +142,8 @@ def ranked_scores(scores: Array, wanted: Array) -> RankedScores | None:
 
 
 def _token_f1(kept: Array, wanted: Array) -> float:
-    found = document_scores(kept, wanted)
-    return 0.0 if found is None else found[2]
+    scores = document_scores(kept, wanted)
+    return 0.0 if scores is None else scores[2]
 
 
 def precision_recall_area(scores: Array, wanted: Array) -> float | None:

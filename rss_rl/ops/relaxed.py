@@ -77,6 +77,6 @@ def expected_cost(
     """
     sizes = valid.sum(-1).clamp_min(1).to(kept.dtype)  # [B]
     shares = kept.sum(-1) / sizes[:, None]  # [B, 2]
-    charged = shares.prod(1) if product else shares.sum(1)
-    cost = sparsity * charged
+    share = shares.prod(1) if product else shares.sum(1)
+    cost = sparsity * share
     return cost + coherence * changes(kept, valid) / sizes if coherence else cost

@@ -105,10 +105,10 @@ def roc_auc(scores: Array, positive: Array) -> float | None:
     return float(roc_auc_score(positive, scores))
 
 
-def precision_recall_f1(found: int, kept: int, wanted: int) -> tuple[float, float, float]:
-    """Precision, recall and F1 over tokens: `found` of the `kept` ones are among the `wanted`."""
-    precision = found / kept if kept else 0.0
-    recall = found / wanted if wanted else 0.0
+def precision_recall_f1(right: int, kept: int, wanted: int) -> tuple[float, float, float]:
+    """Precision, recall and F1 over tokens: `right` of the `kept` ones are among the `wanted`."""
+    precision = right / kept if kept else 0.0
+    recall = right / wanted if wanted else 0.0
     return precision, recall, harmonic_mean(precision, recall)
 
 
@@ -159,16 +159,17 @@ def _expected_ranks(scores: Array, right: Array) -> tuple[float, float]:
     if not wanted:
         return 0.0, 0.0
     precision, first = 0.0, 0.0
-    above, found = 0, 0  # answers of higher scores, and how many of them are right
+    above, above_right = 0, 0  # answers of higher scores, and how many of them are right
     for tied in np.split(right, np.flatnonzero(np.diff(scores)) + 1):
         size, hits = len(tied), int(tied.sum())
         if hits:
             position = np.arange(size)  # of a right answer among the tied ones; each equally likely
             others = position * (hits - 1) / max(1, size - 1)  # right ones before it, on average
-            precision += float(((found + others + 1) / (above + position + 1)).sum()) * hits / size
-            if not found:
+            down_to = above_right + others + 1
+            precision += float((down_to / (above + position + 1)).sum()) * hits / size
+            if not above_right:
                 first = _expected_reciprocal(above, size, hits)
-        above, found = above + size, found + hits
+        above, above_right = above + size, above_right + hits
     return precision / wanted, first
 
 

@@ -75,9 +75,9 @@ class ContextReader:
                 sentence_numbers(self._ends(tokens)[valid]) + read
             )  # ascending, and one more in another text
             read = torch.unique_consecutive(sentence, return_inverse=True)[1]
-        found = torch.zeros(*valid.shape, self.size, dtype=torch.float32, device=valid.device)
+        padded = torch.zeros(*valid.shape, self.size, dtype=torch.float32, device=valid.device)
         if len(read):
             with torch.no_grad():
                 states = self.reader.word_states(tokens[valid], read, int(read.max()) + 1)
-            found[valid] = states
-        return found
+            padded[valid] = states
+        return padded

@@ -91,16 +91,16 @@ class Pretrained:
             ConfigError: there is none, or it is damaged.
         """
         with blamed_on(self.name, "its tokenizer cannot be used"):
-            found = _library().AutoTokenizer.from_pretrained(
+            tokenizer = _library().AutoTokenizer.from_pretrained(
                 self.folder, use_fast=True, trust_remote_code=False
             )
-        if not getattr(found, "is_fast", False):
+        if not getattr(tokenizer, "is_fast", False):
             raise ConfigError(
                 "has no fast tokenizer",
                 where=self.name,
                 remedy="Save it with tokenizer.json, as save_pretrained of a fast tokenizer does",
             )
-        return found
+        return tokenizer
 
     @cached_property
     def digest(self) -> str:
@@ -202,8 +202,8 @@ class Pretrained:
             )
         lacking = [f"{key} is missing" for key in report["missing_keys"] if "pooler" not in key]
         lacking += [
-            f"{key} is of shape {tuple(found)}, not {tuple(asked)}"
-            for key, found, asked in report["mismatched_keys"]
+            f"{key} is of shape {tuple(stored_shape)}, not {tuple(shape)}"
+            for key, stored_shape, shape in report["mismatched_keys"]
         ]
         if lacking:
             raise ConfigError(
@@ -346,12 +346,12 @@ def _fetched(name: str) -> Path:
     """The folder of a name on the hub: the cached copy, or a new download."""
     from huggingface_hub import snapshot_download
 
-    given: dict[str, Any] = {"repo_id": name, "allow_patterns": _PATTERNS}
+    arguments: dict[str, Any] = {"repo_id": name, "allow_patterns": _PATTERNS}
     try:
-        return Path(snapshot_download(**given, local_files_only=True))
+        return Path(snapshot_download(**arguments, local_files_only=True))
     except Exception:  # not cached; the library raises many types for that
         try:
-            return Path(snapshot_download(**given))
+            return Path(snapshot_download(**arguments))
         except Exception as error:
             raise ConfigError(
                 "is not a local folder and cannot be downloaded from the hub"

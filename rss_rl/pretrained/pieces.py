@@ -63,8 +63,8 @@ class PieceTable(nn.Module):
         backend.no_truncation()
         with blamed_on(name, "its tokenizer cannot cut words"):
             texts = [f" {word[:LONGEST_WORD]}" for word in words]
-            found = backend.encode_batch(texts, add_special_tokens=False)
-        lists = [encoding.ids or self._unknown for encoding in found]
+            encodings = backend.encode_batch(texts, add_special_tokens=False)
+        lists = [encoding.ids or self._unknown for encoding in encodings]
         if (last := max((max(ids) for ids in lists), default=0)) >= self._limit:
             raise ConfigError(
                 f"its tokenizer gives piece {last}, and the model has {self._limit:,} pieces",
@@ -111,7 +111,7 @@ def special_pieces(
     tokenizer = pretrained.tokenizer
     with blamed_on(pretrained.name, "its tokenizer cannot cut words"):
         plain = tokenizer("a", add_special_tokens=False)["input_ids"]
-        whole = tokenizer(*["a"] * texts)["input_ids"]
-    starts = [i for i in range(len(whole)) if whole[i : i + len(plain)] == plain]
+        together = tokenizer(*["a"] * texts)["input_ids"]
+    starts = [i for i in range(len(together)) if together[i : i + len(plain)] == plain]
     first, last = starts[0], starts[-1]
-    return whole[:first], whole[first + len(plain) : last], whole[last + len(plain) :]
+    return together[:first], together[first + len(plain) : last], together[last + len(plain) :]

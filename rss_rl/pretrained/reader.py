@@ -185,13 +185,13 @@ class WordReader(nn.Module):
             each = torch.repeat_interleave(_joined(gates, 1.0)[kept], count)[fits]
         if len(words) == 2 and self._has_types:
             second = torch.repeat_interleave(place > words[0].shape[1], count)[fits]
-        found: dict[int, Tensor] = {}
+        by_text: dict[int, Tensor] = {}
         for group in self._inputs(pieces[fits], size.clamp_max(self._room)):
-            given = {} if second is None else {"token_type_ids": self._types(group, second)}
+            types = {} if second is None else {"token_type_ids": self._types(group, second)}
             mask = self._attended(group, self._scale(group, each))
-            logits = self._read(group.ids, mask, **given).logits.float()
-            found |= dict(zip(group.windows.tolist(), logits, strict=True))
-        return torch.stack([found[number] for number in range(len(kept))])
+            logits = self._read(group.ids, mask, **types).logits.float()
+            by_text |= dict(zip(group.windows.tolist(), logits, strict=True))
+        return torch.stack([by_text[number] for number in range(len(kept))])
 
     def _types(self, group: _Inputs, second: Tensor) -> Tensor:
         """int64 [G, L], 1 from the second text on; `second` says it of all P pieces."""
@@ -205,17 +205,17 @@ class WordReader(nn.Module):
     ) -> Iterator[_Group]:
         for group in self._inputs(pieces, length):
             scale = self._scale(group, gates)
-            given: dict[str, Any] = {}
+            arguments: dict[str, Any] = {}
             if self._positions == "kept":
-                given["position_ids"] = self._numbers(position[group.pieces], group)
+                arguments["position_ids"] = self._numbers(position[group.pieces], group)
             mask = self._attended(group, scale)
-            states = self._read(group.ids, mask, **given).last_hidden_state
+            states = self._read(group.ids, mask, **arguments).last_hidden_state
             yield _Group(group, states, None if scale is None else scale[..., None])
 
-    def _read(self, ids: Tensor, mask: Any, **given: Tensor) -> Any:
+    def _read(self, ids: Tensor, mask: Any, **arguments: Tensor) -> Any:
         """What the model makes of these pieces."""
         with sdpa_kernel(_KERNELS) if ids.is_cuda else nullcontext():
-            return self.model(input_ids=ids, attention_mask=mask, **given)
+            return self.model(input_ids=ids, attention_mask=mask, **arguments)
 
     @staticmethod
     def _scale(group: _Inputs, gates: Tensor | None) -> Tensor | None:
@@ -298,8 +298,8 @@ class WordReader(nn.Module):
 def layers_of(model: nn.Module) -> nn.ModuleList | None:
     """The layers of a transformer, whatever its library calls them; None if there is no list."""
     count = int(model.config.num_hidden_layers)  # type: ignore[union-attr, arg-type]
-    found = (m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == count)
-    return next(found, None)
+    lists = (m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == count)
+    return next(lists, None)
 
 
 def keep_first_layers(model: nn.Module, count: int, name: str) -> None:

@@ -71,7 +71,7 @@ def groups(length: Tensor, cells: int) -> list[tuple[Tensor, list[int]]]:
     """
     few = _FEW if length.is_cuda else 0
     order = torch.argsort(length, descending=True, stable=True)
-    found: list[tuple[Tensor, list[int]]] = []
+    every: list[tuple[Tensor, list[int]]] = []
     start = 0
     lengths = length[order].tolist()
     for end in range(1, len(lengths) + 1):
@@ -81,6 +81,6 @@ def groups(length: Tensor, cells: int) -> list[tuple[Tensor, list[int]]]:
             near = lengths[end] >= min(_FULL * longest, longest - _NEAR)
             if filled <= few or (near and filled <= cells):
                 continue
-        found.append((order[start:end], lengths[start:end]))
+        every.append((order[start:end], lengths[start:end]))
         start = end
-    return found
+    return every

@@ -35,14 +35,14 @@ def words_alone(
     """
     pretrained = open_pretrained(name)
     reader = WordReader(pretrained, pretrained.encoder().requires_grad_(False), words).eval()
-    found = np.zeros((len(words), reader.size), np.float32)
+    vectors = np.zeros((len(words), reader.size), np.float32)
     for start in range(0, len(words), _AT_ONCE):
         ids = torch.arange(start, min(start + _AT_ONCE, len(words)))
         with torch.no_grad():
             states = reader.word_states(ids, torch.arange(len(ids)), len(ids))
-        found[start : start + len(ids)] = states.numpy()
+        vectors[start : start + len(ids)] = states.numpy()
         progress(start + len(ids))
-    return found
+    return vectors
 
 
 def pretrained_source(name: str) -> tuple[str, str]:

@@ -145,11 +145,11 @@ def keep_tensors(run_dir: Path, mark: str, prefixes: tuple[str, ...]) -> None:
         _reduce(load_checkpoint(run_dir, mark), prefixes)
 
 
-def _reduce(found: Checkpoint, prefixes: tuple[str, ...]) -> None:
-    kept = {name: value for name, value in found.tensors.items() if name.startswith(prefixes)}
-    if len(kept) < len(found.tensors):
-        with _writing(found.path):
-            _write(found.path, found.step, kept, found.state)
+def _reduce(checkpoint: Checkpoint, prefixes: tuple[str, ...]) -> None:
+    kept = {name: value for name, value in checkpoint.tensors.items() if name.startswith(prefixes)}
+    if len(kept) < len(checkpoint.tensors):
+        with _writing(checkpoint.path):
+            _write(checkpoint.path, checkpoint.step, kept, checkpoint.state)
 
 
 def keep_best(run_dir: Path, prefixes: tuple[str, ...]) -> None:
@@ -223,7 +223,7 @@ def _read_newest(run_dir: Path) -> Checkpoint:
         newest = parse_step(read_pointer(run_dir, LATEST))
     for step in sorted({newest, *(s for s in steps if s < newest)}, reverse=True):
         try:
-            found = _read(run_dir, step)
+            checkpoint = _read(run_dir, step)
         except CheckpointError as error:
             # Without the remedy, which is for callers that named this checkpoint.
             warnings.append(
@@ -232,7 +232,7 @@ def _read_newest(run_dir: Path) -> Checkpoint:
             continue
         for warning in warnings:
             _log.warning("%s", warning)
-        return replace(found, warnings=tuple(warnings))
+        return replace(checkpoint, warnings=tuple(warnings))
     raise CheckpointError(
         f"no sound checkpoint; {'; '.join(warnings)}",
         where=str(_checkpoints(run_dir)),
@@ -260,8 +260,8 @@ def _read(run_dir: Path, step: int) -> Checkpoint:
     return Checkpoint(step, read_tensors(file, _REMEDY), state, path)
 
 
-def _check_digest(recorded: object, found: str, file: Path) -> None:
-    if recorded != found:
+def _check_digest(recorded: object, digest: str, file: Path) -> None:
+    if recorded != digest:
         raise _damaged("its SHA-256 is not the recorded one: the file is damaged", file)
 
 

@@ -168,7 +168,7 @@ class RunDirectory:
         return target
 
     def note_provenance(self, record: Mapping[str, Any]) -> None:
-        """Write `provenance.json` unless it exists: it describes the begin of the run.
+        """Write `provenance.json` unless it exists: it describes the start of the run.
 
         Raises:
             CheckpointError: writing fails.
@@ -234,13 +234,13 @@ def _write_config(path: Path, config: Mapping[str, Any], text: str) -> None:
     replace_file(path / "config.yaml", yaml_text(dict(config)))
 
 
-def refuse_changed(begun: Mapping[str, Any], config: Mapping[str, Any], where: str) -> None:
+def refuse_changed(before: Mapping[str, Any], config: Mapping[str, Any], where: str) -> None:
     """Refuse to resume a run with another configuration than it began with, both plain JSON data.
 
     Raises:
         CheckpointError: names the keys.
     """
-    changed = [key for key in {**begun, **config} if begun.get(key) != config.get(key)]
+    changed = [key for key in {**before, **config} if before.get(key) != config.get(key)]
     if changed:
         raise CheckpointError(
             f"the configuration differs from the run's in: {', '.join(changed)[:500]}",

@@ -73,9 +73,9 @@ def cut_texts(keys: Array, classes: Array, shares: Mapping[str, float], seed: in
         if (left := np.flatnonzero(free[:-1])).size:
             least = left[rows[left].argmin()]
             split[least], free[least] = part, False
-    found = np.zeros(len(keys), np.int8)
-    found[usable] = split[of]
-    return found
+    places = np.zeros(len(keys), np.int8)
+    places[usable] = split[of]
+    return places
 
 
 def drawn_split(key: int, shares: Mapping[str, float]) -> str:
@@ -105,14 +105,14 @@ def cut_groups(groups: Sequence[str], shares: Mapping[str, float], seed: int) ->
             remedy="Give more data, or files of all splits",
         )
     order = np.argsort(_places(len(names), seed, "groups"))
-    found: dict[str, str] = {}
+    owner: dict[str, str] = {}
     taken, wanted = 0, 0.0
     for left, (split, share) in zip(range(len(shares) - 1, -1, -1), shares.items(), strict=True):
         wanted += share * len(names)
         end = min(max(round(wanted), taken + 1), len(names) - left)
-        found |= {names[i]: split for i in order[taken : end if left else len(names)]}
+        owner |= {names[i]: split for i in order[taken : end if left else len(names)]}
         taken = end
-    return found
+    return owner
 
 
 def fold_rows(split: str, rows: int, *, name: str, fold: int, folds: int, seed: int) -> Array:
@@ -122,9 +122,9 @@ def fold_rows(split: str, rows: int, *, name: str, fold: int, folds: int, seed: 
     the fold in the random order, is the development split, and the rest is the training split.
     """
     places = _places(rows, seed, name)
-    begin, end = (k * rows // folds for k in (fold, fold + 1))
+    start, end = (k * rows // folds for k in (fold, fold + 1))
     after = (places - end) % max(1, rows)  # [rows], 0 = first after the fold
-    others = rows - (end - begin)
+    others = rows - (end - start)
     dev = round(DEV_SHARE * others)
     low, high = {"dev": (0, dev), "train": (dev, others), "test": (others, rows)}[split]
     kept: Array = (after >= low) & (after < high)

@@ -50,9 +50,9 @@ class _Row(RowModel):
 
 
 def _example(record: Record, documents: Path) -> Row:
-    given = _Row.model_validate(record.values)
-    spans = [span for group in given.evidences for span in group]
-    names = {span.docid for span in spans} or {given.annotation_id}
+    row = _Row.model_validate(record.values)
+    spans = [span for group in row.evidences for span in group]
+    names = {span.docid for span in spans} or {row.annotation_id}
     name = min(names)
     if len(names) > 1 or Path(name).name != name:
         reason = f"its spans lie in {', '.join(sorted(names))}, which is not the name of one file"
@@ -73,9 +73,9 @@ def _example(record: Record, documents: Path) -> Row:
             return record.bad(f"tokens {start} to {end} of '{name}' are not its text", _ALIKE)
         bits[start:end] = [True] * (end - start)
     return record.example(
-        given.annotation_id,
+        row.annotation_id,
         (Words(words),),
-        _CLASSES.get(given.classification, given.classification),
+        _CLASSES.get(row.classification, row.classification),
         rationale=(tuple(bits),),
     )
 

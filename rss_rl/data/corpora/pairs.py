@@ -130,15 +130,15 @@ def _build_snli(request: SourceRequest, options: NoOptions) -> Source:
 
 
 def _find(folder: Path, patterns: tuple[str, ...]) -> Path:
-    found = next(filter(None, (sorted(folder.glob(pattern)) for pattern in patterns)), [])
-    if len(found) != 1:
-        several = f"several files fit: {', '.join(path.name for path in found)}"
+    fitting = next(filter(None, (sorted(folder.glob(pattern)) for pattern in patterns)), [])
+    if len(fitting) != 1:
+        several = f"several files fit: {', '.join(path.name for path in fitting)}"
         raise DataError(
-            several if found else f"there is no {' or '.join(patterns)}",
+            several if fitting else f"there is no {' or '.join(patterns)}",
             where=str(folder),
             remedy="Unpack SNLI there, leave one of them, or name another --from",
         )
-    return found[0]
+    return fitting[0]
 
 
 SNLI = SourceComponent(

@@ -64,7 +64,7 @@ FILLERS: tuple[tuple[tuple[str, ...], ...], ...] = (
 )
 """Distractor phrases: for each position of a phrase, the words that can fill it."""
 
-Part = tuple[str, bool] | None
+FramePart = tuple[str, bool] | None
 """A word and its mark (True = the label follows from it), or None: a slot for fillers."""
 
 CLAUSE_SIZE = 8
@@ -83,7 +83,7 @@ _AFTER = (
     "and it was the WHO that did HOW DOES the WHOM *",
 )
 
-_Choice = TypeVar("_Choice")
+_Item = TypeVar("_Item")
 
 
 class Sentence(NamedTuple):
@@ -93,24 +93,24 @@ class Sentence(NamedTuple):
     rationale: tuple[bool, ...]
 
 
-def pick(draw: np.random.Generator, choices: Sequence[_Choice]) -> _Choice:
+def pick(draw: np.random.Generator, choices: Sequence[_Item]) -> _Item:
     """One of `choices`, all equally likely."""
     return choices[int(draw.integers(len(choices)))]
 
 
-def unfold(frame: str, chosen: Mapping[str, tuple[str, bool]]) -> list[Part]:
+def unfold(frame: str, chosen: Mapping[str, tuple[str, bool]]) -> list[FramePart]:
     """The parts of a frame, with names in capitals replaced."""
     return [None if w == "*" else chosen.get(w, (w, False)) for w in frame.split()]
 
 
-def distractors_in(parts: Sequence[Part]) -> int:
+def distractors_in(parts: Sequence[FramePart]) -> int:
     """Number of words that are not in the rationale."""
     return sum(part is not None and not part[1] for part in parts)
 
 
 def surround(
-    draw: np.random.Generator, core: list[Part], distractors: int, *, most: int, negate: bool
-) -> list[Part]:
+    draw: np.random.Generator, core: list[FramePart], distractors: int, *, most: int, negate: bool
+) -> list[FramePart]:
     """Put up to `most` clauses about people around the clause that decides the label.
 
     They have the words and structure of the deciding clause, so that positions relative to 'did', a
@@ -144,7 +144,7 @@ def surround(
     return parts
 
 
-def complete(draw: np.random.Generator, parts: Sequence[Part], distractors: int) -> Sentence:
+def complete(draw: np.random.Generator, parts: Sequence[FramePart], distractors: int) -> Sentence:
     """Fill the slots until the sentence has `distractors` unmarked words, including the full stop.
 
     Raises:
@@ -207,8 +207,8 @@ def _read(split: str, *, seed: int, settings: PlantedSettings) -> Iterator[RawEx
     """Generate the rows of one split, in which classes are equally frequent."""
     for row in range(getattr(settings, split)):
         label = KINDS[row % len(KINDS)]
-        made = _sentence(generator(seed, _NAME, split, row), settings, label)
-        yield RawExample(f"{split}-{row}", (made.words,), label, rationale=(made.rationale,))
+        words, marked = _sentence(generator(seed, _NAME, split, row), settings, label)
+        yield RawExample(f"{split}-{row}", (words,), label, rationale=(marked,))
 
 
 def _sentence(draw: np.random.Generator, settings: PlantedSettings, label: str) -> Sentence:

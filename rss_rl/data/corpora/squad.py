@@ -69,15 +69,15 @@ def _examples(path: Path, row: int, text: str, questions: list[Any]) -> Iterator
     passage = cut_passage(text)
     for number, question in enumerate(questions, start=row + 1):
         try:
-            asked = _Question.model_validate(question)
-            sentence = _sentence(passage, text, asked)
+            parsed = _Question.model_validate(question)
+            sentence = _sentence(passage, text, parsed)
         except ValueError as error:
             fault = first_fault(error) if isinstance(error, ValidationError) else str(error)
             yield BadRow(str(path), number, fault, _REMEDY, json.dumps(question)[:1000])
             continue
         yield RawExample(
             id=str(question.get("id", number)),
-            texts=(passage.words, asked.question),
+            texts=(passage.words, parsed.question),
             label=sentence,
             marks=passage.marks,
             file=str(path),
@@ -106,16 +106,16 @@ class Passage:
 def cut_passage(text: str) -> Passage:
     """Split a text into sentences and words; a text of white space has no words."""
     tokenizer = Tokenizer(lower=False)
-    begins = sentence_starts(text)
+    offsets = sentence_starts(text)
     words: list[str] = []
     marks: list[int] = []
     starts: list[int] = []
-    for begin, end in zip(begins, [*begins[1:], len(text)], strict=True):
-        found = tokenizer(text[begin:end]).words
-        if found:
-            marks += [len(starts)] * len(found)
-            starts.append(begin if starts else 0)
-            words += found
+    for start, end in zip(offsets, [*offsets[1:], len(text)], strict=True):
+        cut = tokenizer(text[start:end]).words
+        if cut:
+            marks += [len(starts)] * len(cut)
+            starts.append(start if starts else 0)
+            words += cut
     return Passage(Words(words), tuple(marks), tuple(starts))
 
 
@@ -128,11 +128,11 @@ def sentence_starts(text: str) -> list[int]:
     starts, place = [0], 0
     for sentence in _cutter()(text):
         core = sentence.strip()
-        found = text.find(core, place) if core else -1
-        if found >= 0:
-            if text[:found].strip():
-                starts.append(found)
-            place = found + len(core)
+        at = text.find(core, place) if core else -1
+        if at >= 0:
+            if text[:at].strip():
+                starts.append(at)
+            place = at + len(core)
     return starts
 
 
@@ -162,13 +162,13 @@ def _sentence(passage: Passage, text: str, question: _Question) -> int:
     Raises:
         ValueError: an answer is not where it says.
     """
-    found: Counter[int] = Counter()
+    votes: Counter[int] = Counter()
     for answer in question.answers:
         if not answer.text.strip() or not text.startswith(answer.text, answer.answer_start):
             raise ValueError(f"the answer is not at character {answer.answer_start} of the passage")
         spaces = len(answer.text) - len(answer.text.lstrip())
-        found[passage.sentence_at(answer.answer_start + spaces)] += 1
-    return found.most_common(1)[0][0]
+        votes[passage.sentence_at(answer.answer_start + spaces)] += 1
+    return votes.most_common(1)[0][0]
 
 
 def _articles(path: Path) -> list[tuple[str, list[tuple[str, list[Any]]]]]:

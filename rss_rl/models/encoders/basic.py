@@ -13,7 +13,7 @@ from rss_rl.models.encoders.pooled import encode_padded, source2token
 from rss_rl.models.layers import Source2Token
 from rss_rl.ops.gated import gated_mean, union
 from rss_rl.ops.masking import masked_mean
-from rss_rl.ops.packing import Packed, Rows
+from rss_rl.ops.packing import Packed, WordRows
 
 
 class Source2TokenEncoder(nn.Module):
@@ -35,7 +35,7 @@ class Source2TokenEncoder(nn.Module):
         """See `Encoder`."""
         return encode_padded(self, embedded, valid, selection)
 
-    def packed(self, words: Rows, tokens: Packed, roles: Tensor) -> Tensor:
+    def packed(self, words: WordRows, tokens: Packed, roles: Tensor) -> Tensor:
         """See `PackedEncoder`."""
         return self.pool.packed(words, tokens)
 

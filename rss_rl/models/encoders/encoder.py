@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rss_rl.components import Component, Kind
 from rss_rl.ops.attention import KernelBackend
-from rss_rl.ops.packing import Packed, Rows
+from rss_rl.ops.packing import Packed, WordRows
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class PackedEncoder(Protocol):
     def shares_rows(self) -> bool:
         """Whether `packed` takes K selections of each sentence, and shares computation."""
 
-    def packed(self, words: Rows, tokens: Packed, roles: Tensor) -> Tensor:
+    def packed(self, words: WordRows, tokens: Packed, roles: Tensor) -> Tensor:
         """Words of R tokens and K selections of these, bool [K, R, 2], to [K M, output_size].
 
         If unselected tokens are irrelevant, the rows are only those that some selection keeps. The

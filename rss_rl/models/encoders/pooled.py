@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from rss_rl.models.dropout import packed_rows
 from rss_rl.models.encoders.encoder import EncoderSetup, PackedEncoder, TokenEncoder
 from rss_rl.models.layers import Source2Token
-from rss_rl.ops.packing import Packed, Rows
+from rss_rl.ops.packing import Packed, WordRows
 
 
 def source2token(setup: EncoderSetup, size: int) -> Source2Token:
@@ -25,7 +25,7 @@ def encode_padded(
     read = valid if encoder.reads_unselected else valid & selection.any(1)
     tokens, roles = Packed.of([read]), selection.transpose(1, 2)[read]
     with packed_rows(tokens):
-        return encoder.packed(Rows(embedded[read]), tokens, roles[None])
+        return encoder.packed(WordRows(embedded[read]), tokens, roles[None])
 
 
 class NoContext(nn.Module):

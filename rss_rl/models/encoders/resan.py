@@ -17,7 +17,7 @@ from rss_rl.models.encoders.encoder import EncoderComponent, EncoderSetup
 from rss_rl.models.encoders.pooled import encode_padded, source2token
 from rss_rl.models.layers import Source2Token
 from rss_rl.ops.gated import union
-from rss_rl.ops.packing import Packed, Rows
+from rss_rl.ops.packing import Packed, WordRows
 from rss_rl.types import HEAD
 
 
@@ -40,13 +40,14 @@ class ReSANEncoder(nn.Module):
         """See `Encoder`."""
         return encode_padded(self, embedded, valid, selection)
 
-    def packed(self, words: Rows, tokens: Packed, roles: Tensor) -> Tensor:
+    def packed(self, words: WordRows, tokens: Packed, roles: Tensor) -> Tensor:
         """See `PackedEncoder`."""
-        found = self.resa.packed(words, tokens, torch.ones_like(roles) if self._every else roles)
-        if found.others is None:
-            return self.pool.packed(Rows(found.vectors), found.tokens)
-        cells, baseline = found.others
-        return self.pool.packed_shared(found.vectors, cells, tokens, len(roles), baseline)
+        selected = torch.ones_like(roles) if self._every else roles
+        contextual = self.resa.packed(words, tokens, selected)
+        if contextual.others is None:
+            return self.pool.packed(WordRows(contextual.vectors), contextual.tokens)
+        cells, baseline = contextual.others
+        return self.pool.packed_shared(contextual.vectors, cells, tokens, len(roles), baseline)
 
     def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """See `GatedEncoder`; if unselected tokens are kept, a head's gate acts on its context."""

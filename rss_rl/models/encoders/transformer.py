@@ -191,10 +191,10 @@ def _without_frozen(module: nn.Module, state: dict[str, Any], prefix: str, local
 
 def _with_frozen(module: nn.Module, state: Mapping[str, Any], prefix: str, *rest: Any) -> None:
     """Weights that were not saved stay as they are."""
-    given = cast(dict[str, Any], state)
+    loaded = cast(dict[str, Any], state)
     for name, parameter in module.named_parameters():
         if not parameter.requires_grad:
-            given.setdefault(f"{prefix}{name}", parameter.detach())
+            loaded.setdefault(f"{prefix}{name}", parameter.detach())
 
 
 def _build(setup: EncoderSetup, options: TransformerOptions) -> TransformerEncoder:
