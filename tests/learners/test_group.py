@@ -66,7 +66,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str
             assert said.strip() == "the policy loss is nan, weights kept"
     return {
         name: [dict(np.load(folder / f"{name}-{rank}.npz")) for rank in range(2)]
-        for name in (*group_worker.SCENARIOS, group_worker.GLOBAL_MASKS)
+        for name in group_worker.SCENARIOS
     }
 
 

@@ -26,7 +26,7 @@ def batch_of(update: int) -> TensorBatch:
 
 
 def learner_of(
-    average: float, *, name: str = "sgd"
+    average: float | None, *, name: str = "sgd"
 ) -> tuple[SupervisedLearner, SentencesClassifier]:
     classifier = small.classifier(double=False)
     rate = 3.0 if name == "adadelta" else 0.05
@@ -43,12 +43,15 @@ def train(learner: SupervisedLearner, first: int, last: int) -> None:
 @pytest.mark.parametrize("name", ["adam", "sgd", "adadelta"])
 @pytest.mark.parametrize("average", [0.3, 0.9, 0.999])
 def test_it_is_the_average_of_all_rows(average: float, name: str) -> None:
+    """Of weights that learn as if there were no average."""
     learner, classifier = learner_of(average, name=name)
+    plain, other = learner_of(None, name=name)
     expected = {key: value.clone() for key, value in classifier.state_dict().items()}
     for number in (*range(7), *range(9, UPDATES)):  # a phase without the classifier between
         train(learner, number, number + 1)
         keep = min(average, (1 + number) / (10 + number))
-        leading = learner._learning.state_dict()
+        train(plain, number, number + 1)
+        leading = other.state_dict()
         expected = {k: keep * v + (1 - keep) * leading[k] for k, v in expected.items()}
         for key, value in classifier.state_dict().items():
             torch.testing.assert_close(value, expected[key], rtol=1e-5, atol=1e-6, msg=key)

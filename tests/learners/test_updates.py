@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import small
 import torch
-from torch import Tensor
 
 from rss_rl.components import EVERYTHING, Component
 from rss_rl.config import LearnerConfig, OptimizerConfig, RunConfig, parse_config
@@ -18,7 +17,6 @@ from rss_rl.errors import ConfigError
 from rss_rl.learners.score_function import ScoreFunction
 from rss_rl.learners.updates import RewardBatch
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.ops.importance import Weighted
 from rss_rl.policies.inputs import selection_uniforms
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -34,16 +32,7 @@ def component(build: Any, *capabilities: str) -> Component:
     )
 
 
-def centred(found: Any, log_probs: Any, paid: RewardBatch, advantage: Tensor) -> Weighted:
-    """Rewards minus their mean over selections."""
-    gained = (paid.rewards - paid.rewards.mean(0)).unbind(-1)
-    pairs = zip(gained, log_probs, strict=True)
-    return Weighted([-gain * each.sum((-1, -2)) for gain, each in pairs])
-
-
-CENTRED = component(
-    lambda setup, options: ScoreFunction(setup, losses=centred), "log_probs", "multiple_selections"
-)
+CENTRED = component(lambda setup, options: ScoreFunction(setup), "log_probs", "multiple_selections")
 OTHER = component(lambda setup, options: object(), "log_probs")
 PAIRED = component(lambda setup, options: ScoreFunction(setup), "log_probs", "antithetic")
 
@@ -56,24 +45,6 @@ def configured(name: str, **sampler: Any) -> RunConfig:
         "sampler": sampler,
     }
     return parse_config(tree, where="test", trust=EVERYTHING)
-
-
-def test_one_of_ones_own_makes_the_rewarded_selection_likely() -> None:
-    policy, classifier = small.policy(), small.classifier(sentences=1)
-    config = LearnerConfig.model_validate({"policy": {"learning_rate": 0.05}})
-    learner = small.policy_update(policy, classifier.embedding, config, name=f"{__name__}:CENTRED")
-    tokens, valid = small.sentences(3, 3)
-    batch = TensorBatch([tokens], [valid], torch.zeros(2, dtype=torch.int64))
-    (inputs,) = small.policy_inputs(classifier.embedding, batch)
-    before = policy(inputs).probs.mean()
-    generator = torch.Generator().manual_seed(0)
-    for number in range(60):
-        uniforms = torch.rand(4, 2, 2, 3, dtype=torch.float64, generator=generator)
-        with torch.no_grad():
-            drawn = policy(inputs).sample(uniforms).selection
-        rewards = drawn.double().sum((-1, -2))[..., None]
-        small.step(learner, batch, RewardBatch([drawn], rewards), number)
-    assert policy(inputs).probs.mean() > before + 0.2
 
 
 def test_what_it_declares_is_what_it_is() -> None:

@@ -1,7 +1,7 @@
 """Two learners on synthetic pairs: in one process, or one rank of several.
 
-python group_worker.py RANK SIZE PORT FOLDER MODE: MODE `train` saves what was learnt under FOLDER
-(`single`: in float32); `kill` and `hang` make the last rank die or stall in the third update.
+python group_worker.py RANK SIZE PORT FOLDER MODE: MODE `train` saves what was learnt under
+FOLDER; `kill` and `hang` make the last rank die or stall in the third update.
 """
 
 from __future__ import annotations
@@ -26,17 +26,16 @@ from rss_rl.learners.updates import RewardBatch, read
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.seeding import example_keys
 
-UPDATES, K, ROWS = 50, 3, 12
+UPDATES, K, ROWS = 24, 3, 12
 SIZES = (7, 5, 1, 4)
 """Examples of the updates in turn: odd, even, and fewer than there are learners."""
-TIMEOUT_S = {"train": 40.0, "single": 40.0, "kill": 40.0, "hang": 4.0}
+TIMEOUT_S = {"train": 40.0, "kill": 40.0, "hang": 4.0}
 SCENARIOS: dict[str, dict[str, Any]] = {
     "leave-one-out": {"name": "ppo-clip", "baseline": "leave-one-out"},
     "moving-average": {"baseline": "moving-average"},
 }
 """Options of the policy update."""
 WEIGHT_AVERAGE = {"moving-average": 0.9}
-GLOBAL_MASKS = "masks of torch's generator"
 
 
 def data() -> tuple[list[Tensor], list[Tensor], Tensor]:
@@ -84,16 +83,10 @@ def config_of(scenario: str) -> LearnerConfig:
     )
 
 
-def train(
-    group: Group, scenario: str, *, double: bool = True, global_masks: bool = False
-) -> dict[str, np.ndarray]:
-    """Weights after UPDATES of both learners, and `statistics` of every update, as one row.
-
-    `global_masks` takes dropout from torch's seeded generator, as a learner on its own might; a
-    fifth of the updates are enough to show it.
-    """
+def train(group: Group, scenario: str) -> dict[str, np.ndarray]:
+    """Weights after UPDATES of both learners, and `statistics` of every update, as one row."""
     config = config_of(scenario)
-    classifier, policy = small.classifier(dropout=0.3, double=double), small.policy(double=double)
+    classifier, policy = small.classifier(dropout=0.3), small.policy()
     if group.rank:  # the weights to learn from are those of rank 0
         small.randomise(classifier, seed=5)
         small.randomise(policy, seed=5)
@@ -105,21 +98,16 @@ def train(
     )
     tokens, valid, labels = data()
     statistics = []
-    for update in range(UPDATES // 5 if global_masks else UPDATES):
+    for update in range(UPDATES):
         chosen = np.random.default_rng(update).permutation(ROWS)[: SIZES[update % len(SIZES)]]
         rows = shard(chosen, group.rank, group.size)
         index = torch.from_numpy(rows)
         mine = [t[index] for t in tokens], [v[index] for v in valid], labels[index]
         batch = TensorBatch(*mine, whole=len(chosen))
         reward = paid(rows, update, valid)
-        if not double:
-            reward = single(reward)
         charged = (0.3, -0.2) if update % 2 else None
         policy_scalars = small.step(gradient, batch, reward, update, price=charged)
         keys = torch.from_numpy(example_keys(0, "dropout", update, rows))
-        if global_masks:
-            torch.manual_seed(update)
-            keys = torch.randint(2**60, (len(rows),))
         first = [s[0] for s in reward.selections]
         stats = small.learn(supervised, batch, first, update, keys)
         numbers = [*stats.values(), *policy_scalars.values()]
@@ -129,13 +117,6 @@ def train(
     weights["baseline"] = gradient.average
     learnt = {name: value.numpy() for name, value in weights.items()}
     return learnt | {"statistics": np.array(statistics)}
-
-
-def single(reward: RewardBatch) -> RewardBatch:
-    """The same in float32."""
-    behaviour = reward.behaviour and [b.float() for b in reward.behaviour]
-    bits = reward.bit_behaviour and [b.float() for b in reward.bit_behaviour]
-    return reward._replace(rewards=reward.rewards.float(), behaviour=behaviour, bit_behaviour=bits)
 
 
 def bad_reward(group: Group) -> str:
@@ -203,11 +184,8 @@ def main() -> None:
     if mode in ("kill", "hang"):
         fail(group, mode)
     else:
-        for name in (*SCENARIOS, GLOBAL_MASKS):
-            masks = name == GLOBAL_MASKS
-            scenario = next(iter(SCENARIOS)) if masks else name
-            learnt = train(group, scenario, double=mode != "single", global_masks=masks)
-            np.savez(folder / f"{name}-{rank}.npz", **learnt)
+        for name in SCENARIOS:
+            np.savez(folder / f"{name}-{rank}.npz", **train(group, name))
         print(bad_reward(group))
     leave()
 
