@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import rss_rl
-from rss_rl.config import parse_config
+from rss_rl.config import PhaseConfig
 from rss_rl.errors import ConfigError, DataError, RssError
 from rss_rl.inference.explanation import Explanation, MarkedSentence
 from rss_rl.logs.metrics import read_metrics
@@ -256,59 +256,30 @@ def test_time_bounds_a_training(run: rss_rl.Run, tmp_path: Path) -> None:
 
 
 def test_a_duration_is_read_and_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In proportion to the steps; an early end is the next phase's, three tenths a comparison's."""
     assert [seconds(d) for d in (90, "90s", "5m", "1.5h")] == [90, 90, 300, 5400]
     for wrong in ("5 days", "", "-1", 0, "m"):
         with pytest.raises(ConfigError, match="not a duration"):
             seconds(wrong)
     clock = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    phases = parse_config(
-        {
-            "data": "some",
-            "phases": [
-                {"name": "a", "supervised": True, "selection": "all", "steps": 10},
-                {"name": "b", "policy": True, "steps": 30},
-            ],
-        },
-        where="test",
-    ).phases
-    budget = TimeBudget(phases, 40)
-    assert not budget.over(0)
-    clock[0] = 10.0
-    assert budget.over(0)
-    clock[0] = 4.0  # the first phase ended early: the second has what is left
-    assert not budget.over(1)
-    clock[0] = 39.9
-    assert not budget.over(1)
-    clock[0] = 40.0
-    assert budget.over(1)
-    clock[0] = 0.0  # three tenths are left to a comparison, and what the phases leave
+    first = PhaseConfig(name="a", supervised=True, selection="all", steps=10)
+    phases = (first, PhaseConfig(name="b", policy=True, steps=30))
+
+    def check(budget: TimeBudget, *wanted: tuple[float, int, bool]) -> None:
+        for clock[0], phase, over in wanted:
+            assert budget.over(phase) is over, (clock[0], phase)
+
+    check(TimeBudget(phases, 40), (0.0, 0, False), (10.0, 0, True))
+    clock[0] = 0.0
+    check(TimeBudget(phases, 40), (4.0, 1, False), (39.9, 1, False), (40.0, 1, True))
+    clock[0] = 0.0
     budget = TimeBudget(phases, 40, compares=True)
-    assert not budget.over(0)
-    clock[0] = 7.0
-    assert budget.over(0)
-    clock[0] = 27.9
-    assert not budget.over(1)
-    clock[0] = 28.1
-    assert budget.over(1)
-    other = TimeBudget(phases[:1], budget.left_s)
-    clock[0] = 39.9
-    assert not other.over(0)
-    clock[0] = 40.0
-    assert other.over(0)
+    check(budget, (0.0, 0, False), (7.0, 0, True), (27.9, 1, False), (28.1, 1, True))
+    check(TimeBudget(phases[:1], budget.left_s), (39.9, 0, False), (40.0, 0, True))
 
 
 def test_what_is_offered_is_listed() -> None:
     assert "fit" in dir(rss_rl)
     with pytest.raises(AttributeError, match="no attribute 'fitt'"):
         rss_rl.fitt  # noqa: B018
-
-
-def test_vectors_may_be_named_as_text(tmp_path: Path) -> None:
-    glove = tmp_path / "glove.txt"
-    glove.write_text("good 1 2 3\nbad 4 5 6\n")
-    rows = [{"t": f"{n} {word} ones", "l": word} for word in ("good", "bad") for n in range(20)]
-    for number, vectors in enumerate((str(glove), [str(glove)], [glove, str(glove)])):
-        out = tmp_path / f"out-{number}"
-        prepared = rss_rl.prepare(rows, text="t", label="l", out=out, vectors=vectors)
-        assert prepared.manifest.vectors.widths == (3,) * (number // 2 + 1)

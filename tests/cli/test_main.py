@@ -97,12 +97,6 @@ def test_a_job_does_not_train_into_a_directory_that_vanishes(
     assert "deleted when the job ends" in str(ended.exception) + ended.output
 
 
-def test_a_name_that_no_file_can_have_is_one_line() -> None:
-    result = invoke(["demo", "--out", "n" * 300])
-    assert result.exit_code == 2
-    assert result.stderr == f"error: {'n' * 300}/config.json: File name too long\n"
-
-
 def test_the_demo_alone_prepares_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = invoke(["train", "demo_real"])

@@ -43,17 +43,6 @@ def test_a_directory_and_a_split_are_enough(prepared: Path, reward_model: Any) -
     assert 50 < highest < 500  # the size of the vocabulary bounds the ids
 
 
-def test_both_forms_see_the_same_examples(prepared: Path, reward_model: Any) -> None:
-    settings = {"prepared": prepared, "reward_model": reward_model}
-    batched = gym.make_vec(envs.ENV_ID, num_envs=4, **settings)
-    observation, info = batched.reset(seed=3)
-    single = gym.make(envs.ENV_ID, **settings)
-    for i, row in enumerate(info["row"]):
-        alone, _ = single.reset(options={"row": int(row)})
-        for name, values in alone.items():
-            np.testing.assert_array_equal(observation[name][i], values)
-
-
 def test_an_unknown_split_is_refused(prepared: Path, reward_model: Any) -> None:
     with pytest.raises(DataError, match="trian"):
         gym.make(envs.ENV_ID, prepared=prepared, split="trian", reward_model=reward_model)

@@ -85,20 +85,6 @@ def test_a_step_is_what_the_core_says(examples: Any, reward_model: Any) -> None:
     assert observation in env.observation_space
 
 
-def test_bits_on_padding_are_ignored(pairs: Any, reward_model: Any) -> None:
-    env = _make(pairs, reward_model, max_len=12)
-    row = int(np.argmin(pairs.lengths().sum(1)))
-    observation, _ = env.reset(options={"row": row})
-    valid = np.stack([observation["valid_0"], observation["valid_1"]])[:, None]
-    action = env.action_space.sample().reshape(2, 2, 12)
-    outcomes = []
-    for bits in (action, action | (1 - valid), action & valid):
-        env.reset(options={"row": row})
-        outcomes.append(env.step(bits.reshape(-1).astype(np.int8)))
-    assert data_equivalence(outcomes[0][4], outcomes[1][4], exact=True)
-    assert data_equivalence(outcomes[0][4], outcomes[2][4], exact=True)
-
-
 def test_an_episode_is_one_step(examples: Any, reward_model: Any) -> None:
     env = _make(examples, reward_model).unwrapped
     with pytest.raises(ResetNeeded):

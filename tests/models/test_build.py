@@ -9,8 +9,7 @@ import pytest
 import torch
 from model_configs import model_config, parameter_count
 
-from rss_rl.config import ModelConfig, PolicyConfig, parse_config
-from rss_rl.errors import ConfigError
+from rss_rl.config import PolicyConfig
 from rss_rl.models.build import build_classifier
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.layers import Dense
@@ -72,52 +71,6 @@ def test_parameter_counts_are_those_of_the_formulas(name: str) -> None:
     model = build_classifier(config, SNLI, 2, VECTORS, 4)
     assert parameter_count(model, without=model.embedding) == number
     assert abs(number / 1e6 - millions) < 0.05
-
-
-def parsed(**model: Any) -> ModelConfig:
-    phases = [{"name": "one", "supervised": True, "selection": "all", "steps": 1}]
-    return parse_config({"data": "some", "phases": phases, "model": model}, where="").model
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "complaint"),
-    [
-        ("multi-head", {"heads": 0}, "option heads: .* greater than or equal to 1"),
-        ("cnn", {"windows": []}, "option windows: .* at least 1 item"),
-        ("cnn", {"windows": [3, 0]}, "option windows.1: .* greater than or equal to 1"),
-        ("cnn", {"filters": 0}, "option filters: .* greater than or equal to 1"),
-        ("hierarchical-cnn", {"layers": 0}, "option layers: .* greater than or equal to 1"),
-        ("hierarchical-cnn", {"window": 0}, "option window: .* greater than or equal to 1"),
-        ("multihead", {}, "unknown encoder 'multihead'.*'multi-head'"),
-    ],
-)
-def test_impossible_sizes_are_configuration_errors(
-    name: str, options: dict[str, Any], complaint: str
-) -> None:
-    with pytest.raises(ConfigError, match=complaint):
-        parsed(encoder={"name": name, "options": options})
-
-
-def test_the_parts_of_resan_have_their_published_counts() -> None:
-    classifier = build_classifier(model_config(keep_unselected=True), SNLI, 2, VECTORS, 4)
-    head: Any = classifier.head
-    encoder: Any = classifier.encoder
-    counts = {
-        "two RSS": parameter_count(build_policy(PolicyConfig(), 300, "elu")),
-        "ReSA": parameter_count(encoder.resa),
-        "source2token": parameter_count(encoder.pool),
-        "Dense": parameter_count(head.dense),
-        "highway": parameter_count(head.highway),
-        "linear": parameter_count(head.output),
-    }
-    assert counts == {
-        "two RSS": 541_202,
-        "ReSA": 903_000,
-        "source2token": 721_200,
-        "Dense": 720_300,
-        "highway": 180_600,
-        "linear": 903,
-    }
 
 
 @pytest.mark.parametrize(
