@@ -45,20 +45,6 @@ def project(repository: Path) -> dict[str, Any]:
     return found
 
 
-def names(requirements: Iterable[str]) -> set[str]:
-    return {canonicalize_name(Requirement(text).name) for text in requirements}
-
-
-def test_tools_are_not_installed_with_the_library(project: dict[str, Any]) -> None:
-    extras = project["optional-dependencies"]
-    tools = names(extras["dev"]) - names(project["dependencies"])
-    tools -= {name for extra in EXTRAS for name in names(extras[extra])}
-    tools -= {"httpx2"}  # the tests' client of `serve`, with which `transformers` fetches models
-    assert {"pytest", "hypothesis", "mypy", "ruff", "zensical"} <= tools
-    assert not tools & closure(project["dependencies"])
-    assert not tools & closure(text for extra in EXTRAS for text in extras[extra])
-
-
 def test_the_library_imports_nothing_but_its_dependencies(project: dict[str, Any]) -> None:
     graph = grimp.build_graph("rss_rl", include_external_packages=True, cache_dir=None)
     imported = {module for module in graph.modules if not module.startswith("rss_rl")}

@@ -13,7 +13,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 from setuptools import Distribution
 
 import rss_rl
@@ -83,14 +82,6 @@ def test_every_dependency_is_pinned() -> None:
     pins = (REPOSITORY / "constraints.txt").read_text().splitlines()
     pinned = {line.partition("==")[0].lower() for line in pins if "==" in line}
     assert {re.split(r"[^\w.-]", name)[0].lower() for name in wanted} <= pinned
-
-
-def test_one_version_is_named_everywhere() -> None:
-    with (REPOSITORY / "pyproject.toml").open("rb") as file:
-        version = tomllib.load(file)["project"]["version"]
-    citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
-    assert citation["version"] == version
-    assert f"## [{version}] - " in (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", [n for n in modules() if not n.startswith(RAY_PACKAGE)])

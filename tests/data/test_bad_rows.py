@@ -215,17 +215,6 @@ def test_labels_that_cannot_be_learned_are_errors(tmp_path: Path) -> None:
     assert manifest.labels == LabelSpec("score", low=0.0, high=1499 / 7)
 
 
-def test_bad_vector_line_is_listed(tmp_path: Path) -> None:
-    path, vectors = tmp_path / "t.csv", tmp_path / "v.txt"
-    path.write_bytes(GOOD_CSV)
-    vectors.write_text("fine 1 2\nwords 1\nmore 3 4\n")
-    with pytest.raises(DataError, match=r"v\.txt, row 2: 1 numbers where 2"):
-        prepare(source_of(path), tmp_path / "out", vectors=[vectors])
-    prepare(source_of(path), tmp_path / "out", vectors=[vectors], skip_bad_rows=True)
-    reject = json.loads((tmp_path / "out" / "rejects.jsonl").read_text())
-    assert (reject["row"], reject["content"]) == (2, "words 1")
-
-
 def test_a_table_with_another_separator_is_told_so(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("text;label\nfine;1\n")

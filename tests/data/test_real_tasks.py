@@ -6,13 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from suite.training_step import padding_share
 
-from rss_rl.data.batch_order import BatchOrder
-from rss_rl.data.length_buckets import plain_batches
-from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, RawExample, Source, SourceRequest, named_source
-from rss_rl.data.store import open_prepared
 
 NAMES = ("train", "dev", "test")
 
@@ -58,17 +53,6 @@ def test_rows_of_the_official_files(
     assert spec.chooses or labels == set(spec.names)
 
 
-@pytest.mark.parametrize(("name", "rows"), [("cr", 3771), ("mpqa", 10603), ("subj", 10000)])
-def test_folds_hold_every_row_once(real_data: Path, name: str, rows: int) -> None:
-    tested: Counter[str] = Counter()
-    for fold in range(10):
-        source = real(real_data, name, name, fold=str(fold))
-        tested.update(row.id for row in source.read("test") if isinstance(row, RawExample))
-    assert set(tested.values()) == {1}
-    assert len(tested) == rows
-    assert sum(counts(source, split)[0] for split in NAMES) == rows
-
-
 def test_answers_of_squad_stand_in_their_sentences(real_data: Path) -> None:
     source = real(real_data, "squad", "squad")
     rows = list(source.read("test"))
@@ -78,19 +62,3 @@ def test_answers_of_squad_stand_in_their_sentences(real_data: Path) -> None:
         assert row.marks is not None
         assert row.label in row.marks
         assert sorted(row.marks) == list(row.marks)
-
-
-def test_sick_has_vectors_and_batches_of_like_lengths(real_data: Path, tmp_path: Path) -> None:
-    source = real(real_data, "sick-relatedness", "sick")
-    glove = real_data / "vectors/glove.6B.100d.txt.gz"
-    if not glove.exists():
-        pytest.skip("GloVe is not among the real datasets")
-    assert prepare(source, tmp_path / "out", vectors=[glove]).vectors.any.words > 0.98
-    prepared = open_prepared(tmp_path / "out")
-    # The 500 dev pairs make eight batches, too few to find like lengths for.
-    for split in (prepared.split(name) for name in ("train", "test")):
-        lengths, order = split.lengths(), BatchOrder(split, 64, seed=0)
-        for epoch in range(3):
-            numbers = range(epoch * order.batches_per_epoch, (epoch + 1) * order.batches_per_epoch)
-            assert padding_share(lengths, [order.rows(number) for number in numbers]) < 0.10
-        assert padding_share(lengths, plain_batches(lengths, 64)) < 0.10

@@ -10,7 +10,6 @@ import math
 import os
 import sys
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -303,16 +302,6 @@ def test_options_are_read_as_yaml_but_texts_stay_texts(
         built(row="3")
     with pytest.raises(DataError, match="option rows: .*got 'many'"):
         built(rows="many")
-
-
-def test_a_rare_class_is_in_the_training_split(tmp_path: Path) -> None:
-    rows = [{"review": f"w{i}", "stars": "rare" if i == 57 else "ab"[i % 2]} for i in range(200)]
-    path = write_table(tmp_path / "t.csv", rows)
-    for seed in range(5):
-        source = column_files([path], Columns(("review",), "stars"), seed=seed)
-        labels = {split: [e.label for e in examples(source, split)] for split in source.splits}
-        assert {*labels["train"]} == {"a", "b", "rare"}
-        assert Counter(labels["dev"]) == Counter(labels["test"]) == {"a": 10, "b": 10}
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.jsonl", "t.parquet"])
