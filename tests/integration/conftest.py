@@ -37,12 +37,17 @@ def tiny(prepared: Path) -> Callable[..., RunConfig]:
 
 
 @pytest.fixture(scope="session")
-def reference(tiny: Callable[..., RunConfig], tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """Of the tiny run, in one process and never stopped."""
+def reference_run(tiny: Callable[..., RunConfig], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny run, in one process and never stopped."""
     path = tmp_path_factory.mktemp("reference") / "run"
-    for _ in train(tiny(), path):
-        pass
-    return Outcome.read(path)
+    list(train(tiny(), path))
+    return path
+
+
+@pytest.fixture(scope="session")
+def reference(reference_run: Path) -> Outcome:
+    """Of the tiny run."""
+    return Outcome.read(reference_run)
 
 
 @pytest.fixture

@@ -18,19 +18,19 @@ from rss_rl.training.run import train
 def test_in_one_process_the_lag_is_exact_and_the_run_repeats_to_the_bit(
     tiny: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
-    config = tiny(sampler={"max_policy_lag": 3})
+    config = tiny(sampler={"max_policy_lag": 3}, evaluation={"all_tokens": False})
     reports = reports_of(train(config, tmp_path / "one"))
     assert_each_example_once_an_epoch(reports)
     frozen = [r.scalars["policy/lag"] for r in reports if r.phase == "frozen"]
     assert frozen == [0, 1, 2, 3, 3, 3, 3]  # an update's rollouts were asked for 3 updates before
-    for _ in train(config, tmp_path / "two"):
-        pass
+    list(train(config, tmp_path / "two"))
     Outcome.read(tmp_path / "two").assert_equals(Outcome.read(tmp_path / "one"))
 
 
 @pytest.mark.usefixtures("shared_ray")
 def test_with_samplers_of_their_own(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
-    config = tiny(sampler={"backend": "ray", "actors": 2, "max_policy_lag": 4})
+    samplers = {"backend": "ray", "actors": 2, "max_policy_lag": 4}
+    config = tiny(sampler=samplers, evaluation={"all_tokens": False})
     reports = reports_of(train(config, tmp_path / "run", roles=RayRoles()))
     assert_each_example_once_an_epoch(reports)
     sampled = [r.scalars for r in reports if "policy/lag" in r.scalars]

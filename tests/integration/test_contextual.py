@@ -52,7 +52,8 @@ def configured(
 ) -> Callable[..., RunConfig]:
     def make(**changes: Any) -> RunConfig:
         policy = {"name": "rss", "reads": "contextual", "pretrained": str(folder)}
-        return tiny(**{"data": str(data), "policy": policy, **changes})
+        alone = {"all_tokens": False}
+        return tiny(**{"data": str(data), "policy": policy, "evaluation": alone, **changes})
 
     return make
 

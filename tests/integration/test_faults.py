@@ -33,6 +33,8 @@ from rss_rl.training.trainer import Updated
 ray.cloudpickle.register_pickle_by_value(fake_sampler)
 
 ASYNCHRONOUS = {"backend": "ray", "actors": 2, "max_policy_lag": 4}
+ALONE = {"all_tokens": False}
+"""Without the comparison, which has no samplers."""
 QUICK_TO_NOTICE = {
     "health_check_initial_delay_ms": 1000,
     "health_check_period_ms": 1000,
@@ -79,7 +81,7 @@ class TestOnOneMachine:
     def test_all_killed_at_work(self, tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
         # Later, all jobs of the phase may have been given and collected.
         harm = {11: lambda roles: kill_samplers(samplers_of(roles), 2)}
-        events = train_harmed(tiny(sampler=ASYNCHRONOUS), tmp_path / "run", harm)
+        events = train_harmed(tiny(sampler=ASYNCHRONOUS, evaluation=ALONE), tmp_path / "run", harm)
         reports = reports_of(events)
         assert_each_example_once_an_epoch(reports)
         assert reports[-1].scalars["sampler/restarts"] == 2
@@ -90,7 +92,9 @@ class TestOnOneMachine:
         def fill(_: WatchedRoles) -> None:
             held.extend(ray.put(np.zeros(15 * 2**20, np.uint8)) for _ in range(6))
 
-        events = train_harmed(tiny(sampler=ASYNCHRONOUS), tmp_path / "run", {12: fill})
+        events = train_harmed(
+            tiny(sampler=ASYNCHRONOUS, evaluation=ALONE), tmp_path / "run", {12: fill}
+        )
         reports = reports_of(events)
         assert_each_example_once_an_epoch(reports)
         assert reports[-1].scalars["sampler/restarts"] == 0
@@ -155,7 +159,7 @@ class TestOnSeveralNodes:
             wait_for(samplers, 2)
             alive.append(len(samplers._live()))
 
-        config = tiny(sampler=ASYNCHRONOUS | {"timeout_s": 30})
+        config = tiny(sampler=ASYNCHRONOUS | {"timeout_s": 30}, evaluation=ALONE)
         reports = reports_of(train_harmed(config, tmp_path / "run", {12: lose, 19: add}))
         assert_each_example_once_an_epoch(reports)
         assert alive == [2, 1, 2]

@@ -22,13 +22,13 @@ pytestmark = pytest.mark.usefixtures("shared_ray")
 SAMPLERS = {"backend": "ray", "actors": 1}
 
 
-def test_two_learners_are_one(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
+def test_two_learners_are_one(
+    tiny: Callable[..., RunConfig], reference_run: Path, tmp_path: Path
+) -> None:
     """Over 50 updates with dropout, in float32, at a rate that does not amplify rounding.
 
     Batches are bounded, and both begin with the policy of another run.
     """
-    other = tmp_path / "other"
-    list(train(tiny(evaluation={"all_tokens": False}), other))
     steps = {"warm-up": 15, "frozen": 10, "co-train": 25}
     base = tiny()
     phases = [p.model_dump() | {"steps": steps[p.name]} for p in base.phases]
@@ -39,7 +39,7 @@ def test_two_learners_are_one(tiny: Callable[..., RunConfig], tmp_path: Path) ->
         "batch_size": 15,  # odd, so that the learners' shards differ in size
         "batch_tokens": 80,
         "model": {"dropout": 0.3},
-        "policy": {"from_run": str(other)},
+        "policy": {"from_run": str(reference_run)},
     }
     learner = {"supervised": adam, "policy": adam, "threads": 1, "weight_average": 0.9}
     one = tiny(**common, learner=learner)

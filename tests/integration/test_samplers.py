@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import ray
-from tiny_runs import Outcome
+from tiny_runs import Outcome, reports_of, stop_and_resume
 from watched import WatchedRoles
 
 from rss_rl.cluster.sampler_pool import RayBackend
@@ -54,25 +54,15 @@ def test_batches_of_few_tokens_and_an_average_do_not_mind_who_samples(
 ) -> None:
     """Nor being stopped: the batches of an update are cut alike, and so are their rollouts."""
     settings = {"batch_tokens": 90, "learner": {"weight_average": 0.9}}
-    reports: list[Updated] = []
-    for event in train(tiny(**settings), tmp_path / "here"):
-        if isinstance(event, Updated):
-            reports.append(event)
-    sizes = {report.examples for report in reports}
-    assert len(sizes) > 2
-    made: list[Updated] = []
-    for event in train(tiny(**settings), tmp_path / "again", stop=lambda: len(made) >= 17):
-        if isinstance(event, Updated):
-            made.append(event)
-    list(train(tiny(**settings), tmp_path / "again", resume=True))
-    others = [tmp_path / "again"]
-    for actors in (1, 2):
-        others.append(tmp_path / str(actors))
-        samplers = {"backend": "ray", "actors": actors}
-        train_with_ray(tiny(**settings, sampler=samplers), others[-1])
+    settings["evaluation"] = {"all_tokens": False}
+    reports = reports_of(train(tiny(**settings), tmp_path / "here"))
+    assert len({report.examples for report in reports}) > 2
+    stop_and_resume(tiny(**settings), tmp_path / "again", 17)
+    samplers = {"backend": "ray", "actors": 2}
+    train_with_ray(tiny(**settings, sampler=samplers), tmp_path / "two")
     expected = Outcome.read(tmp_path / "here")
-    for path in others:
-        Outcome.read(path).assert_equals(expected)
+    for name in ("again", "two"):
+        Outcome.read(tmp_path / name).assert_equals(expected)
 
 
 def test_a_killed_sampler_is_replaced(

@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 import yaml
 from invoking import invoke
-from marked import wait_until
 from ray_nodes import Nodes, forget_token, new_token
 from tiny_runs import Outcome
 
@@ -115,35 +114,6 @@ def test_a_job_is_the_run_it_would_be_here(
     seen = {path.parent.parent.parent.name for path in nodes.root.rglob("rss_rl/cli/main.py")}
     assert seen  # the code that was sent
     assert list((nodes.root / FAR).rglob("rss_rl/cli/main.py"))  # on the samplers' node, too
-
-
-def stopped_after(nodes: Nodes, stop: str, follow: str) -> int:
-    """The update after which a job ends that is told to stop."""
-    shell(nodes, stop)
-    said: list[str] = []
-
-    def is_said() -> bool:
-        said[:] = re.findall(r"Stopped after update (\d+)", shell(nodes, follow))
-        return bool(said)
-
-    assert wait_until(is_said, WAIT_S), shell(nodes, follow)[-2000:]
-    return int(said[0])
-
-
-@pytest.mark.slow  # on a busy machine the stop may come within an update, and say so instead
-def test_stopped_and_resumed(nodes: Nodes, config: Callable[..., Path], storage: Path) -> None:
-    phases = [
-        {"name": "warm-up", "supervised": True, "selection": "all", "steps": 5},
-        {"name": "frozen", "policy": True, "steps": 10_000},
-    ]
-    file = config(phases=phases, evaluation={"every": 20}, checkpoint={"every": 50})
-    follow, stop, _ = submit(file, storage)
-    assert wait_until(lambda: "frozen" in shell(nodes, follow.replace("--follow ", "")), WAIT_S)
-    stopped = stopped_after(nodes, stop, follow)
-    follow, stop, _ = submit(file, storage)
-    assert wait_until(lambda: "frozen" in shell(nodes, follow.replace("--follow ", "")), WAIT_S)
-    assert stopped_after(nodes, stop, follow) > stopped
-    assert "warm-up" not in shell(nodes, follow)
 
 
 class TestRefusals:

@@ -22,7 +22,7 @@ STEERED = {"target_share": 0.4}
 def test_lambda_moves_is_reported_and_outlives_a_stop(
     tiny: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
-    config = tiny(reward=STEERED)
+    config = tiny(reward=STEERED, evaluation={"all_tokens": False})
     list(train(config, tmp_path / "run"))
     table = read_metrics(tmp_path / "run")
     tags = ("reward/lambda", "selection/share_error", "selection/margin_heads")
@@ -33,27 +33,21 @@ def test_lambda_moves_is_reported_and_outlives_a_stop(
     Outcome.read(tmp_path / "stopped").assert_equals(Outcome.read(tmp_path / "run"))
 
 
-@pytest.fixture(scope="module")
-def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Enough words and rows for two points of a share to be more than one word, or chance."""
-    path = tmp_path_factory.mktemp("wide") / "prepared"
-    rows = {"train": 480, "dev": 1920, "test": 1920}
-    prepare(tiny_source(rows, tuple(f"word{n}" for n in range(200))), path, dim=6)
-    return path
-
-
-def test_reached(wide: Path, tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
+def test_reached(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
     """On rows that no choice was made by too, and by both roles."""
+    # Enough words and rows for two points of a share to be more than one word, or chance.
+    rows = {"train": 480, "dev": 960, "test": 960}
+    prepare(tiny_source(rows, tuple(f"word{n}" for n in range(200))), tmp_path / "wide", dim=6)
     phases = [
         {"name": "warm-up", "supervised": True, "selection": "all", "steps": 20},
         {"name": "co-train", "supervised": True, "policy": True, "steps": 260},
     ]
     config = tiny(
-        data=str(wide),
+        data=str(tmp_path / "wide"),
         batch_size=32,
         phases=phases,
         reward={"target_share": 0.25},
-        evaluation={"all_tokens": False, "every": 20},
+        evaluation={"all_tokens": False, "every": 40},
         checkpoint={"every": 100},
         learner={"policy": {"learning_rate": 0.003}},
     )

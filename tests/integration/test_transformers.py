@@ -34,7 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def configured(tiny: Callable[..., RunConfig], folder: Path) -> Callable[..., RunConfig]:
     def make(learns: str = "lora", **changes: Any) -> RunConfig:
         options = {"pretrained": str(folder), "learns": learns, "rank": 2}
-        return tiny(model={"encoder": {"name": "transformer", "options": options}}, **changes)
+        model = {"encoder": {"name": "transformer", "options": options}}
+        return tiny(model=model, evaluation={"all_tokens": False}, **changes)
 
     return make
 
