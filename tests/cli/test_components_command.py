@@ -71,20 +71,6 @@ def test_a_source_is_named_in_a_command(tmp_path: Path) -> None:
     assert invoke([*words, *few]).exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("polices",), "did you mean 'policies'"),
-        (("policies", "rs"), "did you mean 'rss'"),
-        (("policies", "os:system"), "not a component"),
-    ],
-)
-def test_wrong_names_are_explained(words: tuple[str, ...], message: str) -> None:
-    result = run(*words)
-    assert result.exit_code == 2
-    assert message in result.stderr
-
-
 def test_a_broken_plugin_is_listed_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = EntryPoint("broken", "nowhere_at_all:X", "rss_rl.encoders")
     whole = {**components._installed("encoder"), "broken": broken}

@@ -53,9 +53,3 @@ def test_the_shipped_ones_are_listed() -> None:
     lines = show("list").splitlines()
     assert [line.split()[0] for line in lines] == packaged_configs()
     assert all(len(line.split()) > 2 for line in lines)
-
-
-def test_an_unknown_key_is_an_error() -> None:
-    result = invoke(["config", "show", "demo", "lerner.threads=1"])
-    assert result.exit_code == 2
-    assert "did you mean 'learner'" in result.stderr

@@ -53,11 +53,6 @@ class TestList:
         assert "nothing: it is included" in included
         assert "--from" not in included
 
-    def test_unknown_names_are_explained(self) -> None:
-        result = run("list", "snil")
-        assert result.exit_code == 2
-        assert "did you mean 'snli'" in result.stderr
-
 
 def sick_zips(server: FileServer) -> None:
     """The three archives of SICK as the catalogue knows them, with sentences of our own."""

@@ -21,9 +21,8 @@ from rss_rl.types import LabelSpec
 
 
 @pytest.fixture
-def compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = getattr(request, "param", None)
-    monkeypatch.setattr(module, "missing_compiler", lambda: missing)
+def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "missing_compiler", lambda: None)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
 
 
@@ -55,28 +54,6 @@ def test_what_needs_no_kernels_compiles_none(
 
 
 @pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize("compiler", ["no compiler"], indirect=True)
-def test_without_a_compiler_it_is_eager() -> None:
-    assert attention_backend("auto") == "eager"
-
-
-@pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize("compiler", ["no compiler"], indirect=True)
-def test_a_run_that_begins_without_a_compiler_is_warned_where_it_matters(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    for config in (
-        ModelConfig(hidden=4),
-        ModelConfig(encoder="bilstm"),
-        ModelConfig(attention="compiled"),
-    ):
-        settled_attention(config)
-    warned = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert len(warned) == 1
-    assert "no compiler" in warned[0].getMessage()
-
-
-@pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("encoder", VECTOR_ENCODERS)
 def test_what_is_settled_is_what_the_models_are_built_with(
     encoder: str, monkeypatch: pytest.MonkeyPatch
@@ -90,8 +67,16 @@ def test_what_is_settled_is_what_the_models_are_built_with(
     assert settled == ("compiled" if "compiled" in backends else "auto")
 
 
-@pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize("compiler", ["no compiler"], indirect=True)
-def test_what_cannot_be_had_is_refused() -> None:
+def test_without_a_compiler(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Attention is eager, which a run that has some is warned of; what was asked for is refused."""
+    monkeypatch.setattr(module, "missing_compiler", lambda: "no compiler")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert attention_backend("auto") == "eager"
+    for config in (ModelConfig(hidden=4), ModelConfig(encoder="bilstm")):
+        settled_attention(config)
+    (warned,) = (record for record in caplog.records if record.levelname == "WARNING")
+    assert "no compiler" in warned.getMessage()
     with pytest.raises(ConfigError, match="no compiler"):
         attention_backend("compiled")

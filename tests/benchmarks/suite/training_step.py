@@ -34,11 +34,7 @@ HIDDEN = 300
 _BATCH, _BATCHES = 64, 4
 _CLASSES = LabelSpec("classes", ("no", "maybe", "yes"))
 _DROPOUT, _CLIP = 0.25, 5.0
-RULES = {
-    "adam": OptimizerConfig(learning_rate=1e-3, clip_norm=_CLIP),
-    "adadelta": OptimizerConfig(name="adadelta", learning_rate=0.5, eps=1e-8, clip_norm=_CLIP),
-}
-"""That of the shipped configurations, and the papers'."""
+_ADAM = OptimizerConfig(learning_rate=1e-3, clip_norm=_CLIP)
 TUNED = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
@@ -130,9 +126,7 @@ def _turn(
     return turn
 
 
-def ours(
-    size: str, precision: str, threads: int, clock: str, rule: str = "adam"
-) -> Callable[[], float]:
+def ours(size: str, precision: str, threads: int, clock: str) -> Callable[[], float]:
     """Turns of our training step, pairs a second, in a process such as a learner's."""
     keep_freed_memory()
     sizes = SIZES[size]
@@ -142,7 +136,7 @@ def ours(
     config = ModelConfig(encoder=resan, hidden=HIDDEN, dropout=_DROPOUT)
     model = build_classifier(config, _CLASSES, 2, vectors, sizes.words)
     autocast = torch.bfloat16 if precision == "bfloat16" else None
-    learner = SupervisedLearner(model, RULES[rule], autocast)
+    learner = SupervisedLearner(model, _ADAM, autocast)
     keys = torch.arange(_BATCH)
 
     def step(batch: TensorBatch) -> None:
@@ -153,19 +147,12 @@ def ours(
     return _turn(step, sizes, threads, clock)
 
 
-def plain(size: str, threads: int, clock: str, rule: str = "adam") -> Callable[[], float]:
+def plain(size: str, threads: int, clock: str) -> Callable[[], float]:
     """Turns of the plain eager step, pairs a second."""
     sizes = SIZES[size]
     torch.manual_seed(0)
     model = PlainReSAN(sizes.words, HIDDEN, HIDDEN, 3, _DROPOUT).train()
-    given = RULES[rule]
-    optimizer: torch.optim.Optimizer
-    if rule == "adam":
-        optimizer = torch.optim.Adam(model.parameters(), lr=given.learning_rate)
-    else:
-        optimizer = torch.optim.Adadelta(
-            model.parameters(), lr=given.learning_rate, rho=given.rho, eps=given.eps
-        )
+    optimizer = torch.optim.Adam(model.parameters(), lr=_ADAM.learning_rate)
 
     def step(batch: TensorBatch) -> None:
         optimizer.zero_grad()
@@ -184,10 +171,7 @@ def padding_share(lengths: Array, batches: Sequence[Array]) -> float:
 
 
 def training_step(settings: Settings) -> Iterator[Record]:
-    """Ours in float32 and bfloat16 beside the plain step, untuned and with the allocator tuned.
-
-    With Adam as configurations ship, and with the papers' Adadelta in float32.
-    """
+    """Ours in float32 and bfloat16 beside the plain step, untuned and with the allocator tuned."""
     common = {"threads": settings.threads, "clock": settings.clock}
     for name, size in SIZES.items():
         lengths, epoch = bucketed(size)
@@ -206,19 +190,11 @@ def training_step(settings: Settings) -> Iterator[Record]:
                 for key, kind, more, variables in (
                     ("float32", "ours", {"precision": "float32"}, {}),
                     ("bfloat16", "ours", {"precision": "bfloat16"}, {}),
-                    ("Adadelta", "ours", {"precision": "float32", "rule": "adadelta"}, {}),
                     ("plain eager", "plain", {}, {}),
-                    ("plain eager, Adadelta", "plain", {"rule": "adadelta"}, {}),
                     ("plain eager, allocator tuned", "plain", {}, TUNED),
                 )
             }
             found = in_turns(turns, settings.repeats)
-        yield compared(
-            f"step/{name}/Adadelta against plain eager",
-            found["Adadelta"],
-            found["plain eager, Adadelta"],
-            "pairs/s",
-        )
         for precision in ("float32", "bfloat16"):
             for other in ("plain eager", "plain eager, allocator tuned"):
                 yield compared(
