@@ -86,8 +86,8 @@ def assert_near(found: list[Tensor], wanted: list[Tensor]) -> None:
 @pytest.mark.parametrize(
     ("m", "n", "d", "aside", "order"),
     [
-        *((5, 12, 40, False, "before"), (3, 19, 70, True, "after")),  # with gaps: several tiles
-        *((3, 17, 40, True, "after"), (2, 1, 3, False, "before")),
+        *((2, 12, 40, False, "before"), (2, 19, 70, True, "after")),  # with gaps: several tiles
+        *((2, 17, 40, True, "after"), (2, 1, 3, False, "before")),
     ],
 )
 def test_values_and_gradients_are_those_of_the_formula(
@@ -115,7 +115,7 @@ def test_extreme_scores_are_exact_too(size: float, opposite: bool) -> None:
 @pytest.mark.cuda
 @on_device
 def test_a_row_does_not_depend_on_the_rest_of_the_batch() -> None:
-    pairs = pairs_of(6, 20, 0.7, "after")
+    pairs = pairs_of(4, 20, 0.7, "after")
     inputs = inputs_of(pairs, 40)
     with torch.no_grad():
         inputs[0][3] += 30.0  # one sequence is out of the quotients' range

@@ -61,7 +61,7 @@ def test_what_one_process_compiled_another_loads(
 @needs_compiler
 def test_processes_may_compile_at_once(cache: Path, sources: Path) -> None:
     command = [sys.executable, "-c", LOAD, str(sources)]
-    started = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(3)]
+    started = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(2)]
     for process in started:
         _, output = process.communicate(timeout=120)
         assert process.returncode == 0, output.decode()
@@ -70,11 +70,12 @@ def test_processes_may_compile_at_once(cache: Path, sources: Path) -> None:
 
 @needs_compiler
 def test_a_library_that_cannot_be_loaded_is_made_again(cache: Path, sources: Path) -> None:
-    for _ in range(2):
-        subprocess.run([sys.executable, "-c", LOAD, str(sources)], check=True, timeout=120)
-        (library,) = cache.iterdir()
-        assert library.stat().st_size > 1000
-        library.write_bytes(b"torn")
+    load_kernels()
+    (library,) = cache.iterdir()
+    library.unlink()  # this process has it in memory
+    library.write_bytes(b"torn")
+    subprocess.run([sys.executable, "-c", LOAD, str(sources)], check=True, timeout=120)
+    assert library.stat().st_size > 1000
 
 
 @needs_compiler
