@@ -18,19 +18,17 @@ def build_policy(
     features: int,
     activation: str,
     words: Sequence[str] = (),
-    label_weights: slice | None = None,
 ) -> Policy:
     """The policy named in the configuration, which reads so many features of a token.
 
     Args:
         words: word of each token id, for policies that are told where sentences end; empty where
             unknown.
-        label_weights: see `PolicySetup`.
 
     Raises:
         ConfigError: the component builds no torch module.
     """
-    policy = config.build(PolicySetup(features, activation, words, label_weights))
+    policy = config.build(PolicySetup(features, activation, words))
     return check_module(policy, f"policy '{config.name}'")
 
 

@@ -35,13 +35,11 @@ class PolicySetup:
     features    F, of `PolicyInputs.features`
     activation  `relu` or `elu`, that of the classifier
     words       word of each token id, 0 = padding; empty where there is no vocabulary
-    label_weights  those of the features that are label weights; none where words have none
     """
 
     features: int
     activation: str
     words: Sequence[str] = ()
-    label_weights: slice | None = None
 
 
 class PolicyInputs(NamedTuple):

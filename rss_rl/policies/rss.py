@@ -10,11 +10,11 @@ Mnih and Teh 2017 (Gumbel-softmax); Bengio et al. 2013 (straight-through).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Self, cast
+from typing import Literal, cast
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor, nn
 
 from rss_rl.components import Component, Options
@@ -31,7 +31,7 @@ from rss_rl.policies.policy import PolicyInputs, PolicySetup
 from rss_rl.types import ROLES
 
 Context = Literal["none", "lstm", "gru", "conv"]
-Pool = Literal["mean", "strength", "none"]
+Pool = Literal["mean", "none"]
 _CONVOLUTIONS, _WINDOW = 2, 5
 """Layers of context=conv and the window of each: a receptive field of nine tokens."""
 _GAIN = 60.0
@@ -44,19 +44,12 @@ class RSSModule(nn.Module):
     pool is the mean over the real tokens of the sentence; without one W reads only x_i. With a
     context layer x_i is its output.
 
-    Where some features are label weights, their mean is a linear classifier's verdict on the whole
-    sentence. A policy that reads it can keep words which plead for it, and a classifier of those
-    words repeats it. So `strength` has in its place the mean of their sizes, one number: how much
-    the words say, but not for which label.
-
     Args:
         inputs: E. hidden: D, also of the context layer (of each direction of a recurrent one).
         initial_probability: sigmoid(b) at the start; the paper's zero bias is 0.5.
         context: layer below all this: `none` (the paper), a bidirectional `lstm` or `gru`, or
             `conv`, gated convolutions.
-        pool: `mean` (the paper), `strength`, or `none`: a module that cannot memorise its
-            sentences.
-        label_weights: features of x_i that are such.
+        pool: `mean` (the paper), or `none`: a module that reads single words.
     """
 
     def __init__(
@@ -67,13 +60,11 @@ class RSSModule(nn.Module):
         initial_probability: float,
         context: Context = "none",
         pool: Pool = "mean",
-        label_weights: slice | None = None,
     ) -> None:
         super().__init__()
         self.context = _context_layer(context, inputs, hidden)
         size = self.context.output_size
         self.reads_pool = pool != "none"
-        self.unsigned = label_weights if pool == "strength" else None
         self.hidden = glorot_linear(3 * size if self.reads_pool else size, hidden)
         self.score = glorot_linear(hidden, 1)
         nn.init.constant_(self.score.bias, log_odds(initial_probability))
@@ -106,7 +97,7 @@ class RSSModules(nn.ModuleList):
 
 def _logits(modules: Sequence[RSSModule], tokens: Tensor, valid: Tensor) -> Tensor:
     """Logits [B, R, N] of R modules of one size and activation, which read the tokens' mean."""
-    pool = _pooled(tokens, valid, modules[0].unsigned)  # [B, E]
+    pool = masked_mean(tokens, valid)  # [B, E]
     # [x_i; pool; x_i * pool] is never materialised: it is three times as large as the tokens, and
     # the pool's term is the same for all of them.
     hidden = joined([module.hidden.weight for module in modules])
@@ -119,16 +110,6 @@ def _logits(modules: Sequence[RSSModule], tokens: Tensor, valid: Tensor) -> Tens
     features = activation_function(modules[0].activation)(features)  # [B, N, R D]
     parts = zip(modules, features.chunk(len(modules), -1), strict=True)
     return joined([module.score(part) for module, part in parts], -1).transpose(1, 2)
-
-
-def _pooled(tokens: Tensor, valid: Tensor, unsigned: slice | None) -> Tensor:
-    """The mean of tokens [B, N, E]; in place of unsigned features, the mean of their sizes."""
-    mean = masked_mean(tokens, valid)
-    if unsigned is None:
-        return mean
-    size = masked_mean(tokens[..., unsigned].abs().mean(-1, keepdim=True), valid)  # [B, 1]
-    sizes = size.expand_as(mean[:, unsigned])
-    return torch.cat([mean[:, : unsigned.start], sizes, mean[:, unsigned.stop :]], 1)
 
 
 def _context_layer(context: Context, inputs: int, hidden: int) -> TokenEncoder:
@@ -177,26 +158,16 @@ class SelectorOptions(Options):
     """
     pool: Pool = "mean"
     """Summary of the sentence that each token reads. mean: of its tokens; with label weights it is
-    a verdict on the sentence, which kept words may then plead for rather than decide. strength: the
-    same, but of label weights only their mean size. none, for data so small that a policy would
-    memorise its sentences.
+    a verdict on the sentence, which kept words may then plead for rather than decide. none: each
+    word is judged by itself, and no sentence can be memorised.
     """
-
-    @model_validator(mode="after")
-    def _strength_is_seen(self) -> Self:
-        if self.pool == "strength" and self.context != "none":
-            raise ValueError(
-                "pool=strength is for a policy without a context layer, which mixes label weights"
-                " with all else: set pool to mean or none"
-            )
-        return self
 
     def modules(
         self, setup: PolicySetup, initial_probability: float = 0.5, *, by_role: int = 1
     ) -> RSSModules:
         """Fresh modules for a setup, `by_role` of them for each role."""
         sizes = setup.features, self.hidden, setup.activation, initial_probability
-        reads = self.context, self.pool, setup.label_weights
+        reads = self.context, self.pool
         count = by_role * self.roles
         return RSSModules(RSSModule(*sizes, *reads) for _ in range(count))
 

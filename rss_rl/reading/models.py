@@ -113,14 +113,12 @@ def build_models(
     trainable: int,
     words: Sequence[str] = (),
     lengths: TrainingLengths | None = None,
-    label_weights: int = 0,
 ) -> Models:
     """New modules whose initial weights depend only on the run's seed.
 
     Args:
         labels, sentences, vectors, trainable, lengths, words: see `build_classifier` and
             `build_policy`.
-        label_weights: features at the end of each vector that are such.
 
     Raises:
         ConfigError: see `build_classifier`, `build_policy` and `check_reads`; or a module keeps
@@ -135,9 +133,7 @@ def build_models(
         context = None if name is None else ContextReader(name, words, *how)
         states = None if context is None else context.size
         size = input_size(config.policy.reads, classifier.embedding.size, states)
-        width = classifier.embedding.size
-        weights = slice(width - label_weights, width) if label_weights else None
-        policy = build_policy(config.policy, size, config.model.activation, words, weights)
+        policy = build_policy(config.policy, size, config.model.activation, words)
     for module in (*classifier.modules(), *policy.modules()):
         if getattr(module, "track_running_stats", False):
             raise ConfigError(
@@ -186,7 +182,6 @@ def _build(config: RunConfig, prepared: Prepared, vectors: Array) -> Models:
         manifest.vocabulary.trainable,
         prepared.vocabulary.words,
         training_lengths(manifest, config.batch_size),
-        manifest.vectors.label_weights,
     )
 
 
