@@ -1,7 +1,7 @@
 """The reward of a selection: the reward model's score minus the cost of the kept tokens.
 
     R_s = score - sum_t cost_t,s          reward of sentence s
-    R   = score - sum_t sum_s cost_t,s    reward of the example
+    R   = score - sum_t sum_s cost_t,s    reward of the example, see `Rewards`
 
 over cost terms t; for a sentence of n real tokens with h heads and d dependents
 
@@ -19,10 +19,7 @@ Legend: M scored selections (K * B, sample-major), S sentences an example, N_s t
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, reduce
+from collections.abc import Sequence
 from typing import Literal, cast
 
 import numpy as np
@@ -32,44 +29,7 @@ from rss_rl.reward_models.reward_model import COHERENCE, SPARSITY
 from rss_rl.types import DEPENDENT, HEAD, ROLES, Array
 
 Penalty = Literal["sum", "product"]
-
-
-@dataclass(frozen=True)
-class Rewards:
-    """Rewards of M scored selections, and their terms, float32.
-
-    scores     of the reward model, [M] each, by name
-    costs      of kept tokens, [M, S] each, by name
-    predicted  labels that the reward model predicts, [M]; None where it was not asked or has none
-    """
-
-    scores: Mapping[str, Array]
-    costs: Mapping[str, Array]
-    predicted: Array | None = None
-
-    @cached_property
-    def score(self) -> Array:
-        """The sum of the scores, [M]."""
-        return _sum(self.scores)
-
-    @cached_property
-    def cost(self) -> Array:
-        """The sum of the costs, [M, S]."""
-        return _sum(self.costs)
-
-    @cached_property
-    def by_sentence(self) -> Array:
-        """R_s, [M, S]."""
-        return self.score[:, None] - self.cost
-
-    @cached_property
-    def total(self) -> Array:
-        """R, [M]."""
-        return cast(Array, self.score - self.cost.sum(1))
-
-
-def _sum(terms: Mapping[str, Array]) -> Array:
-    return reduce(operator.add, terms.values())
+_KEPT = {"kept": [HEAD, DEPENDENT], "heads_kept": [HEAD], "dependents_kept": [DEPENDENT]}
 
 
 def role_shares(selection: Array, valid: Array) -> Array:
@@ -159,36 +119,20 @@ def role_costs(
     return costs.astype(np.float32)
 
 
-@dataclass(frozen=True)
-class KeptShares:
-    """Shares of the real tokens of all sentences of an example, float64 [M] each.
-
-    heads       selected as head
-    dependents  selected as dependent
-    kept        selected as either
-    """
-
-    heads: Array
-    dependents: Array
-    kept: Array
-
-
-def kept_shares(selections: Sequence[Array], valid: Sequence[Array]) -> KeptShares:
-    """The share of the real tokens that each selection keeps; 0 if there are none.
+def kept_shares(selections: Sequence[Array], valid: Sequence[Array]) -> dict[str, Array]:
+    """Shares of the real tokens of all sentences of an example, float64 [M]; 0 if there are none.
 
     Args:
         selections: S x bool [M, 2, N_s]; bits on padding are ignored.
         valid: S x bool [M, N_s].
+
+    Returns:
+        `kept`, selected in either role, `heads_kept` and `dependents_kept`.
     """
     sizes = np.sum([v.sum(-1) for v in valid], axis=0)  # [M]
-
-    def share(chosen: Sequence[Array]) -> Array:
-        counts = [(c & v).sum(-1) for c, v in zip(chosen, valid, strict=True)]
-        kept: Array = np.sum(counts, axis=0) / np.maximum(sizes, 1)
-        return kept
-
-    return KeptShares(
-        heads=share([s[:, HEAD] for s in selections]),
-        dependents=share([s[:, DEPENDENT] for s in selections]),
-        kept=share([s[:, HEAD] | s[:, DEPENDENT] for s in selections]),
-    )
+    shares = {}
+    for name, roles in _KEPT.items():
+        slots = zip(selections, valid, strict=True)
+        counts = [(s[:, roles].any(1) & v).sum(-1) for s, v in slots]
+        shares[name] = np.sum(counts, axis=0) / np.maximum(sizes, 1)
+    return shares

@@ -15,9 +15,10 @@ import numpy as np
 from gymnasium import error, spaces
 from gymnasium.vector import AutoresetMode
 
-from rss_rl.envs.rewards import Rewards, kept_shares
+from rss_rl.envs.rewards import kept_shares
 from rss_rl.envs.task import SelectionTask
 from rss_rl.errors import ConfigError, nearest
+from rss_rl.reward_models.reward_model import Rewards
 from rss_rl.types import DEPENDENT, HEAD, ROLES, Array, Batch
 
 _ANY_ID = 2**31 - 1
@@ -83,21 +84,20 @@ class SelectionSpaces:
         both = np.repeat(by_slot, ROLES // self._task.bits, axis=2)  # [B, S, 2, max_len]
         return tuple(both[:, s, :, : valid.shape[1]] for s, valid in enumerate(batch.valid))
 
-    def info(self, batch: Batch, selections: tuple[Array, ...], paid: Rewards) -> dict[str, Array]:
+    def info(
+        self, batch: Batch, selections: tuple[Array, ...], rewards: Rewards
+    ) -> dict[str, Array]:
         """The terms of the reward, the shares kept, [B] each (by_sentence [B, S]), and, of a reward
         model that predicts, `prediction` [B].
         """
-        shares = kept_shares(selections, batch.valid)
-        predicted = {} if paid.predicted is None else {"prediction": paid.predicted}
+        predicted = {} if rewards.predicted is None else {"prediction": rewards.predicted}
         return {
-            **{name: values.astype(np.float64) for name, values in paid.scores.items()},
-            **{name: cost.sum(1, dtype=np.float64) for name, cost in paid.costs.items()},
+            **{name: values.astype(np.float64) for name, values in rewards.scores.items()},
+            **{name: cost.sum(1, dtype=np.float64) for name, cost in rewards.costs.items()},
             **predicted,
             "row": batch.rows.astype(np.int64),
-            "by_sentence": paid.by_sentence.astype(np.float64),
-            "heads_kept": shares.heads,
-            "dependents_kept": shares.dependents,
-            "kept": shares.kept,
+            "by_sentence": rewards.by_sentence.astype(np.float64),
+            **kept_shares(selections, batch.valid),
         }
 
     def render(self, row: int, selections: tuple[Array, ...] | None) -> str:

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rss_rl.config import RewardConfig, parse_section
-from rss_rl.envs.rewards import Rewards, cost_terms
+from rss_rl.envs.rewards import cost_terms
 from rss_rl.errors import ComponentError, ConfigError, NonFiniteError
 from rss_rl.reward_models.reward_model import (
     COHERENCE,
     SPARSITY,
     LogitsReward,
     RewardModel,
+    Rewards,
     RewardSetup,
     Scores,
     named_scores,

@@ -73,11 +73,11 @@ class TokenSelectionEnv(gym.Env[dict[str, Array], Array]):
         if self._batch is None or self._chosen is not None:
             raise error.ResetNeeded("an episode has one step: call reset() before each step()")
         selections = self._spaces.selections(np.asarray(action)[None], self._batch)
-        paid = self.task.step(self._batch, selections, predict=True)
-        info = self._spaces.info(self._batch, selections, paid)
+        rewards = self.task.step(self._batch, selections, predict=True)
+        info = self._spaces.info(self._batch, selections, rewards)
         self._chosen = tuple(s[0] for s in selections)
         one = {name: _scalar(values[0]) for name, values in info.items()}
-        return self._observation(self._batch), float(paid.total[0]), True, False, one
+        return self._observation(self._batch), float(rewards.total[0]), True, False, one
 
     def render(self) -> str | None:
         """One line a sentence, `[word]hd` where selected; None without a render mode."""

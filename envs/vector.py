@@ -149,9 +149,9 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if len(indices):
             scored = batch if running.all() else self.task.observe(batch.rows[indices])
             selections = self._spaces.selections(actions[indices], scored)
-            paid = self.task.step(scored, selections, predict=True)
-            rewards[indices] = paid.total
-            for name, values in self._spaces.info(scored, selections, paid).items():
+            terms = self.task.step(scored, selections, predict=True)
+            rewards[indices] = terms.total
+            for name, values in self._spaces.info(scored, selections, terms).items():
                 infos[name] = np.zeros((self.num_envs, *values.shape[1:]), values.dtype)
                 infos[name][indices] = values
                 infos[f"_{name}"] = running.copy()

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from rss_rl.components import Component
 from rss_rl.config import RewardConfig
 from rss_rl.learners.optim import GradientStep
-from rss_rl.learners.updates import GatedReward, Measured, RewardBatch, UpdateSetup
+from rss_rl.learners.updates import GatedReward, Gradients, RewardBatch, UpdateSetup
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops.losses import role_charge
 from rss_rl.ops.matmul import products_in
@@ -42,9 +42,9 @@ class _Objective(nn.Module):
         batch: TensorBatch,
         uniforms: Sequence[Tensor],
         price: tuple[float, float] | None,
-    ) -> tuple[Tensor, Tensor, Tensor, list[str]]:
+    ) -> tuple[Tensor, Tensor, Tensor, list[str], list[Tensor]]:
         """Loss [] and entropy [], differentiable; sums of the statistics: [6], before them one of
-        each term of the score, which are named.
+        each term of the score, which are named; the first gates of each example, S x [B, 2, N_s].
         """
         gates, costs, turns, entropies, charges = [], [], [], [], []
         for read, valid, drawn in zip(inputs, batch.valid, uniforms, strict=True):
@@ -67,7 +67,8 @@ class _Objective(nn.Module):
             parts = [*terms, cost, torch.stack(turns).sum(), entropy]
             sums = torch.cat([torch.stack(parts), shares]).double()
         score = reduce(operator.add, scores.values()).sum() / samples
-        return torch.stack([cost, *charges]).sum() - score, entropy, sums, list(scores)
+        loss = torch.stack([cost, *charges]).sum() - score
+        return loss, entropy, sums, list(scores), [each[0].detach() for each in gates]
 
     def _cost(self, chance: Tensor, valid: Tensor) -> Tensor:
         return expected_cost(
@@ -129,16 +130,17 @@ class Pathwise:
         self,
         batch: TensorBatch,
         inputs: Sequence[PolicyInputs],
-        paid: RewardBatch | None,
+        rollout: RewardBatch | None,
         *,
         number: int,
         price: tuple[float, float] | None = None,
-    ) -> Measured:
+    ) -> Gradients:
         """See `PolicyUpdate`."""
         uniforms = self._uniforms(batch, number)
         with self._group.guard():
             with products_in(self._autocast, batch.labels.device):
-                loss, entropy, sums, names = self._objective(inputs, batch, uniforms, price)
+                objective = self._objective(inputs, batch, uniforms, price)
+            loss, entropy, sums, names, gates = objective
             totals, examples = self._group.sum(sums), batch.global_size
             weight = self._entropy_cost / (examples * len(batch.tokens))
             norm = self._step.prepare(number, (loss, 1 / examples), (entropy, -weight))
@@ -162,7 +164,7 @@ class Pathwise:
                 "selection/dependents_kept": dependents,
             }
 
-        return Measured([totals, norm[None]], metrics)
+        return Gradients([totals, norm[None]], metrics, gates)
 
     def apply(self) -> None:
         """See `PolicyUpdate`."""

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from rss_rl.components import Component, Options
 from rss_rl.learners.group import sum_and_max
 from rss_rl.learners.optim import GradientStep
-from rss_rl.learners.updates import Measured, RewardBatch, UpdateSetup, under
+from rss_rl.learners.updates import Gradients, RewardBatch, UpdateSetup, under
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops import advantages
 from rss_rl.ops.importance import (
@@ -86,10 +86,10 @@ def corrected(
     def losses(
         found: Sequence[SelectionDistribution],
         log_probs: Sequence[Tensor],
-        paid: RewardBatch,
+        rollout: RewardBatch,
         advantage: Tensor,
     ) -> Weighted:
-        behaviour = paid.bit_behaviour if bits else paid.behaviour
+        behaviour = rollout.bit_behaviour if bits else rollout.behaviour
         if correction is not None and behaviour is not None:
             return correction(log_probs, behaviour, advantage, limit)
         slots = enumerate(log_probs)
@@ -110,7 +110,7 @@ class _Objective(nn.Module):
         self,
         inputs: Sequence[PolicyInputs],
         batch: TensorBatch,
-        paid: RewardBatch,
+        rollout: RewardBatch,
         advantage: Tensor,
         price: tuple[float, float] | None,
     ) -> tuple[Tensor, Tensor, list[Tensor]]:
@@ -123,14 +123,14 @@ class _Objective(nn.Module):
                 if price is not None:
                     # Expected, without sampling variance: exact for independent bits, else along
                     # the bits of the mode. K times, as the loss is divided by K as well as by B.
-                    chances = found.probs.to(paid.rewards.dtype)
-                    costs = [len(paid.rewards) * cost for cost in price]
+                    chances = found.probs.to(rollout.rewards.dtype)
+                    costs = [len(rollout.rewards) * cost for cost in price]
                     sums[slot].append(role_charge(chances, read.valid, costs, batch.weights))
-                evaluated = found.evaluate(paid.selections[slot])
+                evaluated = found.evaluate(rollout.selections[slot])
             distributions.append(found)
             log_probs.append(evaluated.log_prob)
             entropies.append(evaluated.entropy.sum())
-        weighted = self._losses(distributions, log_probs, paid, advantage)
+        weighted = self._losses(distributions, log_probs, rollout, advantage)
         for of_slot, loss in zip(sums, weighted.losses, strict=True):
             of_slot.append(loss.sum())
         total = reduce(operator.add, (loss for of_slot in sums for loss in of_slot))
@@ -164,17 +164,17 @@ class ScoreFunction:
         self,
         batch: TensorBatch,
         inputs: Sequence[PolicyInputs],
-        paid: RewardBatch | None,
+        rollout: RewardBatch | None,
         *,
         number: int,
         price: tuple[float, float] | None = None,
-    ) -> Measured:
+    ) -> Gradients:
         """See `PolicyUpdate`."""
-        assert paid is not None
+        assert rollout is not None
         with self._group.guard():
-            advantage = batch.weighed(self._advantages(paid).mT).mT  # [K, B, S]
-            loss, entropy, ratios = self._objective(inputs, batch, paid, advantage, price)
-            samples, _, sentences = paid.rewards.shape
+            advantage = batch.weighed(self._advantages(rollout).mT).mT  # [K, B, S]
+            loss, entropy, ratios = self._objective(inputs, batch, rollout, advantage, price)
+            samples, _, sentences = rollout.rewards.shape
             spread = advantage.double()
             sums = torch.stack([
                 loss.detach(), entropy.detach(), spread.sum(), spread.square().sum(),
@@ -196,7 +196,7 @@ class ScoreFunction:
                 "policy/advantage_std": variance**0.5,
             } | (_ratio_scalars(*ratios) if ratios else {})
 
-        return Measured([*totals, norm[None]], metrics)
+        return Gradients([*totals, norm[None]], metrics)
 
     def apply(self) -> None:
         """See `PolicyUpdate`."""
@@ -213,15 +213,15 @@ class ScoreFunction:
         self._step.load_state_dict(under("optimizer/", state))
         self.average = state.get("average", self.average)
 
-    def _advantages(self, paid: RewardBatch) -> Tensor:
-        rewards = paid.rewards
+    def _advantages(self, rollout: RewardBatch) -> Tensor:
+        rewards = rollout.rewards
         self._next_average = self.average
         if self._baseline == "leave-one-out":
             return advantages.leave_one_out(rewards)
         if self._baseline == "self-critical":
-            if paid.thresholded is None:
+            if rollout.thresholded is None:
                 raise ValueError("the self-critical baseline needs the thresholded rewards")
-            return advantages.self_critical(rewards, paid.thresholded)
+            return advantages.self_critical(rewards, rollout.thresholded)
         if self._baseline == "moving-average":
             sums = torch.cat([
                 rewards.sum((0, 1)), rewards.new_tensor([rewards[..., 0].numel()])

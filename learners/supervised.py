@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rss_rl.config import OptimizerConfig
 from rss_rl.learners.group import ALONE, Group
 from rss_rl.learners.optim import GradientStep
-from rss_rl.learners.updates import Measured, under
+from rss_rl.learners.updates import Gradients, under
 from rss_rl.models.classifier import Classifier
 from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.embedding import RowAverage
@@ -180,7 +180,7 @@ class SupervisedLearner:
         *,
         number: int,
         dropout_keys: Tensor,
-    ) -> Measured:
+    ) -> Gradients:
         """Compute the gradients of an update; all learners of the group must call it.
 
         Args:
@@ -212,7 +212,7 @@ class SupervisedLearner:
             scalars = {"train/loss": total / examples, "train/gradient_norm": norm}
             return scalars if scores else scalars | {"train/accuracy": right / examples}
 
-        return Measured([sums, norm[None]], metrics)
+        return Gradients([sums, norm[None]], metrics)
 
     @torch.no_grad()
     def apply(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""Policy updates: how a policy's parameters follow from what selections were paid.
+"""Policy updates: how a policy's parameters follow from the rewards of its selections.
 
 A component of kind `policy_update` builds a `PolicyUpdate` from an `UpdateSetup`. It declares as
 capabilities what it needs, see `Needs`. Neither sampler nor learner asks which update it is.
@@ -21,13 +21,14 @@ from rss_rl.errors import ConfigError
 from rss_rl.learners.group import ALONE, Group
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.policies.policy import Policy, PolicyInputs, missing_attributes
+from rss_rl.reward_models.reward_model import Rewards
 
 
 class Needs(NamedTuple):
     """What an update needs of its rollouts; each field is a capability.
 
     log_probs    rollouts at all: selections that the samplers have drawn and scored; without, the
-                 policy learns through gates, and the classifier reads the first of them
+                 update draws gates, and the classifier reads the first of them
     thresholded  rewards of the thresholded selections, too
     bits         behaviour log-probs of single bits, for selections of an older policy
     antithetic   the second half of an example's selections are drawn from 1 - u where the first
@@ -46,20 +47,26 @@ class Needs(NamedTuple):
 
 
 class RewardBatch(NamedTuple):
-    """Selections of a batch and their rewards, on the device of the learner.
+    """A learner's part of a rollout, on its device.
 
     selections      S x bool [K, B, 2, N_s]
-    rewards         [K, B, S], one for each sentence
+    terms           of their rewards, [K, B]
     thresholded     [B, S], rewards of the thresholded selections; None unless needed
     behaviour       S x [K, B], log-probs under the behaviour policy; None = on-policy
     bit_behaviour   S x [K, B, 2, N_s], of the bits; None = on-policy, or not needed
     """
 
     selections: Sequence[Tensor]
-    rewards: Tensor
+    terms: Rewards
     thresholded: Tensor | None = None
     behaviour: Sequence[Tensor] | None = None
     bit_behaviour: Sequence[Tensor] | None = None
+
+    @property
+    def rewards(self) -> Tensor:
+        """[K, B, S], one for each sentence."""
+        rewards: Tensor = self.terms.by_sentence
+        return rewards
 
 
 @runtime_checkable
@@ -94,25 +101,28 @@ class UpdateSetup:
     gated: Callable[[], GatedReward] | None = None
 
 
-class Measured(NamedTuple):
-    """What the host has yet to read of computed gradients.
+class Gradients(NamedTuple):
+    """Computed gradients, and what the host has yet to read of them.
 
     numbers  [n] in parts, on the device
     metrics  makes of them the metrics of the global batch, by tag, and clips the gradients; raises
              NonFiniteError on a non-finite loss or gradient
+    gates    the first that the update drew for each example, S x [B, 2, N_s], for the classifier
+             to read; None: it learns from a rollout
     """
 
     numbers: Sequence[Tensor]
     metrics: Callable[[list[float]], dict[str, float]]
+    gates: list[Tensor] | None = None
 
 
-def read(measured: Sequence[Measured]) -> dict[str, float]:
+def read(gradients: Sequence[Gradients]) -> dict[str, float]:
     """The metrics of all of them, for which the host waits once."""
     scalars: dict[str, float] = {}
-    if measured:
+    if gradients:
         # As float64, of which one of the parts is.
-        numbers = torch.cat([part for each in measured for part in each.numbers]).tolist()
-        for each in measured:
+        numbers = torch.cat([part for each in gradients for part in each.numbers]).tolist()
+        for each in gradients:
             count = sum(map(len, each.numbers))
             scalars |= each.metrics(numbers[:count])
             numbers = numbers[count:]
@@ -126,11 +136,11 @@ class PolicyUpdate(Protocol):
         self,
         batch: TensorBatch,
         inputs: Sequence[PolicyInputs],
-        paid: RewardBatch | None,
+        rollout: RewardBatch | None,
         *,
         number: int,
         price: tuple[float, float] | None,
-    ) -> Measured:
+    ) -> Gradients:
         """Compute the gradients of an update; no parameter changes.
 
         All learners of the group call it, also with an empty shard.
@@ -138,7 +148,7 @@ class PolicyUpdate(Protocol):
         Args:
             batch: this learner's shard.
             inputs: what the policy reads of each of its S sentences.
-            paid: its rollout; None for an update without `Needs.log_probs`.
+            rollout: of the batch; None for an update without `Needs.log_probs`.
             number: of the update in the run, from 0.
             price: lambda of heads and of dependents as it stands, where a share is asked for. The
                 update charges it on the policy's probabilities; rewards lack it.

@@ -31,10 +31,9 @@ from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.sentences import remove_unselected
 from rss_rl.ops.ragged import SentenceEnds
 from rss_rl.policies.build import check_distribution, check_module
-from rss_rl.policies.distributions import Certain
-from rss_rl.policies.inputs import selection_uniforms
+from rss_rl.policies.distributions import Certain, selection_uniforms
 from rss_rl.policies.policy import Policy, PolicyInputs, PolicySetup, bits_per_token
-from rss_rl.reward_models.reward_model import RewardSetup, named_scores
+from rss_rl.reward_models.reward_model import Rewards, RewardSetup, named_scores
 from rss_rl.types import ROLES, Array, Batch, LabelSpec
 
 VOCABULARY = ("<pad>", "<unk>", "the", "film", "is", "not", "good", ".", "of", "it", "bad", "was")
@@ -630,16 +629,18 @@ class _Play:
 
     def step(self, *, paying: bool, apply: bool = True) -> dict[str, float]:
         """One update, paid by the words that are kept or, with a price on these, by nothing."""
-        self._paying, rewards = float(paying), None
+        self._paying, rollout = float(paying), None
         if self._needs.log_probs:
             with torch.no_grad():
                 distribution = self._distribution()
                 drawn = distribution.sample(self._uniforms(self._batch, self.number)[0]).selection
                 modes = self._worth(distribution.mode.float()[None])[0, :, None]
-            rewards = RewardBatch([drawn], self._worth(drawn.float())[..., None], modes)
+            worth = self._worth(drawn.float())  # [K, B]
+            terms = Rewards({"worth": worth}, {"none": torch.zeros_like(worth)[..., None]})
+            rollout = RewardBatch([drawn], terms, modes)
         price = None if paying else (1.0, 1.0)
         read_of = self._batch, [self._inputs]
-        learnt = self.update.gradients(*read_of, rewards, number=self.number, price=price)
+        learnt = self.update.gradients(*read_of, rollout, number=self.number, price=price)
         metrics = read([learnt])
         if apply:
             self.update.apply()

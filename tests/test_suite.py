@@ -63,7 +63,7 @@ def drawn(seed: int = 0) -> tuple[TensorBatch, RewardBatch]:
     tokens, valid, _ = small.pairs(*LENGTHS, seed=seed)
     bits = [torch.stack([small.selection(v, seed=seed + k) for k in range(3)]) for v in valid]
     rewards = torch.randn(3, len(LENGTHS), 2, dtype=torch.float64)
-    return TensorBatch(tokens, valid, torch.tensor([0, 1, 2])), RewardBatch(bits, rewards)
+    return TensorBatch(tokens, valid, torch.tensor([0, 1, 2])), small.rewarded(bits, rewards)
 
 
 def test_gradients_in_a_bucket_are_those_of_the_packed_batch() -> None:

@@ -19,7 +19,7 @@ from rss_rl.policies.distributions import IndependentBits
 
 
 def disarm(
-    found: Sequence[IndependentBits], log_probs: Sequence[Tensor], paid: RewardBatch, _: Tensor
+    found: Sequence[IndependentBits], log_probs: Sequence[Tensor], rollout: RewardBatch, _: Tensor
 ) -> Weighted:
     """For a bit b, its antithetic twin b' and its logit l, the gradient with respect to l is
 
@@ -29,10 +29,10 @@ def disarm(
     """
     losses = []
     for slot, bits in enumerate(found):
-        first, second = paid.selections[slot][:, :, : bits.logits.shape[1]].chunk(
+        first, second = rollout.selections[slot][:, :, : bits.logits.shape[1]].chunk(
             2
         )  # [K/2, B, R, N]
-        one, other = paid.rewards[..., slot, None, None].chunk(2)  # [K/2, B, 1, 1]
+        one, other = rollout.rewards[..., slot, None, None].chunk(2)  # [K/2, B, 1, 1]
         sign = (first != second) * (1 - 2 * second.to(one.dtype))
         slope = (one - other) * sign * torch.sigmoid(bits.logits.detach().abs())
         losses.append(-(slope * bits.logits).sum((-1, -2)))

@@ -1,4 +1,4 @@
-"""The policy that a configuration names, and what is wrong with one."""
+"""The policy that a configuration names, how much it reads, and what is wrong with one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,37 @@ from typing import cast
 
 from torch import nn
 
-from rss_rl.config import PolicyConfig
+from rss_rl.config import PolicyConfig, Reads
 from rss_rl.errors import ConfigError
+from rss_rl.ops.matching import MATCH_SIZE
 from rss_rl.policies.distributions import SelectionDistribution
 from rss_rl.policies.policy import Policy, PolicySetup
+
+
+def input_size(reads: Reads, embedding: int, states: int | None = None) -> int:
+    """F, the features that a policy reads of each token.
+
+    Args:
+        embedding: size of a word vector.
+        states: size of a pretrained encoder's states; None if the policy does not read them.
+    """
+    if states is not None:
+        return embedding + states
+    return embedding if reads == "sentence" else 3 * embedding + MATCH_SIZE
+
+
+def check_reads(reads: Reads, sentences: int) -> None:
+    """Refuse a policy that reads whole examples if these have one sentence.
+
+    Raises:
+        ConfigError: the task has one sentence per example.
+    """
+    if reads == "example" and sentences == 1:
+        raise ConfigError(
+            "the task has one sentence per example, so there is no other to read",
+            where="policy.reads",
+            remedy="Set policy.reads=sentence",
+        )
 
 
 def build_policy(

@@ -7,6 +7,7 @@ Legend: K samples, B sentences, N tokens, R = 1 or 2 bits that are drawn for a t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from rss_rl.ops import bernoulli
 from rss_rl.ops.relaxed import straight_through
+from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import HEAD, ROLES, Array
 
 _DECIMALS = 5
@@ -182,3 +184,30 @@ def word_scores(probs: Tensor) -> Array:
     them.
     """
     return probs.amax(1).double().cpu().numpy().round(_DECIMALS)
+
+
+def selection_uniforms(
+    seed: int,
+    update: int,
+    rows: Array,
+    widths: Sequence[int],
+    selections: int,
+    device: torch.device,
+    *,
+    antithetic: bool = False,
+) -> list[Tensor]:
+    """The uniform numbers that selections of an update are drawn from, S x [K, B, 2, N_s].
+
+    They depend only on update and row, so samplers and learners get the same ones.
+
+    Args:
+        seed: of the run. rows: int64 [B]. widths: N_s of each slot. selections: K.
+        antithetic: the second half of the K are 1 - u, where the first half are u.
+    """
+    drawn = selections // 2 if antithetic else selections
+    uniforms = []
+    for slot, width in enumerate(widths):
+        key = stream_key(seed, "selection", update, slot)
+        numbers = torch.from_numpy(keyed_uniforms(key, rows, drawn, ROLES, width)).to(device)
+        uniforms.append(torch.cat([numbers, 1 - numbers]) if antithetic else numbers)
+    return uniforms

@@ -32,9 +32,8 @@ from rss_rl.models.encoders.encoder import TrainingLengths
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops.matching import Sequences, cross_features
 from rss_rl.ops.ragged import SentenceEnds
-from rss_rl.policies.build import build_policy
+from rss_rl.policies.build import build_policy, check_reads, input_size
 from rss_rl.policies.distributions import SelectionDistribution
-from rss_rl.policies.inputs import check_reads, input_size
 from rss_rl.policies.policy import Policy, PolicyInputs
 from rss_rl.pretrained.context import ContextReader
 from rss_rl.pretrained.folder import open_pretrained
@@ -67,9 +66,9 @@ class Models:
         """What the policy reads of each of S sentences, by the classifier's word vectors."""
         vectors = [self.classifier.embedding(ids) for ids in batch.tokens]
         words, valid = list(map(words_of, batch.tokens)), batch.valid
-        states: Sequence[torch.Tensor | None] = batch.states or [None] * len(words)
-        if self.context is not None and batch.states is None:
-            states = [self.context.states(*slot) for slot in zip(words, valid, strict=True)]
+        states: Sequence[torch.Tensor | None] = [None] * len(words)
+        if self.context is not None:
+            states = batch.states or list(map(self.context.states, words, valid))
         if self.reads == "example":
             one, other = map(Sequences, words, vectors, valid)
             vectors = [cross_features(one, other), cross_features(other, one)]

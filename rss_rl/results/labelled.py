@@ -21,7 +21,7 @@ from rss_rl.durable import disk_errors, file_sha256, replace_file
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference.model import Encoded, Model, batch_of, load_model
 from rss_rl.json_files import read_json
-from rss_rl.rollouts.task import run_task
+from rss_rl.rollouts.sampler import run_task
 from rss_rl.runs.run_directory import EVALUATED_FILE
 from rss_rl.training.evaluation import Mode, evaluate
 from rss_rl.types import Array, Batch, LabelSpec

@@ -24,7 +24,7 @@ from rss_rl.reading.device import find_device, inference
 from rss_rl.reading.models import Models
 from rss_rl.reading.scan import Scanned, scan
 from rss_rl.reading.trained_runs import data_of, open_models
-from rss_rl.rollouts.task import run_task
+from rss_rl.rollouts.sampler import run_task
 from rss_rl.seeding import generator
 from rss_rl.training.evaluation import Mode, evaluate
 from rss_rl.types import Array, Batch

@@ -1,17 +1,20 @@
-"""The interface of reward models, and their setup.
+"""The interface of reward models, their setup, and rewards by their terms.
 
 A component of kind `reward_model` builds an object with `score(batch, selections)`, or a function
 of the same arguments. Samplers, evaluation and environments subtract the sparsity cost themselves:
 see `rss_rl.envs.rewards`.
 
-Legend: M scored selections, S sentences per example, N_s tokens of slot s, C classes.
+Legend: M scored selections, K of each of B examples, S sentences per example, N_s tokens of slot s,
+C classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -45,6 +48,49 @@ class RewardSetup:
     classifier: nn.Module | None = None
     device: str = "cpu"
     words: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class Rewards:
+    """Terms of the rewards of scored selections: arrays, or tensors on a learner's device, float32.
+
+    Legend: [...] is [M], of M selections one below the other, or [K, B].
+
+    scores     of the reward model, [...] each, by name
+    costs      of kept tokens, [..., S] each, by name
+    predicted  labels that the reward model predicts, [M]; None where it was not asked or has none
+    """
+
+    scores: Mapping[str, Any]
+    costs: Mapping[str, Any]
+    predicted: Array | None = None
+
+    @cached_property
+    def score(self) -> Any:
+        """The sum of the scores, [...]."""
+        return reduce(operator.add, self.scores.values())
+
+    @cached_property
+    def cost(self) -> Any:
+        """The sum of the costs, [..., S]."""
+        return reduce(operator.add, self.costs.values())
+
+    @cached_property
+    def by_sentence(self) -> Any:
+        """R_s = score - cost_s, [..., S]."""
+        return self.score[..., None] - self.cost
+
+    @cached_property
+    def total(self) -> Any:
+        """R = score - sum_s cost_s, [...]."""
+        return self.score - self.cost.sum(-1)
+
+    def each(self, change: Callable[[Any], Any]) -> Rewards:
+        """All terms, changed alike."""
+        return Rewards(
+            {name: change(term) for name, term in self.scores.items()},
+            {name: change(term) for name, term in self.costs.items()},
+        )
 
 
 class RewardModel(Protocol):

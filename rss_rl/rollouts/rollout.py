@@ -9,15 +9,15 @@ N_s tokens of the shard's longest sentence in slot s.
 from __future__ import annotations
 
 import math
-import operator
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import reduce
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from rss_rl.reward_models.reward_model import Rewards
 from rss_rl.types import Array
 
 
@@ -56,7 +56,7 @@ class Job:
         return cls(update, shard, np.frombuffer(rows, np.int64), *others)
 
 
-_EXAMPLES_FIRST = "rows", "thresholded"
+_EXAMPLES_FIRST = "rows", "thresholded/"
 """Arrays without K, whose first axis is B."""
 _BY_TOKEN = "selections", "bit_log_prob"
 """Arrays whose last axis is N_s."""
@@ -69,9 +69,8 @@ class Rollout:
     rows            int64 [B]
     selections      S x bool [K, B, 2, N_s]
     log_prob        float32 [K, B, S], of the behaviour policy
-    scores          float32 [K, B] each, terms of the reward model by name; empty if not scored
-    costs           float32 [K, B, S] each, of kept tokens, by name; empty if not scored
-    thresholded     float32 [B, S], reward of the thresholded selection; NaN if not requested
+    terms           of the rewards, [K, B]; there are none if not scored
+    thresholded     float32 [B, S], reward of the thresholded selection; None if not requested
     version         of the behaviour policy
     bit_log_prob    S x float32 [K, B, 2, N_s], 0 on padding; empty if not requested
     """
@@ -79,44 +78,21 @@ class Rollout:
     rows: Array
     selections: tuple[Array, ...]
     log_prob: Array
-    scores: Mapping[str, Array]
-    costs: Mapping[str, Array]
-    thresholded: Array
+    terms: Rewards
+    thresholded: Array | None
     version: int
     bit_log_prob: tuple[Array, ...] = ()
-
-    @property
-    def samples(self) -> int:
-        """K."""
-        return len(self.log_prob)
-
-    @property
-    def score(self) -> Array:
-        """The sum of the scores, float32 [K, B]; NaN if not scored."""
-        unscored = np.full(self.log_prob.shape[:2], np.nan, np.float32)
-        return reduce(operator.add, self.scores.values()) if self.scores else unscored
-
-    @property
-    def cost(self) -> Array:
-        """The sum of the costs, float32 [K, B, S]; NaN if not scored."""
-        unscored = np.full(self.log_prob.shape, np.nan, np.float32)
-        return reduce(operator.add, self.costs.values()) if self.costs else unscored
-
-    @property
-    def rewards(self) -> Array:
-        """R_s = score - costs of each sentence, float32 [K, B, S]."""
-        return self.score[..., None] - self.cost
 
     def arrays(self) -> dict[str, Array]:
         """All arrays; those of which there are several under `FIELD/NAME`, by name or by slot."""
         several: dict[str, Mapping[Any, Array]] = {
             "selections": dict(enumerate(self.selections)),
-            "scores": self.scores,
-            "costs": self.costs,
+            "scores": self.terms.scores,
+            "costs": self.terms.costs,
             "bit_log_prob": dict(enumerate(self.bit_log_prob)),
+            "thresholded": {} if self.thresholded is None else {"": self.thresholded},
         }
-        alone = {name: getattr(self, name) for name in ("rows", "log_prob", "thresholded")}
-        return alone | {
+        return {"rows": self.rows, "log_prob": self.log_prob} | {
             f"{field}/{name}": values
             for field, named in several.items()
             for name, values in named.items()
@@ -125,20 +101,18 @@ class Rollout:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array], version: int) -> Rollout:
         """The inverse of `arrays`."""
-
-        def under(field: str) -> dict[str, Array]:
-            found = {name: each for name, each in arrays.items() if name.startswith(f"{field}/")}
-            return {name.removeprefix(f"{field}/"): each for name, each in found.items()}
-
+        under: dict[str, dict[str, Array]] = defaultdict(dict)
+        for key, values in arrays.items():
+            field, _, name = key.partition("/")
+            under[field][name] = values
         return cls(
             arrays["rows"],
-            tuple(under("selections").values()),
+            tuple(under["selections"].values()),
             arrays["log_prob"],
-            under("scores"),
-            under("costs"),
-            arrays["thresholded"],
+            Rewards(under["scores"], under["costs"]),
+            under["thresholded"].get(""),
             version,
-            tuple(under("bit_log_prob").values()),
+            tuple(under["bit_log_prob"].values()),
         )
 
     def of(self, indices: Array, widths: Sequence[int]) -> Rollout:

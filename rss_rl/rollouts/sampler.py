@@ -1,25 +1,25 @@
-"""The sampler: policy and reward model in one process, which turn jobs into rollouts.
+"""The sampler: policy and reward model in one process, which turn jobs into rollouts; their task.
 
 Legend: K selections an example, B examples of a shard, S sentences, N_s tokens of slot s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
 from rss_rl.config import RunConfig
-from rss_rl.envs.task import check_finite
+from rss_rl.envs.task import SelectionTask, build_reward_model, check_finite
 from rss_rl.models.inputs import tensor_batch
-from rss_rl.policies.distributions import SelectionDistribution
-from rss_rl.policies.inputs import selection_uniforms
+from rss_rl.policies.distributions import SelectionDistribution, selection_uniforms
+from rss_rl.policies.policy import bits_per_token
 from rss_rl.reading.device import check_threads, inference
 from rss_rl.reading.models import Models
+from rss_rl.reward_models.reward_model import Rewards, RewardSetup
 from rss_rl.rollouts.rollout import Job, Rollout
 from rss_rl.rollouts.snapshot import Parts, Snapshot
-from rss_rl.rollouts.task import run_task
 from rss_rl.types import Array, Batch, ExampleSource
 
 _CPU = torch.device("cpu")
@@ -80,26 +80,23 @@ class Sampler:
         summed = [bits.sum((-1, -2)) for bits in log_probs]  # S x [K, B]
         for log_prob in summed:  # NaN weights still draw selections: only log-probs reveal them
             check_finite("the policy's log-prob", log_prob, job.rows)
-        scores: Mapping[str, Array] = {}
-        costs: Mapping[str, Array] = {}
-        thresholded = np.full((len(batch), batch.sentences), np.nan, np.float32)
+        terms, thresholded = Rewards({}, {}), None
         if job.scored:
             drawn = [s.reshape(-1, *s.shape[2:]) for s in selections]
             if job.thresholded:
                 # Appended, so that one call of the reward model scores both.
                 modes = [chance.mode.cpu().numpy() for chance in chances]
                 drawn = [np.concatenate(pair) for pair in zip(drawn, modes, strict=True)]
-            paid = self._task.step(batch, drawn)
-            scores = _drawn(paid.scores, job.selections, len(batch))
-            costs = _drawn(paid.costs, job.selections, len(batch))
+            scored, count = self._task.step(batch, drawn), job.selections * len(batch)
             if job.thresholded:
-                thresholded = paid.by_sentence[job.selections * len(batch) :]
+                thresholded = scored.by_sentence[count:]
+            by_selection = job.selections, len(batch)
+            terms = scored.each(lambda term: term[:count].reshape(*by_selection, *term.shape[1:]))
         return Rollout(
             job.rows,
             tuple(selections),
             np.stack(summed, -1),
-            scores,
-            costs,
+            terms,
             thresholded,
             version,
             tuple(log_probs) if job.bitwise else (),
@@ -121,10 +118,27 @@ class Sampler:
         return selections, log_probs
 
 
-def _drawn(terms: Mapping[str, Array], samples: int, examples: int) -> dict[str, Array]:
-    """Terms [M, ...] of the drawn selections, as [K, B, ...]."""
-    count = samples * examples
-    return {
-        name: values[:count].reshape(samples, examples, *values.shape[1:])
-        for name, values in terms.items()
-    }
+def run_task(
+    config: RunConfig,
+    models: Models,
+    examples: ExampleSource,
+    words: Sequence[str] | None = None,
+    device: torch.device | str = "cpu",
+) -> SelectionTask:
+    """The task of a run, which samplers, evaluation and environments share.
+
+    Args:
+        models: their classifier is shared with the reward model, if that needs one.
+        words: of the token ids; None if unknown.
+        device: of the classifier's weights.
+
+    Raises:
+        ConfigError: see the component in `reward.model`.
+    """
+    setup = RewardSetup(examples.labels, examples.sentences, models.classifier, str(device), words)
+    return SelectionTask(
+        examples,
+        build_reward_model(config.reward, setup),
+        config.reward,
+        bits=bits_per_token(models.policy),
+    )

@@ -17,7 +17,7 @@ from rss_rl.errors import ConfigError, nearest
 from rss_rl.learners.share_control import ShareController
 from rss_rl.reading.models import build_prepared_models, open_data
 from rss_rl.reading.trained_runs import data_of, open_models
-from rss_rl.rollouts.task import run_task
+from rss_rl.rollouts.sampler import run_task
 from rss_rl.runs.checkpoint import load_checkpoint
 
 

@@ -29,7 +29,7 @@ from rss_rl.ops.rationale_overlap import shuffled_selection
 from rss_rl.reading.device import inference
 from rss_rl.reading.models import Models
 from rss_rl.reading.scan import Scanned, scan
-from rss_rl.rollouts.task import run_task
+from rss_rl.rollouts.sampler import run_task
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch, ExampleSource, LabelSpec
 
@@ -93,8 +93,7 @@ class _Evaluator:
     ) -> Iterator[tuple[str, Array]]:
         """What is measured of each example of a batch, [B]: `_OWN`, and as `measured` takes it."""
         batch, classifier = scanned.batch, self.models.classifier
-        shares = kept_shares(selections, batch.valid)
-        yield from zip(_OWN[2:], (shares.kept, shares.heads, shares.dependents), strict=True)
+        yield from kept_shares(selections, batch.valid).items()
         if batch.rationale:
             # A random selection is moved by other numbers: the same would half undo the first move.
             moved = self._shuffle(selections, batch, "floor" if mode == "random" else "random")

@@ -5,10 +5,9 @@ Legend: K selections an example, B examples of an update, S sentences, N_s token
 
 from __future__ import annotations
 
-import operator
 import time
 from collections.abc import Mapping, Sequence
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -24,7 +23,7 @@ from rss_rl.learners.phases import Turn
 from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.learners.updates import (
     GatedReward,
-    Measured,
+    Gradients,
     PolicyUpdate,
     RewardBatch,
     UpdateSetup,
@@ -32,7 +31,7 @@ from rss_rl.learners.updates import (
     read,
 )
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
-from rss_rl.policies.inputs import selection_uniforms
+from rss_rl.policies.distributions import selection_uniforms
 from rss_rl.policies.policy import PolicyInputs, bits_per_token
 from rss_rl.reading.device import (
     autocast,
@@ -48,10 +47,10 @@ from rss_rl.reading.models import (
     load_weights,
     select_prefix,
 )
-from rss_rl.reward_models.reward_model import SPARSITY
+from rss_rl.reward_models.reward_model import SPARSITY, Rewards
 from rss_rl.rollouts.rollout import Rollout
+from rss_rl.rollouts.sampler import run_task
 from rss_rl.rollouts.snapshot import CLASSIFIER, POLICY, WORDS, Publisher, Snapshot, StoredSnapshot
-from rss_rl.rollouts.task import run_task
 from rss_rl.seeding import example_keys
 from rss_rl.training.evaluation import Mode, evaluate
 from rss_rl.training.selections import (
@@ -167,7 +166,7 @@ class LocalLearner:
         It learns from this learner's shard of the batch; metrics are those of the whole. Classifier
         and policy step when both have learnt: until then nothing has changed.
         """
-        started, learns = time.perf_counter(), self._update if turn.policy else None
+        started = time.perf_counter()
         with fixed_threads(self.config.learner.threads):
             mine = shard(np.arange(len(rows)), self._group.rank, self._group.size)
             batch = self.examples.batch(rows[mine])
@@ -177,33 +176,38 @@ class LocalLearner:
             weights = None if self._weights is None else self._weights[rows]
             if weights is not None:
                 tensors = tensors._replace(weights=to_tensors([weights[mine]], self.device)[0])
+            gradients: list[Gradients] = []
             scalars: dict[str, float] = {}
-            measured: list[Measured] = []
-            paid = None
+            part, drawn = None, None
             if rollout is not None:
-                part = rollout.of(mine, [tokens.shape[1] for tokens in batch.tokens])
-                paid = self._paid(part, number)
+                part = self._part(rollout, mine, batch, number)
+                drawn = [selection[0] for selection in part.selections]
                 scalars |= _shares(rollout, whole)
-            if learns is not None:
+            update = self._update if turn.policy else None
+            if update is not None:
                 inputs = self._policy_inputs(tensors)
-                learnt = learns.gradients(tensors, inputs, paid, number=number, price=turn.price)
-                measured.append(learnt)
+                learnt = update.gradients(tensors, inputs, part, number=number, price=turn.price)
+                gradients.append(learnt)
+                drawn = drawn or learnt.gates
                 if turn.target is not None:
                     if not alone:
                         inputs = self._policy_inputs(tensor_batch(whole, self.device))
                     scalars |= reached_share(self.models, self.config, inputs, turn.target)
             if turn.supervised:
-                chosen = self._chosen(turn, number, batch, tensors, paid)
-                numbers = example_keys(self.config.seed, "dropout", number, batch.rows)
-                (keys,) = to_tensors([numbers], self.device)
-                measured.append(
-                    self._supervised.gradients(tensors, chosen, number=number, dropout_keys=keys)
+                selections = self._classifier_reads(turn, number, batch, tensors, drawn)
+                keys = example_keys(self.config.seed, "dropout", number, batch.rows)
+                learnt = self._supervised.gradients(
+                    tensors,
+                    selections,
+                    number=number,
+                    dropout_keys=to_tensors([keys], self.device)[0],
                 )
-            scalars |= read(measured)
-            if learns is not None and rollout is not None:
-                scalars |= _rewards(rollout, whole, turn.price, weights)
-            if learns is not None:
-                learns.apply()
+                gradients.append(learnt)
+            scalars |= read(gradients)
+            if update is not None:
+                if rollout is not None:
+                    scalars |= _rewards(rollout, whole, turn.price, weights)
+                update.apply()
                 self._publisher.note(POLICY)
             if turn.supervised:
                 self._supervised.apply(number)
@@ -216,42 +220,52 @@ class LocalLearner:
         with autocast(self.device, self.config.learner.precision):
             return self.models.policy_inputs(batch)
 
-    def _paid(self, rollout: Rollout, number: int) -> RewardBatch:
-        """The selections of this learner's shard and their rewards, on its device."""
-        rewards, thresholded = to_tensors([rollout.rewards, rollout.thresholded], self.device)
+    def _part(self, rollout: Rollout, mine: Array, batch: Batch, number: int) -> RewardBatch:
+        """The rollout of this learner's shard, on its device."""
+        rollout = rollout.of(mine, [tokens.shape[1] for tokens in batch.tokens])
+
+        def tensor(array: Array) -> torch.Tensor:
+            return torch.from_numpy(array).to(self.device)
+
         behaviour = bits = None
         if rollout.version < number:  # else the policy itself drew them
-            by_slot = [np.ascontiguousarray(part) for part in np.moveaxis(rollout.log_prob, -1, 0)]
-            behaviour = to_tensors(by_slot, self.device)
-            bits = to_tensors(rollout.bit_log_prob, self.device) or None
-        selections = to_tensors(rollout.selections, self.device)
-        return RewardBatch(selections, rewards, thresholded, behaviour, bits)
+            behaviour = [part.contiguous() for part in tensor(rollout.log_prob).unbind(-1)]
+            bits = list(map(tensor, rollout.bit_log_prob)) or None
+        thresholded = None if rollout.thresholded is None else tensor(rollout.thresholded)
+        selections, terms = list(map(tensor, rollout.selections)), rollout.terms.each(tensor)
+        return RewardBatch(selections, terms, thresholded, behaviour, bits)
 
-    def _chosen(
-        self, turn: Turn, number: int, batch: Batch, tensors: TensorBatch, paid: RewardBatch | None
+    def _classifier_reads(
+        self,
+        turn: Turn,
+        number: int,
+        batch: Batch,
+        tensors: TensorBatch,
+        drawn: list[torch.Tensor] | None,
     ) -> list[torch.Tensor] | None:
-        """What the classifier reads, S x [B, 2, N_s], bits or gates; None: every token."""
-        chosen = None
-        if paid is not None:
-            chosen = [selection[0] for selection in paid.selections]
-        elif turn.sampled:
-            # By the same policy, before its step: policy and classifier share one objective.
-            chosen = self._gates(tensors, number)
+        """S x [B, 2, N_s], bits or gates; None: every token.
+
+        Args:
+            drawn: the same, of the policy's update or of a rollout.
+        """
+        if drawn is None and turn.sampled:
+            drawn = self._gates(tensors, number)
         elif turn.thresholded:
-            chosen = thresholded_selections(self.models, self.config, tensors)
+            drawn = thresholded_selections(self.models, self.config, tensors)
         if turn.random_share:
             bits = bits_per_token(self.models.policy)
             shared = batch, bits, turn.random_share
-            chosen = random_selections(self.config.seed, number, *shared, chosen, self.device)
-        return chosen
+            drawn = random_selections(self.config.seed, number, *shared, drawn, self.device)
+        return drawn
 
     @torch.no_grad()
     def _gates(self, batch: TensorBatch, number: int) -> list[torch.Tensor]:
-        """The first of the gates that the policy learns by, S x [B, 2, N_s]."""
+        """The first gates of each example where the policy does not learn, S x [B, 2, N_s]."""
         with autocast(self.device, self.config.learner.precision):
-            found = self.models.distributions(batch)
-            drawn = self._uniforms(batch, number)
-            return [each.rsample(own[:1])[0] for each, own in zip(found, drawn, strict=True)]
+            slots = zip(
+                self.models.distributions(batch), self._uniforms(batch, number), strict=True
+            )
+            return [found.rsample(uniforms[:1])[0] for found, uniforms in slots]
 
     def publish(self, version: int, *, whole: bool = True) -> Snapshot:
         """See `Learner`."""
@@ -364,27 +378,24 @@ def _rewards(
         price: of the update, see `role_costs`; None where the rollout has its sparsity cost.
         weights: of the examples in the means, [B]; None: 1.
     """
-    costs = dict(rollout.costs)
+    terms = rollout.terms
     if price is not None:
         kept = role_costs(*_flat(rollout, batch), price)  # [K * B, S]
-        costs[SPARSITY] = kept.reshape(rollout.log_prob.shape)
-    terms = {"total": rollout.score - reduce(operator.add, costs.values()).sum(-1)}
-    terms |= {**rollout.scores, **{name: each.sum(-1) for name, each in costs.items()}}  # [K, B]
+        sparsity = {SPARSITY: kept.reshape(rollout.log_prob.shape)}
+        terms = Rewards(terms.scores, {**terms.costs, **sparsity})
+    costs = {name: cost.sum(-1) for name, cost in terms.costs.items()}
+    by_name = {"total": terms.total, **terms.scores, **costs}  # [K, B]
     times = 1 if weights is None else weights
-    return {f"reward/{name}": float((each * times).mean()) for name, each in terms.items()}
+    return {f"reward/{name}": float((each * times).mean()) for name, each in by_name.items()}
 
 
 def _flat(rollout: Rollout, batch: Batch) -> tuple[list[Array], tuple[Array, ...]]:
     """Its selections, S x bool [K * B, 2, N_s], and which of their tokens are real."""
     flat = [s.reshape(-1, *s.shape[2:]) for s in rollout.selections]
-    return flat, batch.repeat(rollout.samples).valid
+    return flat, batch.repeat(len(rollout.log_prob)).valid
 
 
 def _shares(rollout: Rollout, batch: Batch) -> dict[str, float]:
     """Shares of tokens kept by the sampled selections, averaged over selections and examples."""
     shares = kept_shares(*_flat(rollout, batch))
-    return {
-        "selection/kept": float(shares.kept.mean()),
-        "selection/heads_kept": float(shares.heads.mean()),
-        "selection/dependents_kept": float(shares.dependents.mean()),
-    }
+    return {f"selection/{name}": float(share.mean()) for name, share in shares.items()}

@@ -55,6 +55,7 @@ from rss_rl.learners.updates import RewardBatch
 from rss_rl.logs.events import NO_LOG
 from rss_rl.packaged import find_config
 from rss_rl.policies.build import build_policy
+from rss_rl.reward_models.reward_model import Rewards
 from rss_rl.rollouts.rollout import Job
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.attempts import LocalRoles, Roles
@@ -320,7 +321,8 @@ def fixed_update(place: Place, pairs: int, *, compiled: bool, graph: bool) -> tu
         ]
         bits = [(c < 0.5) & v[:, None] for c, v in zip(chances, batch.valid, strict=True)]
         rewards = torch.randn(SELECTIONS, pairs, 2, generator=draw)
-        batches.append(bucket(batch, RewardBatch(bits, rewards), pairs, widths))
+        terms = Rewards({"score": torch.zeros(SELECTIONS, pairs)}, {"cost": -rewards})
+        batches.append(bucket(batch, RewardBatch(bits, terms), pairs, widths))
     torch.manual_seed(0)
     classifier = PlainReSAN(size.words, place.hidden, place.hidden, 3, 0.25).to(DEVICE).train()
     policy = build_policy(PolicyConfig(), place.hidden, "elu").to(DEVICE)

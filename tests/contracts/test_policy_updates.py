@@ -12,7 +12,7 @@ import pytest
 from rss_rl.components import Component, built_in_names, find_component
 from rss_rl.errors import ComponentError
 from rss_rl.learners.score_function import REINFORCE
-from rss_rl.learners.updates import Measured
+from rss_rl.learners.updates import Gradients
 from rss_rl.testing import check_policy_update
 
 
@@ -35,8 +35,9 @@ class Descends(Changed):
         super().__init__(setup)
         self.gradients = self._negative
 
-    def _negative(self, batch: Any, inputs: Any, paid: Any, **more: Any) -> Measured:
-        return self._own.gradients(batch, inputs, paid._replace(rewards=-paid.rewards), **more)
+    def _negative(self, batch: Any, inputs: Any, paid: Any, **more: Any) -> Gradients:
+        descending = paid._replace(terms=paid.terms.each(lambda term: -term))
+        return self._own.gradients(batch, inputs, descending, **more)
 
 
 class AppliesAtOnce(Changed):
@@ -44,8 +45,8 @@ class AppliesAtOnce(Changed):
         super().__init__(setup)
         self.gradients = self._both
 
-    def _both(self, *args: Any, **more: Any) -> Measured:
-        found: Measured = self._own.gradients(*args, **more)
+    def _both(self, *args: Any, **more: Any) -> Gradients:
+        found: Gradients = self._own.gradients(*args, **more)
         next(self._policy.parameters()).data += 1e-3
         return found
 
@@ -67,9 +68,9 @@ class SaysNothing(Changed):
         super().__init__(setup)
         self.gradients = self._nan
 
-    def _nan(self, *args: Any, **more: Any) -> Measured:
+    def _nan(self, *args: Any, **more: Any) -> Gradients:
         found = self._own.gradients(*args, **more)
-        return Measured(found.numbers, lambda numbers: found.metrics(numbers) | {"x": math.nan})
+        return Gradients(found.numbers, lambda numbers: found.metrics(numbers) | {"x": math.nan})
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rss_rl.config import RewardConfig
-from rss_rl.envs.rewards import Rewards, cost_terms, penalties
+from rss_rl.envs.rewards import cost_terms, penalties
 from rss_rl.reward_models.likelihood import ClassifierReward
+from rss_rl.reward_models.reward_model import Rewards
 from rss_rl.types import Batch
 
 

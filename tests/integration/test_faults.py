@@ -25,6 +25,7 @@ from rss_rl.cluster.sampler_actor import MAIL
 from rss_rl.cluster.sampler_pool import RayBackend
 from rss_rl.config import RunConfig, SamplerConfig
 from rss_rl.logs.events import NO_LOG
+from rss_rl.reward_models.reward_model import Rewards
 from rss_rl.rollouts.rollout import Job, Rollout
 from rss_rl.rollouts.snapshot import Snapshot
 from rss_rl.training.run import RunEvent, train
@@ -124,7 +125,7 @@ class TestOnSeveralNodes:
         cluster.add_node(num_cpus=4, resources={"far": 4})
         many = np.zeros((1, 2, 2, 4 * 10**6), bool)  # more than Ray sends along with an answer
         one = np.ones((1, 2, 1), np.float32)
-        pattern = Rollout(np.arange(2), (many,), one, {}, {}, one[0], 0)
+        pattern = Rollout(np.arange(2), (many,), one, Rewards({}, {}), None, 0)
         remote = ray.remote(
             num_cpus=0.1, max_restarts=0, concurrency_groups={MAIL: 1}, resources={"far": 1}
         )(FakeSampler)

@@ -17,6 +17,7 @@ from rss_rl.cluster.sampler_pool import RayBackend
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import DataError, NonFiniteError, SamplerError
 from rss_rl.logs.events import NO_LOG, EventSink, Level
+from rss_rl.reward_models.reward_model import Rewards
 from rss_rl.rollouts.rollout import Job, Rollout
 from rss_rl.rollouts.snapshot import Snapshot, StoredSnapshot
 
@@ -56,7 +57,7 @@ class Actor:
 def rollout(job: Job, version: int) -> Rollout:
     one = np.ones((1, len(job.rows), 1), np.float32)
     selection = np.ones((1, len(job.rows), 2, 1), bool)
-    return Rollout(job.rows, (selection,), one, {}, {}, one[0], version)
+    return Rollout(job.rows, (selection,), one, Rewards({}, {}), None, version)
 
 
 def raise_once_more(count: Path) -> None:

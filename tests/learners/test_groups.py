@@ -38,7 +38,7 @@ def batch(seed: int = 0) -> tuple[TensorBatch, list[Tensor]]:
 def paid(drawn: list[Tensor], seed: int = 0) -> RewardBatch:
     draw = np.random.default_rng(seed)
     rewards = torch.from_numpy(draw.normal(size=(K, B, 2))).float()
-    return RewardBatch(drawn, rewards, torch.from_numpy(draw.normal(size=(B, 2))).float())
+    return small.rewarded(drawn, rewards, torch.from_numpy(draw.normal(size=(B, 2))).float())
 
 
 def copy_of(module: nn.Module) -> dict[str, Tensor]:

@@ -94,7 +94,7 @@ def chances(policy: Policy, n: int, seed: int = 0) -> Tensor:
 def single_draws(policy: Policy, adjusted: Tensor, thresholded: Tensor) -> RewardBatch:
     """Every selection once, K = 1: rewards [1, 4^n, 1]."""
     drawn = every_selection(TOKENS)[None]
-    return RewardBatch([drawn], adjusted[None, :, None], thresholded[:, None])
+    return small.rewarded([drawn], adjusted[None, :, None], thresholded[:, None])
 
 
 @pytest.mark.parametrize("baseline", ["none", "self-critical", "moving-average"])
@@ -120,7 +120,7 @@ def test_what_is_charged_is_what_the_reward_would_have_cost() -> None:
     policy = small.policy()
     shares = every_selection(TOKENS).double().mean(-1)  # [4^n, 2]
     drawn = every_selection(TOKENS)[:3, None].expand(-1, 2, -1, -1)  # K = 3, B = 2
-    paid = RewardBatch([drawn], torch.zeros(3, 2, 1).double())
+    paid = small.rewarded([drawn], torch.zeros(3, 2, 1).double())
     result, _ = estimate(policy, "none", [sentence(TOKENS, 2)], paid, price=(0.7, -0.4))
     wanted = exact_gradient(policy, -0.7 * shares[:, 0] + 0.4 * shares[:, 1])
     torch.testing.assert_close(result, wanted, rtol=1e-8, atol=1e-10)
@@ -138,11 +138,11 @@ def test_an_example_of_weight_two_counts_as_if_it_came_twice(baseline: str) -> N
         policy,
         baseline,
         [(tokens[again], valid[again]) for tokens, valid in slots],
-        RewardBatch([each[:, again] for each in drawn], rewards[:, again], modes[again]),
+        small.rewarded([each[:, again] for each in drawn], rewards[:, again], modes[again]),
         price=(0.7, -0.4),
     )
     weights = torch.tensor([1.5, 0.75, 0.75]).double()
-    paid = RewardBatch(drawn, rewards, modes)
+    paid = small.rewarded(drawn, rewards, modes)
     once = estimate(policy, baseline, slots, paid, weights=weights, price=(0.7, -0.4))
     torch.testing.assert_close(once[0], twice[0])
     assert once[1]["policy/loss"] == pytest.approx(twice[1]["policy/loss"])
@@ -154,7 +154,7 @@ def test_leave_one_out_over_two_draws_is_unbiased() -> None:
     one, two = torch.cartesian_prod(*[torch.arange(4**TOKENS)] * 2).T  # all 65,536 pairs of draws
     weight = chance[one] * chance[two] * len(one)
     drawn = every_selection(TOKENS)[torch.stack([one, two])]  # [2, 4^2n, 2, n]
-    paid = RewardBatch([drawn], (weight * rewards[torch.stack([one, two])])[..., None], None)
+    paid = small.rewarded([drawn], (weight * rewards[torch.stack([one, two])])[..., None], None)
     result, _ = estimate(policy, "leave-one-out", [sentence(TOKENS, len(one))], paid)
     torch.testing.assert_close(result, exact_gradient(policy, rewards), rtol=1e-8, atol=1e-10)
 
@@ -175,7 +175,7 @@ def test_a_reward_for_each_sentence_of_a_pair_introduces_no_bias(baseline: str) 
     a, b = draws[:samples], draws[samples:]
     weight = (first.detach()[a] * second.detach()[b]).prod(0) * draws.shape[1]
     rewards = torch.stack([likelihood[a, b] - cost[a], likelihood[a, b] - cost[b]], -1)
-    paid = RewardBatch(
+    paid = small.rewarded(
         [every_selection(n)[a], every_selection(n)[b]], weight[None, :, None] * rewards, None
     )
     slots = [sentence(n, draws.shape[1], seed) for seed in (0, 1)]
@@ -189,7 +189,7 @@ def test_the_loss_is_what_the_definition_says() -> None:
     slots = [small.sentences(3, 2), small.sentences(1, 4, seed=1)]
     drawn = [torch.stack([small.selection(v, 0.5, k) for k in range(2)]) for _, v in slots]
     rewards = table(2, 2, 2)
-    _, stats = estimate(policy, "none", slots, RewardBatch(drawn, rewards, None))
+    _, stats = estimate(policy, "none", slots, small.rewarded(drawn, rewards, None))
     wanted, entropies = 0.0, []
     for s, (tokens, valid) in enumerate(slots):
         evaluated = policy(small.of_vectors(embedding()(tokens).detach(), valid)).evaluate(drawn[s])
@@ -205,7 +205,7 @@ def test_entropy_cost_adds_the_gradient_of_the_mean_entropy() -> None:
     policy = small.policy()
     slots = [small.sentences(3, 2), small.sentences(1, 4, seed=1)]
     drawn = [small.selection(v)[None] for _, v in slots]
-    paid = RewardBatch(drawn, table(1, 2, 2), None)
+    paid = small.rewarded(drawn, table(1, 2, 2), None)
     without, _ = estimate(policy, "none", slots, paid)
     result, _ = estimate(policy, "none", slots, paid, entropy_cost=0.7)
     entropy = torch.stack(
@@ -226,7 +226,7 @@ def test_the_moving_average_is_carried_from_update_to_update() -> None:
     batch = TensorBatch([tokens], [valid], torch.zeros(2, dtype=torch.int64))
     drawn = small.selection(valid)[None]
     for number, (reward, wanted) in enumerate([(1.0, 1.0), (3.0, 1.1), (2.1, 1.15)]):
-        paid = RewardBatch([drawn], torch.full((1, 2, 1), reward, dtype=torch.float64), None)
+        paid = small.rewarded([drawn], torch.full((1, 2, 1), reward, dtype=torch.float64), None)
         stats = small.step(made, batch, paid, number)
         assert made.average.tolist() == pytest.approx([wanted])
         assert (stats["policy/loss"] == 0) is (

@@ -12,7 +12,6 @@ import twins
 from torch import Tensor
 
 from rss_rl.config import LearnerConfig, OptimizerConfig
-from rss_rl.learners.updates import RewardBatch
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.policies.policy import Policy
@@ -58,7 +57,7 @@ def update(
         policy, embedding(), config, name=name, baseline="none", **settings
     )
     summed = behaviour and [part.sum((-1, -2)) for part in behaviour]
-    paid = RewardBatch(drawn, rewards, None, summed, behaviour)
+    paid = small.rewarded(drawn, rewards, None, summed, behaviour)
     stats = small.step(learner, tensors, paid)
     gradient = torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None])
     weights = torch.cat([p.detach().flatten() for p in policy.parameters()])

@@ -15,9 +15,8 @@ from rss_rl.components import EVERYTHING, Component
 from rss_rl.config import LearnerConfig, OptimizerConfig, RunConfig, parse_config
 from rss_rl.errors import ConfigError
 from rss_rl.learners.score_function import ScoreFunction
-from rss_rl.learners.updates import RewardBatch
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.policies.inputs import selection_uniforms
+from rss_rl.policies.distributions import selection_uniforms
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -108,7 +107,7 @@ def test_the_example_disarm_is_unbiased(monkeypatch: pytest.MonkeyPatch) -> None
         [tokens.expand(len(every), -1)], [valid.expand(len(every), -1)], torch.zeros(len(every))
     )
     selections = [drawn.reshape(2, len(every), 2, 2)]
-    small.gradients(learner, batch, RewardBatch(selections, rewards[..., None]))
+    small.gradients(learner, batch, small.rewarded(selections, rewards[..., None]))
     for parameter, slope in zip(policy.parameters(), exact, strict=True):
         torch.testing.assert_close(-parameter.grad, slope, rtol=1e-8, atol=1e-10)
     assert max(float(slope.abs().max()) for slope in exact) > 1e-3

@@ -14,7 +14,7 @@ from rss_rl.errors import ConfigError
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops.matching import Sequences, cross_features
 from rss_rl.ops.ragged import SentenceEnds
-from rss_rl.policies.inputs import check_reads, input_size
+from rss_rl.policies.build import check_reads, input_size
 from rss_rl.policies.policy import PolicyInputs
 from rss_rl.reading.models import Models
 from rss_rl.testing import check_policy

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rss_rl.reward_models.reward_model import Rewards
 from rss_rl.rollouts.rollout import Job, Rollout, join_rollouts
 
 
@@ -25,11 +28,13 @@ def _rollout(
         rows=draw.integers(0, 1000, examples),
         selections=tuple(draw.random((*shape, 2, width)) < 0.5 for width in widths),
         log_prob=draw.normal(size=(*shape, sentences)).astype(np.float32),
-        scores={name: draw.normal(size=shape).astype(np.float32) for name in ("right", "fluent")},
-        costs={
-            name: draw.random((*shape, sentences)).astype(np.float32)
-            for name in ("sparsity_cost", "coherence_cost")
-        },
+        terms=Rewards(
+            {name: draw.normal(size=shape).astype(np.float32) for name in ("right", "fluent")},
+            {
+                name: draw.random((*shape, sentences)).astype(np.float32)
+                for name in ("sparsity_cost", "coherence_cost")
+            },
+        ),
         thresholded=draw.normal(size=(examples, sentences)).astype(np.float32),
         version=version,
         bit_log_prob=tuple(
@@ -52,14 +57,19 @@ def test_arrow_round_trip(
     sent = _rollout(samples, examples, widths, seed, bitwise=bitwise)
     got = Rollout.from_bytes(sent.to_bytes())
     assert got.version == sent.version
-    for name in ("rows", "log_prob", "score", "cost", "thresholded"):
-        np.testing.assert_array_equal(getattr(got, name), getattr(sent, name), err_msg=name)
-    for mine, theirs in zip(got.selections, sent.selections, strict=True):
-        assert mine.dtype == np.bool_
-        np.testing.assert_array_equal(mine, theirs)
+    assert list(got.arrays()) == list(sent.arrays())
+    for name, values in sent.arrays().items():
+        assert got.arrays()[name].dtype == values.dtype
+        np.testing.assert_array_equal(got.arrays()[name], values, err_msg=name)
     assert len(got.bit_log_prob) == (len(widths) if bitwise else 0)
-    for mine, theirs in zip(got.bit_log_prob, sent.bit_log_prob, strict=True):
-        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_what_was_not_asked_for_is_not_sent() -> None:
+    sent = replace(_rollout(2, 3, [4], 0), terms=Rewards({}, {}), thresholded=None)
+    got = Rollout.from_bytes(sent.to_bytes()).of(np.array([1]), [2])
+    assert got.thresholded is None
+    assert not got.terms.scores
+    assert got.selections[0].shape == (2, 1, 2, 2)
 
 
 def test_a_job_is_packed_without_loss() -> None:
@@ -83,16 +93,16 @@ def test_joined_shards_are_padded_and_carry_the_oldest_version() -> None:
     np.testing.assert_array_equal(joined.bit_log_prob[0][:, :3, :, :4], first.bit_log_prob[0])
     np.testing.assert_array_equal(joined.bit_log_prob[1][:, 3:, :, :2], second.bit_log_prob[1])
     assert not joined.bit_log_prob[0][:, :3, :, 4:].any()
-    np.testing.assert_array_equal(joined.rewards[:, 3:], second.rewards)
-    assert list(joined.scores) == list(first.scores)
-    assert list(joined.costs) == list(first.costs)
+    np.testing.assert_array_equal(joined.terms.by_sentence[:, 3:], second.terms.by_sentence)
+    assert list(joined.terms.scores) == list(first.terms.scores)
+    assert list(joined.terms.costs) == list(first.terms.costs)
     np.testing.assert_array_equal(joined.rows, [*first.rows, *second.rows])
 
 
 def test_reward_is_the_score_minus_the_sentences_own_cost() -> None:
     rollout = _rollout(3, 2, [4, 4], 7)
     for k, b, s in np.ndindex(3, 2, 2):
-        score = rollout.scores["right"][k, b] + rollout.scores["fluent"][k, b]
-        costs = rollout.costs
+        score = rollout.terms.scores["right"][k, b] + rollout.terms.scores["fluent"][k, b]
+        costs = rollout.terms.costs
         expected = score - (costs["sparsity_cost"][k, b, s] + costs["coherence_cost"][k, b, s])
-        assert rollout.rewards[k, b, s] == expected
+        assert rollout.terms.by_sentence[k, b, s] == expected

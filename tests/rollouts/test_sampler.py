@@ -53,7 +53,7 @@ def test_other_weights_under_the_same_version_are_loaded(
     for snapshot in (first, other):
         backend.publish(snapshot)
         backend.submit([_JOB])
-        rewards.append(backend.collect(0.0)[0][1].rewards)
+        rewards.append(backend.collect(0.0)[0][1].terms.by_sentence)
     assert np.abs(rewards[0] - rewards[1]).max() > 1e-3
 
 
@@ -67,7 +67,7 @@ def test_shards_give_the_rollout_of_the_whole(tiny_config: RunConfig, tiny: Prep
     joined = join_rollouts(parts)
     for mine, theirs in zip(whole.selections, joined.selections, strict=True):
         np.testing.assert_array_equal(mine, theirs)
-    np.testing.assert_allclose(whole.rewards, joined.rewards, atol=1e-6)
+    np.testing.assert_allclose(whole.terms.by_sentence, joined.terms.by_sentence, atol=1e-6)
     np.testing.assert_allclose(whole.thresholded, joined.thresholded, atol=1e-6)
 
 
@@ -92,12 +92,14 @@ def test_log_probs_and_rewards_are_those_of_the_modules(
             chosen = [torch.from_numpy(s[k]) for s in rollout.selections]
             logits = models.classifier(tensors.tokens, tensors.valid, chosen)
             losses = models.classifier.losses(logits, tensors.labels)
-            np.testing.assert_allclose(rollout.scores["log_likelihood"][k], -losses, atol=1e-5)
+            np.testing.assert_allclose(
+                rollout.terms.scores["log_likelihood"][k], -losses, atol=1e-5
+            )
             for slot, valid in enumerate(batch.valid):
                 share = rollout.selections[slot][k].sum((1, 2)) / valid.sum(1)
                 cost = tiny_config.reward.sparsity_cost * share
                 np.testing.assert_allclose(
-                    rollout.costs["sparsity_cost"][k, :, slot], cost, atol=1e-6
+                    rollout.terms.costs["sparsity_cost"][k, :, slot], cost, atol=1e-6
                 )
 
 
@@ -105,8 +107,8 @@ def test_unscored_jobs_carry_no_rewards(tiny_config: RunConfig, tiny: Prepared) 
     sampler, _ = _sampler(tiny_config, tiny)
     job = replace(_JOB, scored=False, thresholded=False)
     rollout = sampler.sample(job)
-    assert np.isnan(rollout.rewards).all()
-    assert np.isnan(rollout.thresholded).all()
+    assert not rollout.terms.scores
+    assert rollout.thresholded is None
     scored = sampler.sample(_JOB)
     np.testing.assert_array_equal(rollout.selections[0], scored.selections[0])
 

@@ -237,7 +237,7 @@ def test_a_job_that_waits_is_sampled_with_the_snapshot_it_was_submitted_with(
         expected.append(fresh.sample(job))
     found = [backend.collect(0.0)[0][1] for _ in expected]
     assert [rollout.to_bytes() for rollout in found] == [each.to_bytes() for each in expected]
-    assert not np.array_equal(found[0].score, found[1].score)
+    assert not np.array_equal(found[0].terms.score, found[1].terms.score)
 
 
 def test_word_vectors_that_stay_fixed_never_travel(models: Models) -> None:

@@ -69,9 +69,9 @@ def paid(rows: np.ndarray, update: int, valid: list[Tensor]) -> RewardBatch:
     # Every third update is on-policy: no ratio is computed.
     rewards = stacked([p[2] for p in parts], 2)
     if update % 3 == 0:
-        return RewardBatch(selections, rewards)
+        return small.rewarded(selections, rewards)
     summed = [bits.sum((-1, -2)) for bits in behaviours]
-    return RewardBatch(selections, rewards, None, summed, behaviours)
+    return small.rewarded(selections, rewards, None, summed, behaviours)
 
 
 def config_of(scenario: str) -> LearnerConfig:
@@ -129,7 +129,7 @@ def bad_reward(group: Group) -> str:
     tokens, valid, labels = data()
     reward = paid(np.arange(ROWS), 0, valid)
     if group.rank == group.size - 1:
-        reward.rewards[0, 0, 0] = float("nan")
+        reward.terms.costs["cost"][0, 0, 0] = float("nan")
     before = [p.detach().clone() for p in policy.parameters()]
     try:
         read([small.gradients(learner, TensorBatch(tokens, valid, labels), reward)])

@@ -25,9 +25,9 @@ from rss_rl.models.build import build_classifier
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.sentences import SentencesClassifier
 from rss_rl.ops.ragged import SentenceEnds
-from rss_rl.policies.build import build_policy
-from rss_rl.policies.inputs import input_size
+from rss_rl.policies.build import build_policy, input_size
 from rss_rl.policies.policy import Policy, PolicyInputs
+from rss_rl.reward_models.reward_model import Rewards
 from rss_rl.seeding import example_keys
 from rss_rl.types import LabelSpec
 
@@ -118,10 +118,16 @@ def policy_inputs(embedding: Any, batch: TensorBatch) -> list[PolicyInputs]:
     return [PolicyInputs(embedding(t).detach(), v, t, ENDS(t)) for t, v in slots]
 
 
-def gradients(update: Any, batch: TensorBatch, paid: Any, number: int = 0, **more: Any) -> Any:
+def rewarded(selections: Any, rewards: Tensor, *more: Any) -> RewardBatch:
+    """A rollout with rewards [K, B, S], whose score is 0."""
+    terms = Rewards({"score": torch.zeros_like(rewards[..., 0])}, {"cost": -rewards})
+    return RewardBatch(selections, terms, *more)
+
+
+def gradients(update: Any, batch: TensorBatch, rollout: Any, number: int = 0, **more: Any) -> Any:
     """Those of a `policy_update`."""
     inputs = policy_inputs(update.embedding, batch)
-    return update.gradients(batch, inputs, paid, number=number, **({"price": None} | more))
+    return update.gradients(batch, inputs, rollout, number=number, **({"price": None} | more))
 
 
 def stepped(step: GradientStep, loss: Tensor, update: int) -> float:
@@ -132,9 +138,9 @@ def stepped(step: GradientStep, loss: Tensor, update: int) -> float:
     return norm
 
 
-def step(update: Any, batch: TensorBatch, paid: RewardBatch, number: int = 0, **more: Any) -> Any:
+def step(update: Any, batch: TensorBatch, rollout: Any, number: int = 0, **more: Any) -> Any:
     """Gradients and step of an update; its metrics."""
-    scalars = read([gradients(update, batch, paid, number, **more)])
+    scalars = read([gradients(update, batch, rollout, number, **more)])
     update.apply()
     return scalars
 

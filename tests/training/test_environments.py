@@ -25,9 +25,8 @@ from rss_rl.ops.losses import role_charge
 from rss_rl.packaged import find_config, packaged_configs
 from rss_rl.reading.models import Models, build_models
 from rss_rl.rollouts.rollout import Job, Rollout
-from rss_rl.rollouts.sampler import Sampler
+from rss_rl.rollouts.sampler import Sampler, run_task
 from rss_rl.rollouts.snapshot import Publisher
-from rss_rl.rollouts.task import run_task
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.evaluation import evaluate
 from rss_rl.training.run import train
@@ -172,15 +171,15 @@ def test_the_environment_pays_what_a_run_trains_on(name: str, transformer: Path)
     task = run_task(config, models, examples, words)
     rollout = rollout_of(config, models, examples, words)
     env = gym.make_vec(envs.ENV_ID, num_envs=SIZE, task=replace(task, price=price))
-    costs = {name: each.sum(-1) for name, each in rollout.costs.items()}  # [K, B]
+    costs = {name: each.sum(-1) for name, each in rollout.terms.costs.items()}  # [K, B]
     if price is not None:
         assert not costs["sparsity_cost"].any()
         costs["sparsity_cost"] = charged(rollout, examples, price)
-    total = rollout.score - sum(costs.values())  # [K, B]
+    total = rollout.terms.score - sum(costs.values())  # [K, B]
     for k in range(2):
         _, paid, info = stepped(env, [s[k] for s in rollout.selections])
         np.testing.assert_allclose(paid, total[k], atol=1e-5)
-        for term, scores in rollout.scores.items():
+        for term, scores in rollout.terms.scores.items():
             np.testing.assert_allclose(info[term], scores[k], atol=1e-5)
         for term, of_term in costs.items():
             np.testing.assert_allclose(info[term], of_term[k], atol=1e-5)
@@ -191,7 +190,7 @@ def test_the_environment_pays_what_a_run_trains_on(name: str, transformer: Path)
         with torch.no_grad(), models.evaluating():
             logits = models.classifier(read.tokens, read.valid, chosen, read.marks)
         losses = models.classifier.losses(logits, read.labels)
-        np.testing.assert_allclose(rollout.scores["log_likelihood"][0], -losses, atol=1e-5)
+        np.testing.assert_allclose(rollout.terms.scores["log_likelihood"][0], -losses, atol=1e-5)
     if price is not None:
         assert np.abs(costs["sparsity_cost"]).max() > 0
     if config.policy_update.can("gates"):

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rss_rl.config import SamplerConfig
+from rss_rl.reward_models.reward_model import Rewards
 from rss_rl.rollouts.backend import BackendStats, Done
 from rss_rl.rollouts.rollout import Job, Rollout
 from rss_rl.rollouts.snapshot import Snapshot
@@ -33,9 +34,9 @@ def rollout(job: Job, version: int) -> Rollout:
         job.rows,
         (np.ones((1, 1, 2, 1), bool),),
         ones,
-        {"score": version * ones[..., 0]},  # so that the joined rollout tells it of each shard
-        {"sparsity_cost": ones},
-        ones[0],
+        # So that the joined rollout tells it of each shard.
+        Rewards({"score": version * ones[..., 0]}, {"sparsity_cost": ones}),
+        None,
         version,
     )
 
@@ -97,7 +98,7 @@ def take(pipeline: RolloutPipeline, update: int) -> tuple[Rollout, dict[str, flo
 
 def versions(rollout: Rollout) -> list[int]:
     """Of the shards, in their order."""
-    return [int(version) for version in rollout.scores["score"][0]]
+    return [int(version) for version in rollout.terms.scores["score"][0]]
 
 
 @given(lag=st.integers(0, 4), seed=st.integers(0, 2**32 - 1))

@@ -119,7 +119,7 @@ def test_a_rollout_does_not_depend_on_who_samples_it_or_with_whom(
     part = together.of(np.array([1]), [s.shape[-1] for s in alone.selections])
     for mine, other in zip(part.selections, alone.selections, strict=True):
         assert np.array_equal(mine, other)
-    np.testing.assert_allclose(part.rewards, alone.rewards, atol=1e-5)
+    np.testing.assert_allclose(part.terms.by_sentence, alone.terms.by_sentence, atol=1e-5)
 
 
 class Open(Gates):
