@@ -273,7 +273,7 @@ class Component:
         try:
             return self.options.model_validate(bounded(options))
         except ValidationError as error:
-            first, key = first_mistake(error)
+            first, key, message = first_mistake(error)
             if first["type"] == "extra_forbidden":
                 known = list(self.options.model_fields)
                 shown = ", ".join(known) or "none"
@@ -281,11 +281,8 @@ class Component:
                     f"unknown option '{key:.100}'{nearest(key[:100], known)}",
                     remedy=f"Options of {self.name}: {shown}",
                 ) from None
-            message = first["msg"].removeprefix("Value error, ")
-            value = first["input"]
-            shown = "" if isinstance(value, dict) else f" (got {value!r:.100})"
             raise ConfigError(
-                f"option {key or 'values'}: {message}{shown}",
+                f"option {key or 'values'}: {message}",
                 remedy=f"`rss-rl components {KINDS[self.kind].plural} {self.name}` explains it",
             ) from None
 
@@ -300,10 +297,13 @@ class Component:
         return self._known(self.capabilities(self.parse({}) if options is None else options))
 
 
-def first_mistake(error: ValidationError) -> tuple[ErrorDetails, str]:
-    """The first error and its dotted key; a misspelt key before one that is missing by it."""
+def first_mistake(error: ValidationError) -> tuple[ErrorDetails, str, str]:
+    """The first error, its dotted key and its message with the value; a misspelt key comes before
+    one that is missing by it."""
     first = min(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
-    return first, ".".join(str(part) for part in first["loc"])
+    value, message = first["input"], first["msg"].removeprefix("Value error, ")
+    shown = "" if isinstance(value, dict) else f" (got {value!r:.200})"
+    return first, ".".join(str(part) for part in first["loc"]), f"{message}{shown}"
 
 
 _LONGEST_LIST = 10_000

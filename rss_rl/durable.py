@@ -151,19 +151,25 @@ def as_text(name: str) -> str:
 
 @contextmanager
 def disk_errors(
-    where: Path, what: str, remedy: str, kind: type[RssError] = CheckpointError
+    where: Path,
+    what: str,
+    remedy: str,
+    kind: type[RssError] = CheckpointError,
+    also: tuple[type[Exception], ...] = (),
 ) -> Iterator[None]:
     """Re-raise an OSError of the block, or a path that it cannot encode, as an `RssError`.
 
     Args:
         where: the file or directory. what: the failure, such as "cannot be written".
+        also: what a library raises for damaged files.
 
     Raises:
         RssError: of the given kind.
     """
+    expected: tuple[type[Exception], ...] = (OSError, UnicodeEncodeError, *also)
     try:
         yield
-    except (OSError, UnicodeEncodeError) as error:
+    except expected as error:
         reason = getattr(error, "strerror", None) or error
         raise kind(f"{what}: {reason}", where=str(where), remedy=remedy) from error
 

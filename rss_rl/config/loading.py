@@ -190,21 +190,18 @@ def parse_section(
     except (RecursionError, OverflowError) as error:  # a tree from a JSON file has any depth
         raise ConfigError(f"too large or too deep: {error}", where=where) from None
     except ValidationError as error:
-        first, key = first_mistake(error)
+        first, key, message = first_mistake(error)
         hint = ""
         if first["type"] == "extra_forbidden":
             known = _known_keys(kind, first["loc"][:-1])
             wrong = str(first["loc"][-1])[:_LONGEST_SHOWN]
             hint = nearest(wrong, known) or f"; known keys: {', '.join(known)}"
             raise ConfigError(f"unknown key '{key[:_LONGEST_SHOWN]}'{hint}", where=where) from None
-        message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "component":  # its message has the value and a remedy
             said = first["ctx"]
-            slot = f"{key}.{said['key']}"
-            raise ConfigError(f"{slot}: {message}", where=where, remedy=said["remedy"]) from None
-        value = first["input"]
-        shown = "" if isinstance(value, dict) else f" (got {value!r:.{_LONGEST_SHOWN}})"
-        raise ConfigError(f"{key or 'configuration'}: {message}{shown}", where=where) from None
+            what = f"{key}.{said['key']}: {first['msg']}"
+            raise ConfigError(what, where=where, remedy=said["remedy"]) from None
+        raise ConfigError(f"{key or 'configuration'}: {message}", where=where) from None
 
 
 def _known_keys(kind: type[Section], location: tuple[int | str, ...]) -> list[str]:

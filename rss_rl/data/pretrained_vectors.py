@@ -124,12 +124,6 @@ def static_vectors(path: Path, vocabulary: Vocabulary) -> tuple[Array, Array, in
         if pieces:
             vectors[number] = matrix[pieces].mean(0)
             known[number] = True
-    if not known.any():
-        raise DataError(
-            "has no vector for any word of the data",
-            where=str(path),
-            remedy="Check the model and its language",
-        )
     return vectors, known, len(matrix)
 
 

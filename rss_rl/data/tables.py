@@ -135,7 +135,7 @@ def read_records(
         DataError: the file cannot be opened or read, or its header is unusable.
     """
     kind = kind or file_kind(path)
-    with _blamed_on(path):
+    with file_errors(path):
         if kind == "parquet":
             yield from _read_parquet(path, columns)
         elif kind == "jsonl":
@@ -145,7 +145,7 @@ def read_records(
 
 
 @contextmanager
-def _blamed_on(path: Path) -> Iterator[None]:
+def file_errors(path: Path) -> Iterator[None]:
     """Re-raise errors of the system and of damaged files as a `DataError`."""
     try:
         yield
@@ -169,7 +169,7 @@ def column_names(path: Path, kind: str = "") -> list[str]:
     kind = kind or file_kind(path)
     if kind == "jsonl":
         return _first_keys(path)
-    with _blamed_on(path):
+    with file_errors(path):
         if kind == "parquet":
             with _parquet(path) as file:
                 return list(file.schema_arrow.names)
@@ -206,7 +206,7 @@ def column_types(path: Path) -> dict[str, pa.DataType]:
     """
     kind = file_kind(path)
     if kind == "parquet":
-        with _blamed_on(path), _parquet(path) as file:
+        with file_errors(path), _parquet(path) as file:
             schema = file.schema_arrow
             return dict(zip(schema.names, schema.types, strict=True))
     names: Iterable[str] = column_names(path, kind)
@@ -368,7 +368,7 @@ def read_lines(path: Path, encoding: str = "utf-8-sig") -> Iterator[Record | Bad
     Raises:
         DataError: the file cannot be opened or read.
     """
-    with _blamed_on(path), _open_text(path, encoding) as stream:
+    with file_errors(path), _open_text(path, encoding) as stream:
         for row, line in enumerate(bounded_lines(stream), start=1):
             text = line.strip(_ASCII_SPACE)
             if is_too_long(line):
@@ -386,7 +386,7 @@ def count_lines(path: Path) -> int:
     Raises:
         DataError: it cannot be opened or read.
     """
-    with _blamed_on(path), _open_text(path) as stream:
+    with file_errors(path), _open_text(path) as stream:
         return sum(1 for _ in bounded_lines(stream))
 
 

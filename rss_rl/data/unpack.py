@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from rss_rl.data.catalogue import Unpack
+from rss_rl.durable import disk_errors
 from rss_rl.errors import DataError
 
 _CHUNK = 1 << 20
@@ -41,25 +42,21 @@ def unpack(archive: Path, rule: Unpack, folder: Path) -> list[str]:
     Raises:
         DataError: the archive is damaged, unsafe, too large or lacks files, or the disk refuses.
     """
-    try:
+    full = "Free disk space, or name another directory with --to"
+    with disk_errors(archive, "cannot be unpacked", full, DataError):
         with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as staging:
-            names = _take(archive, rule, Path(staging))
+            try:
+                names = _take(archive, rule, Path(staging))
+            except _DAMAGED as error:
+                raise DataError(
+                    f"is damaged or cut short ({error})",
+                    where=str(archive),
+                    remedy="Fetch it again with --force; nothing was unpacked",
+                ) from error
             for name in names:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 Path(staging, name).replace(folder / name)
-    except _DAMAGED as error:
-        raise DataError(
-            f"is damaged or cut short ({error})",
-            where=str(archive),
-            remedy="Fetch it again with --force; nothing was unpacked",
-        ) from error
-    except OSError as error:
-        raise DataError(
-            f"cannot be unpacked ({error.strerror or error})",
-            where=str(archive),
-            remedy="Free disk space, or name another directory with --to",
-        ) from error
-    return names
+        return names
 
 
 def _take(archive: Path, rule: Unpack, staging: Path) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import re
-import zlib
 from collections.abc import Container, Generator, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -13,7 +12,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from rss_rl.data.sources import BadRow
-from rss_rl.data.tables import bounded_lines, is_gzip, is_too_long
+from rss_rl.data.tables import bounded_lines, file_errors, is_gzip, is_too_long
 from rss_rl.durable import check_file
 from rss_rl.errors import DataError
 from rss_rl.types import Array
@@ -44,21 +43,13 @@ def vector_lines(
     Raises:
         DataError: the file cannot be opened or read on.
     """
-    try:
+    with file_errors(path):
         check_file(path)
         opened: Any = gzip.open if is_gzip(path) else open
         with opened(path, "rb") as stream:
             binary = _is_binary(stream.read(_LOOKED_AT))
             stream.seek(0)
             yield from (_binary_lines if binary else _text_lines)(path, stream, wanted)
-    except (OSError, EOFError, zlib.error) as error:
-        damaged = "It is cut short or damaged: fetch it again"
-        refusal = error.strerror if isinstance(error, OSError) else None
-        raise DataError(
-            f"cannot be read ({refusal or error})",
-            where=str(path),
-            remedy="Check the path" if refusal else damaged,
-        ) from error
 
 
 def _is_binary(head: bytes) -> bool:

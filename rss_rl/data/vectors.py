@@ -250,12 +250,26 @@ def read_vectors(
         DataError: the file cannot be read, or has no vector for any of the words.
     """
     if is_encoder(path):
-        return FileVectors(*encoder_vectors(path, vocabulary, progress))
-    if is_static(path):
-        return FileVectors(*static_vectors(path, vocabulary))
+        part = FileVectors(*encoder_vectors(path, vocabulary, progress))
+    elif is_static(path):
+        part = FileVectors(*static_vectors(path, vocabulary))
+    else:
+        part = _read_lines(path, vocabulary, on_bad, progress)
+    if not part.found.any():
+        remedy = "Check the file, the model and its language"
+        raise DataError("has no vector for any word of the data", where=str(path), remedy=remedy)
+    return part
+
+
+def _read_lines(
+    path: Path,
+    vocabulary: Vocabulary,
+    on_bad: Callable[[BadRow], None],
+    progress: Callable[[int], None],
+) -> FileVectors:
     wanted = _spellings(vocabulary)
     best = np.full(len(vocabulary), len(_FORMS), dtype=np.int8)  # [V] rank of the spelling found
-    vectors: Array | None = None
+    vectors = np.zeros((len(vocabulary), 0), dtype=np.float32)
     lines = 0
     for line in vector_lines(path, wanted):
         lines += 1
@@ -264,18 +278,12 @@ def read_vectors(
         if isinstance(line, BadRow):
             on_bad(line)
         elif isinstance(line, VectorLine):
-            if vectors is None:
+            if not vectors.shape[1]:
                 vectors = np.zeros((len(vocabulary), len(line.vector)), dtype=np.float32)
             for rank, word_id in wanted[line.word]:
                 if rank < best[word_id]:
                     best[word_id] = rank
                     vectors[word_id] = line.vector
-    if vectors is None:
-        raise DataError(
-            "has no vector for any word of the data",
-            where=str(path),
-            remedy="Check the file and its language",
-        )
     return FileVectors(vectors, best < len(_FORMS), lines)
 
 

@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rss_rl.config import RunConfig
+from rss_rl.durable import disk_errors
 from rss_rl.errors import StorageError
 from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.mirror.files import Item, Signature, current_state, in_order, present
@@ -224,15 +225,12 @@ class Mirror:
     def _sync(self, newest: int) -> None:
         """Upload the current state, which has all that was asked for so far."""
         started = time.perf_counter()
-        try:
-            with current_state(self._run_dir, self._known) as items:
-                self._upload(items)
-        except OSError as error:
-            raise StorageError(
-                f"the run cannot be read: {error}",
-                where=str(self._run_dir),
-                remedy="Check the disk; the upload is retried",
-            ) from error
+        retried = "Check the disk; the upload is retried"
+        with (
+            disk_errors(self._run_dir, "the run cannot be read", retried, StorageError),
+            current_state(self._run_dir, self._known) as items,
+        ):
+            self._upload(items)
         self._upload_s = time.perf_counter() - started
         shown = round(self._upload_s, 3)
         self._log.write("storage_synced", files=len(items), upload_s=shown)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rss_rl.durable import disk_errors
 from rss_rl.errors import CheckpointError, StorageError
 from rss_rl.json_files import json_object
 from rss_rl.mirror.files import is_of_run
@@ -87,7 +88,8 @@ def continue_from(
         _check_not_ahead(storage, run_dir)
         return None
     run_dir = run_dir.absolute()
-    try:
+    remedy = "Choose a directory that can be written, on a disk with free space"
+    with disk_errors(run_dir, "the run could not be restored here", remedy):
         check_free(run_dir)
         run_dir.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{run_dir.name}-", dir=run_dir.parent) as new:
@@ -96,12 +98,6 @@ def continue_from(
                 storage.download(name, Path(new, name), size)
             load_checkpoint(Path(new))  # verifies checksums before anything local is changed
             _move_in(Path(new), run_dir)
-    except OSError as error:
-        raise CheckpointError(
-            f"the run could not be restored here: {error}",
-            where=str(run_dir),
-            remedy="Choose a directory that can be written, on a disk with free space",
-        ) from error
     return len(files)
 
 

@@ -114,14 +114,6 @@ def packed_attention(
         KernelsError: this machine cannot compile the kernels.
     """
     inputs = head_scores, dependent_scores, values
-    heads, dependents = pairs.heads, pairs.dependents
-    features = values.shape[-1]
-    shapes = [(len(heads), features), (len(dependents), features), (len(dependents), features)]
-    if [tensor.shape for tensor in inputs] != shapes or len({t.dtype for t in inputs}) > 1:
-        raise ValueError(
-            f"rows {[(tuple(tensor.shape), tensor.dtype) for tensor in inputs]} do not fit"
-            f" {len(heads)} heads and {len(dependents)} dependents"
-        )
     if backend == "compiled" and one_kind(inputs):
         with suppress(OutOfRange):
             return native_attention(*inputs, pairs, scale)

@@ -31,7 +31,7 @@ from rss_rl.ops.linear_maps import (
     through_dropout,
 )
 from rss_rl.ops.matmul import empty_rows, matmul, weight_gradient
-from rss_rl.ops.native import OutOfRange, one_kind
+from rss_rl.ops.native import OutOfRange
 from rss_rl.ops.operators import (
     Attending,
     Fusion,
@@ -87,7 +87,6 @@ def directional_attention(
         ValueError: tensors that do not fit.
         KernelsError: this machine cannot compile the kernels.
     """
-    _check(values, directions, tokens)
     parameters = [tensor for direction in directions for tensor in direction.weights]
     rest = [(direction.order, direction.drop) for direction in directions]
     with suppress(OutOfRange):
@@ -111,23 +110,6 @@ def _parts(
     context = packed_attention(head, dependent, hidden, pairs, scale)
     (more,) = linear_maps(context, [layers.gate_context], [None])
     return Fusion(hidden, context, gate, more)
-
-
-def _check(values: Tensor, directions: Sequence[Direction], tokens: Packed) -> None:
-    """Kernels trust their pointers, so tensors are checked here."""
-    size, inputs = directions[0].weights.hidden.shape
-    square, vector = (size, size), (size,)
-    shapes = [(size, inputs), vector, square, square, vector, square, square, vector]
-    every = [values, *(tensor for each in directions for tensor in each.weights)]
-    fits = values.shape == (len(tokens), inputs)
-    fits &= all([t.shape for t in each.weights] == shapes for each in directions)
-    fits &= all(each.drop is None or each.drop.keys.numel() == len(tokens) for each in directions)
-    if not fits or not one_kind(every):
-        kinds = [(tuple(tensor.shape), tensor.dtype) for tensor in every]
-        raise ValueError(
-            f"values, weights and biases {kinds} and dropout keys do not fit {len(tokens)} tokens"
-            " on the CPU"
-        )
 
 
 class _Saved(NamedTuple):

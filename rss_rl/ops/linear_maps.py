@@ -52,11 +52,6 @@ class Drop(NamedTuple):
         """
         dense = values.contiguous()
         result = torch.empty_like(dense) if out is None else out
-        if result.shape != values.shape or not result.is_contiguous():
-            raise ValueError(
-                f"dropout of {tuple(values.shape)} needs a contiguous `out` of that shape,"
-                f" not {tuple(result.shape)}"
-            )
         flat, keys = dense.flatten(0, -2), self.keys.contiguous().flatten()
         dropout(flat, keys, self.dropped - LEVELS // 2, self.scale, result.view(flat.shape))
         return result
@@ -97,17 +92,6 @@ def linear_maps(
         ValueError: tensors of another shape or type.
         KernelsError: this machine cannot compile the kernels.
     """
-    first = weights[0]
-    _check([values, *weights, *(bias for bias in biases if bias is not None)])
-    fit = all(weight.shape == first.shape for weight in weights)
-    fit &= all(bias is None or bias.shape == first.shape[:1] for bias in biases)
-    fit &= len(biases) == len(weights) and values.shape[-1:] == first.shape[1:]
-    rows = values.shape[:-1].numel()
-    if not fit or (drop is not None and drop.keys.numel() != rows):
-        raise ValueError(
-            f"values {tuple(values.shape)}, weights {[tuple(w.shape) for w in weights]} and biases"
-            f" {[None if b is None else tuple(b.shape) for b in biases]} do not fit"
-        )
     arguments = values, drop, activation, len(weights), *weights, *biases
     return _Maps.apply(*arguments)  # type: ignore[no-any-return, no-untyped-call]
 
@@ -126,18 +110,7 @@ def gate_mix(parts: Sequence[Fusion]) -> Tensor:
         KernelsError: this machine cannot compile the kernels.
     """
     tensors = [tensor for part in parts for tensor in part if tensor is not None]
-    _check(tensors)
-    if tensors[0].ndim < 2 or any(tensor.shape != tensors[0].shape for tensor in tensors):
-        shapes = [tuple(tensor.shape) for tensor in tensors]
-        raise ValueError(f"one shape for all, [R, D] or longer, got {shapes}")
     return _Mix.apply(*tensors)  # type: ignore[no-any-return, no-untyped-call]
-
-
-def _check(tensors: Sequence[Tensor]) -> None:
-    """Kernels trust their pointers, so tensors are checked here."""
-    if not one_kind(tensors):
-        kinds = {(tensor.dtype, tensor.device.type) for tensor in tensors}
-        raise ValueError(f"tensors of one type, float32 or float64, on the CPU: got {kinds}")
 
 
 def product_type(values: Tensor) -> torch.dtype:

@@ -34,10 +34,6 @@ def feature_wise_pooling(
     Raises:
         ValueError: a mask of another shape or type.
     """
-    if kept.dtype != torch.bool or kept.shape != values.shape[:2]:
-        raise ValueError(
-            f"kept: bool {tuple(values.shape[:2])}, got {kept.dtype} {tuple(kept.shape)}"
-        )
     alike = scores.shape == values.shape and scores.dtype == values.dtype == torch.float32
     if backend == "compiled" and alike and scores.device.type == "cpu":
         tokens = Packed.of([kept])
@@ -65,22 +61,11 @@ def packed_pooling(
         KernelsError: this machine cannot compile the kernels.
     """
     by_feature = scores.shape[1:] == values.shape[1:]
-    _check_rows(len(tokens), scores, values)
     if backend == "compiled" and by_feature and one_kind((scores, values)):
         with suppress(OutOfRange):
             return _Pooling.apply(scores, values, tokens.starts.contiguous())  # type: ignore[no-any-return, no-untyped-call]
     kept = tokens.gathered.kept
     return feature_wise_pooling(tokens.padded(scores), tokens.padded(values), kept)
-
-
-def _check_rows(count: int, scores: Tensor, values: Tensor) -> None:
-    fits = scores.ndim == values.ndim == 2 and len(scores) == len(values) == count
-    fits = fits and scores.shape[1] in (1, values.shape[1]) and scores.dtype == values.dtype
-    if not fits or scores.device != values.device:
-        raise ValueError(
-            f"scores {tuple(scores.shape)} {scores.dtype} and values {tuple(values.shape)}"
-            f" {values.dtype} do not fit {count} tokens"
-        )
 
 
 def packed_shared_pooling(
@@ -104,8 +89,6 @@ def packed_shared_pooling(
         ValueError: shapes or types that do not fit.
         KernelsError: this machine cannot compile the kernels.
     """
-    _check_rows(len(cells), *rows)
-    _check_rows(len(tokens), *common)
     scores, values = (
         base.repeat(times, 1).index_copy(0, cells, part)
         for base, part in zip(common, rows, strict=True)

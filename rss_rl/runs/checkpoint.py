@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -95,16 +95,10 @@ def save_checkpoint(
     return final
 
 
-@contextmanager
-def _writing(final: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(
-            f"the checkpoint could not be written: {error}",
-            where=str(final),
-            remedy="The checkpoints before it are intact: free disk space and resume the run",
-        ) from error
+def _writing(final: Path) -> AbstractContextManager[None]:
+    remedy = "The checkpoints before it are intact: free disk space and resume the run"
+    what = "the checkpoint could not be written"
+    return disk_errors(final, what, remedy, also=(SafetensorError,))
 
 
 def _write(

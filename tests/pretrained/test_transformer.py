@@ -171,21 +171,6 @@ def test_unselected_words_are_irrelevant_to_the_bit(
         assert torch.equal(model(tokens, valid, chosen), model(other, valid, chosen))
 
 
-def test_checkpointing_changes_no_gradient(folder: Path) -> None:
-    """Recomputed activations have the same dropout."""
-    tokens, valid = batch([[2, 3, 4, 5], [8, 7]])
-    found = []
-    for checkpointing in (False, True):
-        one = encoder(folder, checkpointing=checkpointing).train()
-        assert one.reader.model.is_activation_checkpointing == checkpointing
-        with keyed_dropout(torch.tensor([1, 2])):
-            vectors = one(tokens, valid, valid[:, None].expand(-1, ROLES, -1))
-        vectors.square().sum().backward()
-        found.append({n: p.grad for n, p in one.named_parameters() if p.grad is not None})
-    assert len(found[0]) > 30
-    torch.testing.assert_close(*found, rtol=0, atol=0)
-
-
 def test_kept_positions_keep_distances(folder: Path) -> None:
     """Selected words that follow each other are read as if side by side; apart they are not."""
     tokens, valid = batch([[2, 4, 9]])

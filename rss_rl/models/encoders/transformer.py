@@ -50,8 +50,6 @@ class TransformerOptions(Options):
     """Dropout of attention probabilities; null = that of the pretrained model. With 0, torch trains
     with fused attention on CPUs, too: long texts take less than half the time and memory.
     """
-    checkpointing: bool = False
-    """Recompute activations in backward passes, to save memory."""
 
 
 class TransformerEncoder(nn.Module):
@@ -75,8 +73,6 @@ class TransformerEncoder(nn.Module):
                 "a transformer needs words, which these data lack", where="model.encoder"
             )
         model = pretrained.encoder(options.attention_dropout)
-        if options.checkpointing:
-            _recompute_activations(model, pretrained.name)
         _freeze(model, pretrained.name, options)
         self.reader = WordReader(pretrained, model, setup.words, options.positions)
         self.dropout = Dropout(setup.dropout)
@@ -117,18 +113,6 @@ class TransformerEncoder(nn.Module):
                 gates=None if gates is None else gates[kept],
             )
         return cast(Tensor, self.dropout(vectors))
-
-
-def _recompute_activations(model: Any, name: str) -> None:
-    # Older versions of the library have only the second, newer ones warn of it.
-    enable = getattr(model, "activation_checkpointing_enable", None)
-    enable = enable or model.gradient_checkpointing_enable
-    try:
-        enable({"use_reentrant": False})
-    except ValueError as error:
-        raise ConfigError(
-            str(error), where=name, remedy="Set model.encoder.options.checkpointing=false"
-        ) from error
 
 
 def _freeze(model: nn.Module, name: str, options: TransformerOptions) -> None:
