@@ -69,7 +69,11 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'rss_rl' has no attribute '{name}'")
     import importlib
 
-    return getattr(importlib.import_module(f"rss_rl.api.{name.lower()}"), name)
+    from rss_rl.api.signatures import readable
+
+    found = getattr(importlib.import_module(f"rss_rl.api.{name.lower()}"), name)
+    globals()[name] = found if isinstance(found, type) else readable(found)
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

@@ -177,13 +177,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             share: of each text's words, to keep instead of those that the policy keeps.
         """
-        kept = [
-            tuple(
-                [word for word, bit in zip(sentence.words, sentence.kept, strict=True) if bit]
-                for sentence in each.sentences
-            )
-            for each in self._read(X, share)
-        ]
+        kept = [tuple(s.kept_words for s in each.sentences) for each in self._read(X, share)]
         return [words[0] if len(words) == 1 else words for words in kept]
 
     def _read(self, X: Any, share: float | None) -> list[Explanation]:
@@ -203,13 +197,15 @@ def _examples(texts: Any) -> list[Any]:
     """Texts, or pairs of them, from what scikit-learn passes around.
 
     Raises:
-        DataError: a single text, a mapping, or a table of one or three columns.
+        DataError: a single text, a mapping, or a table of more than two columns.
     """
     if isinstance(texts, str | Mapping):
         raise DataError("expected texts, got one", where="X", remedy='Give a list: ["A text."]')
     array = np.asarray(texts, dtype=object)
     if array.ndim == 2 and array.shape[1] == 2:
         return [tuple(pair) for pair in array]
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
     if array.ndim != 1:
         raise DataError(
             f"X of shape {array.shape} is neither texts nor pairs of texts",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Set
 from pathlib import Path
 
 import grimp
+from fences import pages
 
 
 def rooms() -> dict[str, set[str]]:
@@ -42,8 +43,10 @@ def test_the_picture_is_the_codes(repository: Path) -> None:
     assert set(re.findall(r"(\w+) --> (\w+)", picture)) == reduced(rooms())
 
 
-def test_what_the_guide_names_is_there(repository: Path) -> None:
-    text = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`((?:rss_rl|envs|learners)/[\w./]+)`", text))
-    assert len(named) > 10
-    assert not [name for name in named if not (repository / name).exists()]
+def test_paths_that_pages_name_are_there(repository: Path) -> None:
+    texts = {page: page.read_text(encoding="utf-8") for page in pages(repository)}
+    texts.pop(repository / "CHANGELOG.md")
+    form = r"`((?:rss_rl|envs|learners|docs|configs|examples)/[\w./]+)`"
+    named = [(page.name, path) for page, text in texts.items() for path in re.findall(form, text)]
+    assert len(named) > 60
+    assert not [found for found in named if not (repository / found[1]).exists()]

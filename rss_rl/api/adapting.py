@@ -33,7 +33,7 @@ from rss_rl.api.rows import named_columns, split_files
 from rss_rl.api.run import Run
 from rss_rl.api.terminal import counted, say
 from rss_rl.config import RunConfig, load_config, settings
-from rss_rl.data.checks import as_number, is_missing
+from rss_rl.data.checks import as_number, is_missing, joined_labels
 from rss_rl.data.manifest import MANIFEST_FILE, SCHEMA_VERSION, Manifest
 from rss_rl.data.pretrained_vectors import ENCODER, PACKAGES, find_static
 from rss_rl.data.store import open_prepared
@@ -174,6 +174,8 @@ def adapt(
     left_out = sum(info.bad_rows for info in manifest.splits.values())
     more = f", bad rows left out: {left_out:,}, see rejects.jsonl there" if left_out else ""
     say(console, f"Data: {out}{', already prepared' if there else ''}{more}")
+    if joined := joined_labels(manifest.labels.names):
+        say(console, f"Note: {joined}", "yellow")
     _say_choices(console, [*chosen, base, *own])
     if wish.config is None and wish.pretrained is None and (cached := cached_transformer()):
         say(console, f"At hand: --pretrained {cached}. {_GAIN}", "dim")

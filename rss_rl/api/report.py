@@ -21,9 +21,10 @@ def report(
     html: Annotated[str | Path | None, Typed(Path | None), Parameter(metavar="FILE")] = None,
     trust_plugins: TrustPlugins = False,
 ) -> DataFrame:
-    """Show finished runs: scores, settings that differ, mean (sd) over runs with other seeds.
+    """Show runs: scores, settings that differ, mean (sd) over runs with other seeds.
 
-    Runs that differ only in the seed form a group. Groups on different data are set apart.
+    Runs that differ only in the seed form a group. Groups on different data are set apart. Of a run
+    that still trains, which is marked, the best scores of dev so far are shown.
 
     Args:
         runs: Directory of a run, or several.
@@ -31,10 +32,10 @@ def report(
         html: Also write an HTML page: scores, curves, marked texts, words and settings.
 
     Returns:
-        A line for each run, split and selection: every score and setting.
+        A line for each run, split and selection: every score and setting, `.to_csv("runs.csv")`.
 
     Raises:
-        RssError: no run is finished, or `html` cannot be written.
+        RssError: no run has scores yet, or `html` cannot be written.
 
     Examples:
         `rss-rl report runs/demo` prints the scores of a run again.
@@ -42,9 +43,6 @@ def report(
         `rss-rl report runs/sick-seed* runs/mean-seed*` prints mean (standard deviation) over seeds.
 
         `rss-rl report runs/sick-seed* --html report.html` writes a page to open, send or print.
-
-        `rss-rl report runs/sick-seed* --csv > runs.csv` has a line for each run, split and
-        selection.
     """
     from rss_rl.components import EVERYTHING, NOTHING
     from rss_rl.results.frame import runs_frame
@@ -52,7 +50,7 @@ def report(
 
     paths, trusted = run_paths(runs), EVERYTHING if trust_plugins else NOTHING
     frame = runs_frame(paths, trusted)
-    if not frame["finished"].any():
+    if not frame["mode"].notna().any():
         RunDirectory.open(paths[0]).read_report()  # raises
     if html is not None:
         from rss_rl.results.report_page import write_report_page

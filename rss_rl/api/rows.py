@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def make_source(
         DataError: unknown data, or an option that would be ignored.
     """
     _refuse_addresses(data)
-    if name := _source_name(data):
+    if name := _source_name(data, by_columns=text is not None or label is not None):
         named: dict[str, Any] = {"--text": text, "--label": label}
         named |= {f"--{key.replace('_', '-')}": value for key, value in table.items()}
         if named.get("--task") == "classes":
@@ -79,15 +80,16 @@ def named_values(options: Mapping[str, Any] | Sequence[str]) -> Mapping[str, Any
     return settings
 
 
-def _source_name(data: Rows) -> str | None:
-    """The name of a source, if `data` is one."""
+def _source_name(data: Rows, *, by_columns: bool) -> str | None:
+    """The name of a source, if `data` is one; where columns are named, only that of a known one."""
     names = [data] if isinstance(data, str) else data
     if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
         return None
     known = known_sources()
-    # A name that is not a file and has no suffix is taken for a source.
-    named = [n for n in names if not Path(n).exists() and (":" in n or not Path(n).suffix)]
-    of_sources = [n for n in names if n in known] or named
+    of_sources = [n for n in names if n in known]
+    if not of_sources and not by_columns:
+        # A name that is not a file and has no suffix is taken for a source.
+        of_sources = [n for n in names if not Path(n).exists() and (":" in n or not Path(n).suffix)]
     if of_sources and len(names) > 1:
         raise DataError(f"'{names[1]}' is one too many", remedy="Prepare one dataset at a time")
     return of_sources[0] if of_sources else None
@@ -192,6 +194,10 @@ def split_files(
 def _row_files(rows: Rows, path: Path, columns: Sequence[str]) -> list[Path]:
     files = [rows] if isinstance(rows, str | Path) else rows
     if isinstance(files, list | tuple) and files and all(isinstance(f, str | Path) for f in files):
+        for name in (name for name in files if not os.path.exists(name)):
+            dataset = f"; for the dataset of this name: rss-rl data prepare {name}"
+            remedy = f"Check the path{dataset if str(name) in known_sources() else ''}"
+            raise DataError("there is no such file", where=str(name), remedy=remedy)
         return [Path(file) for file in files]
     table = _table(rows, columns)
     with disk_errors(path, "cannot be written", "Name a directory with space in TMPDIR", DataError):

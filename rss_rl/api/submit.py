@@ -13,9 +13,11 @@ from cyclopts.validators import Number
 
 from rss_rl.api.options import Overrides, TakeOver
 from rss_rl.api.terminal import SafeConsole, say, shell
-from rss_rl.errors import ConfigError
+from rss_rl.errors import ConfigError, DataError, StorageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from rss_rl.config import RunConfig
 
 
@@ -92,6 +94,7 @@ def submit(
             say(out, f"{json.dumps(job, indent=2)}\nconfig.yaml:\n{text}")
             return
         url = dashboard_address(address)
+        _check_data(run.data, out)
         send_job(url, job)
     say(out, f"Job: {name}\nRun: {storage}")
     mode = "" if switched_off() else "RAY_AUTH_MODE=token "
@@ -145,6 +148,24 @@ def _resolve_config(start: str, overrides: Overrides, shared: bool) -> tuple[Run
     config = with_folders(config.model_copy(update={"data": data}), folder)
     config = config.with_from_run(lambda run: _on_every_node(run, "policy.from_run", shared))
     return config, file.stem
+
+
+def _check_data(location: str, out: Console) -> None:
+    """Refuse data that are not there; storage that this machine cannot read may still be theirs."""
+    from rss_rl.data.manifest import MANIFEST_FILE
+    from rss_rl.storage import open_storage
+
+    try:
+        there = open_storage(location).read(MANIFEST_FILE) is not None
+    except StorageError as error:
+        say(out, f"Note: whether the data are there is not known: {error}")
+        return
+    if not there:
+        raise DataError(
+            "there are no prepared data",
+            where=location,
+            remedy="Prepare them (rss-rl data prepare ... --out DIR), and copy the folder there",
+        )
 
 
 def _on_every_node(

@@ -63,7 +63,8 @@ def _base(spec: Spec, folder: Path, out: Console) -> Base:
     data, text, label = (how.pop(name) for name in needed)
     wish = Wish(**{name: how.pop(name) for name in Wish._fields if name in how})
     table = cast(TableOptions, how)
-    found = adapt(data, text, label, (), wish, table, folder / DATA_FOLDER, out)
+    # With the settings of all runs, so that what is printed as chosen is what they train with.
+    found = adapt(data, text, label, spec.settings, wish, table, folder / DATA_FOLDER, out)
     if found.words is not None and not found.words.finished:
         raise ConfigError(
             "the fine-tuning on all words was stopped",

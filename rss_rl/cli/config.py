@@ -14,9 +14,18 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from rss_rl.api.options import Overrides
+from rss_rl.api.terminal import plain_table
 from rss_rl.cli.commands import add, group
-from rss_rl.cli.show import echo
-from rss_rl.config import Choice, PhaseConfig, RunConfig, flow_text, load_config, settings
+from rss_rl.cli.show import console, echo
+from rss_rl.config import (
+    Choice,
+    PhaseConfig,
+    RunConfig,
+    flat_settings,
+    flow_text,
+    load_config,
+    settings,
+)
 from rss_rl.packaged import configs_root, find_config, packaged_configs
 
 app = group("config", "Show configurations, with what each key means; list the shipped ones.")
@@ -53,8 +62,36 @@ def list_() -> None:
         echo(f"{name:24} {first.lstrip('# ')}")
 
 
+def diff(first: str, second: str) -> None:
+    """Show the settings in which two configurations or runs differ.
+
+    Args:
+        first: A YAML file, a name that `rss-rl config list` shows, or the directory of a run.
+        second: The other.
+
+    Examples:
+        `rss-rl config diff own own_long`
+
+        `rss-rl config diff runs/reviews runs/reviews-300`
+    """
+    from rss_rl.results.sweeps.plan import find_base
+
+    trees = []
+    for name in (first, second):
+        base = find_base(name)
+        config = load_config(base.file, trust=base.trust).model_dump(mode="json")
+        trees.append(dict(flat_settings(config)))
+    cells = []
+    for key in trees[0] | trees[1]:
+        shown = [flow_text(tree[key]) if tree.get(key, {}) != {} else "-" for tree in trees]
+        if shown[0] != shown[1]:
+            cells.append([key, *shown])
+    console().print(plain_table(["setting", first, second], cells))
+
+
 add(app, show)
 add(app, list_)
+add(app, diff)
 
 
 def every_key() -> RunConfig:

@@ -21,6 +21,7 @@ from rss_rl.cli.commands import add, group
 from rss_rl.cli.show import echo
 from rss_rl.config import yaml_text
 from rss_rl.data.catalogue import catalogue, entry
+from rss_rl.data.checks import joined_labels
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.sources import known_sources
 from rss_rl.data.states import StatesInfo, stored_states
@@ -213,7 +214,9 @@ def _print_counts(console: Console, manifest: Manifest) -> None:
 
 
 def _about_texts(manifest: Manifest) -> Iterator[str]:
-    """Lines on texts that were cut, and on those of two splits."""
+    """Lines on labels that look like several, texts that were cut, and those of two splits."""
+    if joined := joined_labels(manifest.labels.names):
+        yield joined
     for split, info in manifest.splits.items():
         if info.in_train:
             share = info.in_train / info.rows

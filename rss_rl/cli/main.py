@@ -129,6 +129,8 @@ def _mistake(error: cyclopts.CycloptsError, words: Sequence[str]) -> str:
     unused = error.unused_tokens or []
     if isinstance(error, cyclopts.UnusedCliTokensError):
         return f"unexpected argument {shell(*unused)}"
+    if isinstance(error, cyclopts.UnknownOptionError) and error.token.value == "-":
+        return "standard input (-) is read by `rss-rl predict --input -` alone: name a file"
     if isinstance(error, cyclopts.UnknownCommandError) and unused:
         return f"unknown command '{unused[0]}'{nearest(unused[0], list(COMMANDS))}"
     missing = isinstance(error, cyclopts.MissingArgumentError) and error.keyword is None

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rss_rl.api.terminal import SafeConsole, busy, plain_table, say, shell
-from rss_rl.errors import ConfigError, RssError
+from rss_rl.errors import RssError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -167,54 +167,36 @@ def _print_trojan(out: Console, found: Trojan | None, split: str) -> None:
         out.print(plain_table(*word_cells(found["words"]), left=1))
 
 
-class _Table(NamedTuple):
-    """The first `left` columns are aligned on the left on a terminal."""
-
-    title: str
-    header: list[str]
-    body: list[list[str]]
-    left: int = 1
+_Table = tuple[str, list[str], list[list[str]], int]
+"""Title, header and body, and how many columns are aligned on the left."""
 
 
-def reported(
-    call: Callable[..., DataFrame],
-    *,
-    markdown: Annotated[bool, Parameter(help="Print Markdown.")] = False,
-    csv: Annotated[bool, Parameter(help="Print every score and setting of every run.")] = False,
-) -> None:
+def reported(call: Callable[..., DataFrame]) -> None:
     """Print the report of a run, or groups of runs side by side."""
-    if markdown and csv:
-        raise ConfigError("several output formats are given", remedy="Give one of them")
-    frame, split = call(), call.keywords.get("split", "test")  # type: ignore[attr-defined]
-    if csv:
-        echo(frame.to_csv(index=False).rstrip("\n"))
-    else:
-        _print_frame(console(), frame, split, _trust(call), markdown)
+    split = call.keywords.get("split", "test")  # type: ignore[attr-defined]
+    _print_frame(console(), call(), split, _trust(call))
 
 
-def _print_frame(
-    out: Console, frame: DataFrame, split: str, trust: Trust, markdown: bool = False
-) -> None:
-    from rss_rl.results.sentences import run_warnings
-    from rss_rl.results.tables import markdown_table, modes_note
+def _print_frame(out: Console, frame: DataFrame, split: str, trust: Trust) -> None:
+    from rss_rl.results.sentences import run_warnings, still_training
+    from rss_rl.results.tables import modes_note
     from rss_rl.runs.run_directory import RunDirectory
 
     asked = frame[frame["finished"]].groupby("run", sort=False)["reward.target_share"].first()
     reports = {Path(run): RunDirectory.open(Path(run)).read_report() for run in asked.index}
-    if frame["run"].nunique() == 1 and not markdown:
+    if frame["run"].nunique() == len(reports) == 1:
         ((run, found),) = reports.items()
         _look_for_code(run, found, trust)
         print_report(out, run, found)
     else:
         for heading, tables in _parts(frame, split):
-            say(out, f"\n{'## ' * markdown}{heading}", "bold")
+            say(out, f"\n{heading}", "bold")
             for title, header, body, left in tables:
                 say(out, f"\n{title}:\n")
-                if markdown:
-                    echo(markdown_table(header, body))
-                else:
-                    out.print(plain_table(header, body, left=left))
+                out.print(plain_table(header, body, left=left))
         say(out, f"\n{modes_note(frame['mode'])}", "dim")
+    for line in still_training(frame):
+        say(out, f"Note: {line}", "yellow")
     for (run, found), share in zip(reports.items(), asked, strict=True):
         for warning in run_warnings(found, share):
             say(out, f"Warning: {run}: {warning}", "yellow")
@@ -262,17 +244,19 @@ def _tables(runs: DataFrame, means: DataFrame, split: str) -> Iterator[_Table]:
         others = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         members.append([str(group), f"{finished} of {len(paths)}", f"{paths[0]}{others}"])
     title = "Groups: runs that differ only in the seed"
-    yield _Table(title, ["group", "finished", "runs"], members, left=3)
+    yield title, ["group", "finished", "runs"], members, 3
     settings = differing_settings(runs)
     if len(settings):
         body = [[key, *values] for key, *values in settings.itertuples()]
-        yield _Table("Settings that differ", ["setting", *map(str, settings)], body)
+        yield "Settings that differ", ["setting", *map(str, settings)], body, 1
     if len(members) == 1:
         for name, own in means.groupby("split", sort=False):
-            yield _Table("Mean (standard deviation) over runs", *mode_cells(own, str(name)))
+            yield "Mean (standard deviation) over runs", *mode_cells(own, str(name)), 1
     else:
-        title = f"On {split}, mean (standard deviation) over runs"
-        yield _Table(title, *line_cells(means[means["split"] == split]), left=2)
+        splits = [split] if runs["finished"].all() else dict.fromkeys(["dev", split])
+        for name in splits:
+            title = f"On {name}, mean (standard deviation) over runs"
+            yield title, *line_cells(means[means["split"] == name]), 2
 
 
 def selected(call: Callable[..., Explanation], *, json_: Json = False) -> None:

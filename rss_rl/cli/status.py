@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
+from rss_rl.api.terminal import shell
 from rss_rl.cli.show import Json, console, echo_json
 
 if TYPE_CHECKING:
@@ -59,25 +60,29 @@ def _table(found: RunStatus) -> Table:
 
 def _rows(found: RunStatus) -> Iterator[tuple[str, dict[str, Any]]]:
     """Names of rows, and their values by format; None is not known."""
+    from rss_rl.runs.run_directory import ALL_TOKENS
     from rss_rl.training.status import span
 
     def age(then: datetime | None) -> str | None:
         return None if then is None else span(max(0, (datetime.now(UTC) - then).total_seconds()))
 
     record, values = found.record, found.record.scalars | found.record.copying
+    compares = record.phase == ALL_TOKENS
     done = None
     if record.updates and record.updates_left is not None:
         done = 1 - record.updates_left / record.updates
     yield "run", {"{}": found.place}
     yield "state", {"{}": found.state, "by {}": found.holder, "error: {}": record.error}
+    yield "remedy", {"{}": _remedy(found)}
     if record.phase is not None:
         steps = "" if record.phase_steps is None else f" of {record.phase_steps}"
         number = {f"{{}} of {record.phases}": record.phase_number}
-        yield "phase", {"{}": record.phase, **number, f"{{}}{steps} updates": record.phase_done}
+        name = "all-tokens (the comparison with all words)" if compares else record.phase
+        yield "phase", {"{}": name, **number, f"{{}}{steps} updates": record.phase_done}
     yield (
         "progress",
         {
-            "update {}": record.update,
+            f"update {{}}{' of the comparison' * compares}": record.update,
             "{:.0%} done": done,
             "{} left": None if record.eta_s is None else span(record.eta_s),
             "{:.2f} updates/s": record.updates_per_s,
@@ -88,7 +93,7 @@ def _rows(found: RunStatus) -> Iterator[tuple[str, dict[str, Any]]]:
     saved = age(record.checkpoint_time)
     yield "checkpoint", {"step {}": record.checkpoint_step, "{} ago": saved}
     yield "dev", {"{}": _scored(record.dev)}
-    yield "best", {"{}": _scored(record.best)}
+    yield "best of the run" if compares else "best", {"{}": _scored(record.best)}
     yield "copy", {"{}": record.storage}
     for name, forms in _METRICS.items():
         yield name, {form: values.get(tag) for tag, form in forms.items()}
@@ -96,6 +101,19 @@ def _rows(found: RunStatus) -> Iterator[tuple[str, dict[str, Any]]]:
         said = event.get("cause") or event.get("error") or ""
         told = f"{event.get('time')} {event.get('level')} {event.get('event')} {said}"
         yield "warning", {"{}": told[:300]}
+
+
+def _remedy(found: RunStatus) -> str | None:
+    """How a run that no process trains goes on."""
+    from rss_rl.storage import is_uri
+
+    if found.state in ("running", "finished"):
+        return None
+    storage = found.place if is_uri(found.place) else found.record.storage
+    words = ["rss-rl", "train", "--resume", "DIR" if storage == found.place else found.place]
+    words += [] if storage is None else ["--storage", storage]
+    crashed = "the reason is in its events.jsonl, or in the kernel's log if memory ran out; "
+    return f"{crashed if found.state == 'crashed' else ''}{shell(*words)} continues it"
 
 
 def _scored(scored: Scored | None) -> str | None:

@@ -43,6 +43,24 @@ MOST_CHARACTERS, MOST_WORDS = 1 << 23, 50_000
 SHORTEN = "Cut it into parts"
 
 
+def joined_labels(names: Sequence[str]) -> str:
+    """That labels look like several in one; empty if none does.
+
+    >>> joined_labels(["red", "blue", "red;blue"]).partition(":")[0]
+    "'red;blue' is a class of its own"
+    """
+    for sign in ";|,":
+        parts = [{part.strip() for part in name.split(sign)} for name in names]
+        often = Counter(part for several in parts for part in several)
+        for name, several in zip(names, parts, strict=True):
+            if len(several) > 1 and all(often[part] > 1 for part in several):
+                return (
+                    f"'{name}' is a class of its own: a text has one label. Of several labels,"
+                    " train a run for each"
+                )
+    return ""
+
+
 class LabelChecker:
     """Checks labels against a spec, or infers the spec from the training labels.
 

@@ -38,6 +38,11 @@ class MarkedSentence:
         return np.asarray(self.selection.any(0))
 
     @property
+    def kept_words(self) -> list[str]:
+        """The kept words, in their order."""
+        return list(compress(self.words, self.kept.tolist()))
+
+    @property
     def known_share(self) -> float:
         """Share of the words that are known; punctuation aside, if there is more."""
         words = zip(self.words, self.known.tolist(), strict=True)
@@ -92,6 +97,11 @@ class Explanation:
         return kept / max(1, sum(len(sentence.words) for sentence in self.sentences))
 
     @property
+    def kept_words(self) -> list[str]:
+        """The kept words of all sentences, in their order."""
+        return [word for sentence in self.sentences for word in sentence.kept_words]
+
+    @property
     def known(self) -> float:
         """Share of the words that are known, of the sentence of which fewest are."""
         return min(sentence.known_share for sentence in self.sentences)
@@ -127,8 +137,7 @@ class Explanation:
         found |= {f"p_{name}": share for name, share in chances.items()}
         found |= {"kept": self.kept, "known": self.known}
         for sentence, suffix in zip(self.sentences, ("", "_b"), strict=False):
-            words = compress(sentence.words, sentence.kept.tolist())
-            found[f"words_kept{suffix}"] = " ".join(words)
+            found[f"words_kept{suffix}"] = " ".join(sentence.kept_words)
         return found
 
     def to_dict(self) -> dict[str, Any]:

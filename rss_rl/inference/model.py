@@ -223,8 +223,8 @@ class Model:
         """Prediction for each example and the words it is based on.
 
         Args:
-            examples: one text each, or a pair for tasks on two texts. A tuple of words is not
-                tokenised.
+            examples: one text each, or a pair for tasks on two texts; or a pandas table with one
+                column. A tuple of words is not tokenised.
             share: of each text's words, to keep instead: the most probable ones, at least one.
             as_frame: a pandas table of `Explanation.cells`. What is wrong with an example, which
                 otherwise is raised, stands in its column `error`.
@@ -432,6 +432,8 @@ def _numbered(examples: Sequence[Example]) -> Iterator[tuple[str, Example]]:
     Raises:
         DataError: they are no list.
     """
+    if hasattr(examples, "iloc") and len(getattr(examples, "columns", ())) == 1:
+        examples = list(examples.iloc[:, 0])  # a pandas table of texts alone
     if isinstance(examples, str | Mapping) or hasattr(examples, "columns"):
         # Iterating over a table or a mapping gives its names, which would be predicted.
         given = "one text" if isinstance(examples, str) else f"a {type(examples).__name__}"

@@ -3,7 +3,8 @@
 Columns of `runs_frame`:
 
 run, finished, data_sha256          the run's directory; whether it has a report; the data's digest
-split, mode                         missing for an unfinished run, which has a single line
+split, mode                         of a run that still trains, those of its best scores of dev so
+                                    far; missing, in a single line, if it has none
 accuracy, kept, ...                 scores of that split and mode, by name of the measure
 steps, best_step, parameters, wall_seconds, examples_per_second   of the run
 data, seed, policy.name, ...        every setting, by its dotted key; lists as JSON text
@@ -23,6 +24,7 @@ from rss_rl.config import RunConfig, flat_settings
 from rss_rl.errors import CheckpointError
 from rss_rl.metrics.measures import in_order
 from rss_rl.runs.run_directory import REPORT_FILE, RunDirectory
+from rss_rl.training.status import read_status
 
 _ABOUT = ("run", "finished", "data_sha256", "split", "mode")
 _COSTS = ("steps", "best_step", "parameters", "wall_seconds", "examples_per_second")
@@ -63,7 +65,11 @@ def _lines(path: Path, trust: Trust) -> Iterator[dict[str, Any]]:
     }
     about = {"run": str(path), "finished": False, "data_sha256": directory.data_digest()}
     if not (path / REPORT_FILE).is_file():
-        yield {**about, **settings}
+        best = read_status(str(path)).record.best
+        for mode, scores in ({} if best is None else best.scores).items():
+            yield {**about, "split": "dev", "mode": mode, **scores, **settings}
+        if best is None:
+            yield {**about, **settings}
         return
     report = directory.read_report()
     try:
@@ -109,7 +115,8 @@ def with_groups(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def grouped(frame: pd.DataFrame) -> pd.DataFrame:
-    """Means over the finished runs that differ only in the seed, by split and mode.
+    """Means over the finished runs that differ only in the seed, by split and mode; of a group of
+    which none is finished, over what there is.
 
     Each score and cost NAME is the mean, and NAME_sd the sample standard deviation (NaN for a
     single value); both are NaN unless all runs of the group have the score. `runs` counts them.
@@ -119,7 +126,8 @@ def grouped(frame: pd.DataFrame) -> pd.DataFrame:
         CheckpointError: a group has two runs with the same seed.
     """
     frame = with_groups(frame)
-    frame = frame[frame["finished"]]
+    ended = frame.groupby("group")["finished"].transform("any")
+    frame = frame[(frame["finished"] | ~ended) & frame["mode"].notna()]
     where = ["group", "split", "mode"]
     twice = frame[frame.duplicated([*where, "seed"])]
     if len(twice):

@@ -41,7 +41,12 @@ from rss_rl.results.scores import (
     class_scores,
     read_split,
 )
-from rss_rl.results.sentences import interval_sentence, run_warnings, trojan_sentences
+from rss_rl.results.sentences import (
+    interval_sentence,
+    run_warnings,
+    still_training,
+    trojan_sentences,
+)
 from rss_rl.results.tables import (
     differing_settings,
     mode_name,
@@ -70,12 +75,6 @@ _FREQUENT = 5
 """Fewest occurrences of a word in the list of those kept least."""
 _LONGEST = 600
 """Words of a text that are shown."""
-_TRAINED_ON = {
-    "all": "all words",
-    "sampled": "selections",
-    "thresholded": "selections of test time",
-    "uniform_share": "random words",
-}
 
 
 @dataclass(frozen=True)
@@ -83,11 +82,13 @@ class Part:
     """What is known of runs on the same data.
 
     frame      see `runs_frame` and `with_groups`
+    split      whose scores and texts are shown: dev if no run is finished
     reading    of the first run
     trojan     of the first run, see `find_trojan`
     """
 
     frame: pd.DataFrame
+    split: str
     reading: Reading
     manifest: Manifest
     trojan: Trojan | None
@@ -107,19 +108,18 @@ def gather_parts(
         progress: called with the current step.
 
     Raises:
-        CheckpointError: a run is not finished. RssError: any other expected failure.
+        RssError: any expected failure.
     """
-    frame = with_groups(runs_frame(runs, trust))
-    for run in frame.loc[~frame["finished"], "run"]:
-        RunDirectory.open(Path(run)).read_report()  # raises
+    frame = runs_frame(runs, trust).sort_values("finished", ascending=False, kind="stable")
     parts = []
-    for _, own in frame.groupby("data_sha256", sort=False):
+    for _, own in with_groups(frame).groupby("data_sha256", sort=False):
         first = own.iloc[0]
-        progress(f"reading {split} with {first['run']}")
-        reading = read_split(Path(first["run"]), split, trust=trust)
+        read = split if first["finished"] else "dev"  # test is read at the end
+        progress(f"reading {read} with {first['run']}")
+        reading = read_split(Path(first["run"]), read, trust=trust)
         prepared = open_prepared(str(first["data"]))
-        trojan = find_trojan(Path(first["run"]), prepared, split, reading)
-        parts.append(Part(own, reading, prepared.manifest, trojan))
+        trojan = find_trojan(Path(first["run"]), prepared, read, reading)
+        parts.append(Part(own, read, reading, prepared.manifest, trojan))
     return parts
 
 
@@ -136,14 +136,14 @@ def write_report_page(
     Raises:
         StorageError: `out` cannot be written. RssError: see `gather_parts`.
     """
-    text = report_page(gather_parts(runs, split, trust=trust, progress=progress), split)
+    text = report_page(gather_parts(runs, split, trust=trust, progress=progress))
     with disk_errors(out, "cannot be written", "Give another file", StorageError):
         out.parent.mkdir(parents=True, exist_ok=True)
         replace_file(out, text)
     return out
 
 
-def report_page(parts: Sequence[Part], split: str = "test") -> str:
+def report_page(parts: Sequence[Part]) -> str:
     """The page as HTML."""
     runs = [Path(run).resolve().name for part in parts for run in part.frame["run"].unique()]
     return filled(
@@ -151,26 +151,27 @@ def report_page(parts: Sequence[Part], split: str = "test") -> str:
         title=runs[0] if len(runs) == 1 else f"{runs[0]} and {len(runs) - 1} more",
         version=VERSION,
         written=f"{datetime.now():%d %B %Y, %H:%M}",
-        split=split,
-        parts=[_shown(part, split) for part in parts],
+        parts=[_shown(part) for part in parts],
         drawn=COLOURS,
         marked_text=marked_text,
     )
 
 
-def _shown(part: Part, split: str) -> dict[str, Any]:
+def _shown(part: Part) -> dict[str, Any]:
     """What the template shows of a part."""
+    split = part.split
     frame, means = part.frame, grouped(part.frame)
     first, metric = frame.iloc[0], _measure(part.frame, split)
     names, reading = shown_scores(means), part.reading
     return {
         "name": part.manifest.name,
+        "split": split,
         "groups": [
             (group, [Path(run).name for run in own["run"].unique()])
             for group, own in frame.groupby("group")
         ],
         "several": means["runs"].max() > 1,
-        "warnings": list(_warnings(part, split)),
+        "warnings": list(_warnings(part)),
         "summary": _summary(means, metric, split, part.manifest.splits[split]),
         "asked": list(_asked(frame, part.manifest)),
         "metric": None if metric is None else find_measure(metric).label,
@@ -183,7 +184,7 @@ def _shown(part: Part, split: str) -> dict[str, Any]:
         "modes": modes_note(means["mode"]),
         "roles": "heads_kept" in names,
         "curves": curve_charts(frame, metric),
-        "phases": list(_phases(first)),
+        "phases": first.filter(regex=r"^phases\.\d+\.name$").dropna().tolist(),
         "reading": reading,
         "selects": "thresholded" in {*frame["mode"]},
         "decide": trojan_sentences(part.trojan, split),
@@ -193,7 +194,7 @@ def _shown(part: Part, split: str) -> dict[str, Any]:
             ("Wrong, with the highest confidence", reading.wrong),
         ],
         "classes": _classes(part),
-        "words": [(title, own) for title, own in _words(reading) if len(own)],
+        "words": [table for table in _words(reading) if table[2]],
         "settings": setting_texts(frame),
         "differing": differing_settings(frame),
     }
@@ -210,12 +211,13 @@ def _measure(frame: pd.DataFrame, split: str) -> str | None:
     return next((name for name in wanted if len(judged) and name in measured), None)
 
 
-def _warnings(part: Part, split: str) -> Iterator[str]:
-    runs = part.frame.drop_duplicates("run")
+def _warnings(part: Part) -> Iterator[str]:
+    yield from (f"{line}." for line in still_training(part.frame))
+    runs = part.frame[part.frame["finished"]].drop_duplicates("run")
     for run, asked in runs[["run", "reward.target_share"]].to_numpy():
         report, of = RunDirectory.open(Path(run)).read_report(), f"{run}: "
         if run == runs["run"].iloc[0]:
-            report["trojan"] = {split: part.trojan}
+            report["trojan"] = {part.split: part.trojan}
         for warning in run_warnings(report, asked):
             yield f"{of if len(runs) > 1 else ''}{warning}."
 
@@ -254,9 +256,10 @@ def _asked(frame: pd.DataFrame, manifest: Manifest) -> Iterator[tuple[str, str]]
     weights = ", with label weights" if vectors.label_weights else ""
     yield "Word vectors", f"{files}{weights}; {vectors.dim} numbers per word"
     yield "Seeds", ", ".join(str(seed) for seed in group["seed"])
-    seconds, updates = group["wall_seconds"].mean(), first["steps"]
-    yield "Training", f"{updates:,.0f} updates, {seconds:,.0f} seconds per run"
-    yield "Size", f"{first['parameters']:,.0f} parameters without embeddings"
+    if first["finished"]:
+        seconds, updates = group["wall_seconds"].mean(), first["steps"]
+        yield "Training", f"{updates:,.0f} updates, {seconds:,.0f} seconds per run"
+        yield "Size", f"{first['parameters']:,.0f} parameters without embeddings"
 
 
 def _classes(part: Part) -> dict[str, Any] | None:
@@ -274,8 +277,10 @@ def _classes(part: Part) -> dict[str, Any] | None:
     }
 
 
-def _words(reading: Reading) -> Iterator[tuple[str, list[tuple[str, int, int]]]]:
-    """Lists of words, how often each is kept and of how many: overall, then by predicted class.
+def _words(
+    reading: Reading,
+) -> Iterator[tuple[str, tuple[str, str], list[tuple[str, int, int]]]]:
+    """Lists of words with two counts, and what these are: overall, then by predicted class.
 
     Of a class those that its texts keep more often than if classes were alike.
     """
@@ -284,8 +289,9 @@ def _words(reading: Reading) -> Iterator[tuple[str, list[tuple[str, int, int]]]]
     if not 0 < words["kept"].sum() < words["count"].sum():
         return
     most = words[words["kept"] > 0][:_WORDS]
-    yield "Kept most often, for how often they occur", list(most.itertuples())
-    yield "Kept least often", list(words[~rare][::-1][:_WORDS].itertuples())
+    counts = "kept", "occurs"
+    yield "Kept most often, for how often they occur", counts, list(most.itertuples())
+    yield "Kept least often", counts, list(words[~rare][::-1][:_WORDS].itertuples())
     if not 0 < by_class.shape[1] <= _MOST_CLASSES:
         return
     everywhere = by_class.sum(axis=1)
@@ -294,22 +300,9 @@ def _words(reading: Reading) -> Iterator[tuple[str, list[tuple[str, int, int]]]]
         leading = more[more > 0].sort_values(ascending=False, kind="stable").index[:_CLASS_WORDS]
         yield (
             f"Kept for {name}, more often than for others",
+            ("kept for it", "kept in all"),
             [(word, by_class.at[word, name], everywhere[word]) for word in leading],
         )
-
-
-def _phases(settings: Mapping[str, Any]) -> Iterator[str]:
-    """What learns in each phase."""
-    for number in itertools.count():
-        name = settings.get(f"phases.{number}.name")
-        if name is None or pd.isna(name):
-            return
-        own = {key: settings[f"phases.{number}.{key}"] for key in ("supervised", "policy")}
-        learners = {"supervised": "the classifier", "policy": "the policy"}
-        learn = " and ".join(learners[key] for key, learns in own.items() if learns)
-        reads = _TRAINED_ON[settings[f"phases.{number}.selection"]]
-        verb = "learns" if sum(own.values()) == 1 else "learn"
-        yield f"{number + 1}, {name}: {learn} {verb} from {reads}"
 
 
 def _bars(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pandas as pd
 from scipy.stats import binomtest
 
 from rss_rl.data.manifest import SplitInfo
@@ -58,6 +59,12 @@ def accuracy_interval(accuracy: float, rows: int) -> tuple[float, float]:
     """Wilson's 95% interval of an accuracy that was measured on `rows` rows."""
     found = binomtest(round(accuracy * rows), rows).proportion_ci(method="wilson")
     return float(found.low), float(found.high)
+
+
+def still_training(frame: pd.DataFrame) -> Iterator[str]:
+    """That runs are not finished, a line each."""
+    for run in frame.loc[~frame["finished"], "run"].unique():
+        yield f"{run}: is not finished, and has scores of dev alone, the best so far"
 
 
 def run_warnings(report: Mapping[str, Any], asked: float | None) -> Iterator[str]:

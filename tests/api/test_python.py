@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import pickle
 import random
 import re
 from pathlib import Path
@@ -174,6 +176,11 @@ def test_answers_print_and_render(run: rss_rl.Run) -> None:
     assert repr(sentence).replace("[", "").replace("]", "") == "A `` dull '' film ."
     assert repr(found).startswith(str(found.prediction))
     assert found._repr_html_().count("<mark ") == int(sentence.kept.sum())
+    assert found.kept_words == re.findall(r"\[(.*?)\]", repr(sentence))
+    column = pd.DataFrame({"review": [text, "a fine film"]})
+    assert next(map(repr, run.model.predict(column))) == repr(found)
+    with pytest.raises(DataError, match="got a DataFrame"):
+        run.model.predict(column.assign(other="x"))
     words = found.to_dict()["sentences"][0]
     assert words[2]["word"] == "dull"
     json.dumps(found.to_dict())
@@ -283,3 +290,23 @@ def test_what_is_offered_is_listed() -> None:
     assert "fit" in dir(rss_rl)
     with pytest.raises(AttributeError, match="no attribute 'fitt'"):
         rss_rl.fitt  # noqa: B018
+
+
+OFFERED = [name for name in rss_rl.__all__ if inspect.isfunction(getattr(rss_rl, name))]
+
+
+@pytest.mark.parametrize("name", OFFERED)
+def test_help_names_every_argument_in_types_that_one_can_read(name: str) -> None:
+    function = getattr(rss_rl, name)
+    shown = str(inspect.signature(function))
+    assert not re.search("Annotated|Typed|Unpack|Ellipsis| at 0x", shown)
+    told = re.findall(r"(?m)^ *(\w+): ", inspect.cleandoc(function.__doc__))
+    assert not {*inspect.signature(function).parameters} - {*told}
+    assert pickle.loads(pickle.dumps(function)) is function
+
+
+def test_help_of_fit_has_how_tables_are_read() -> None:
+    shown = inspect.signature(rss_rl.fit)
+    assert {"vectors", "dev", "test", "split", "time"} < {*shown.parameters}
+    assert "time: str | float | None = None" in str(shown)
+    assert "split: str | Sequence[float] = ..." in str(shown)

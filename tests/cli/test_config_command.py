@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import yaml
 from invoking import invoke
@@ -9,6 +11,7 @@ from invoking import invoke
 from rss_rl.cli.config import documented_yaml
 from rss_rl.config import RunConfig, load_config, parse_config
 from rss_rl.packaged import find_config, packaged_configs
+from rss_rl.runs.run_directory import RunDirectory
 
 
 def show(*arguments: str) -> str:
@@ -53,3 +56,18 @@ def test_the_shipped_ones_are_listed() -> None:
     lines = show("list").splitlines()
     assert [line.split()[0] for line in lines] == packaged_configs()
     assert all(len(line.split()) > 2 for line in lines)
+
+
+def test_only_what_differs_is_listed(tmp_path: Path) -> None:
+    config = load_config(find_config("own_long"), ["seed=3", "data=some"]).model_dump(mode="json")
+    with RunDirectory.create(tmp_path / "run", config):
+        rows = [
+            line.split() for line in show("diff", "own_long", str(tmp_path / "run")).splitlines()
+        ]
+    assert [row for row in rows if row[0] != "setting"] == [
+        ["data", "prepared/own", "some"],
+        ["seed", "0", "3"],
+    ]
+    rows = [line.split() for line in show("diff", "own", "own_phrases").splitlines()]
+    assert ["policy.name", "rss", "smooth"] in rows
+    assert ["policy.options.within", "-", "text"] in rows

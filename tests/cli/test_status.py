@@ -102,6 +102,10 @@ def test_the_best_is_the_runs_own_while_the_comparison_trains(run: Path) -> None
     whole = {"all": {"accuracy": 0.95, "loss": 0.1, "kept": 1.0}}
     made.take(Evaluated("all-tokens", 14, whole, True), {})
     made.end("stopped")
+    text = show(run)
+    assert "all-tokens (the comparison with all words), 3 of 3" in text
+    assert "update 14 of the comparison" in text
+    assert "best of the run" in text
     found = read_status(str(run)).record
     assert found.phase_number == 3
     assert found.dev is not None
@@ -111,11 +115,14 @@ def test_the_best_is_the_runs_own_while_the_comparison_trains(run: Path) -> None
 
 def test_how_a_run_ended(run: Path) -> None:
     assert read_status(str(run)).state == "crashed"  # no lock, no report, and nothing says why
+    assert "the reason is in its events.jsonl" in show(run)
     written(run).end("stopped")
     assert read_status(str(run)).state == "stopped"
     written(run).end("failed", "the disk is full")
     assert read_status(str(run)).state == "failed"
-    assert "failed, error: the disk is full" in show(run)
+    resume = f"rss-rl train --resume {run} --storage s3://bucket/run continues it"
+    text = " ".join(show(run).split())
+    assert f"failed, error: the disk is full remedy {resume}" in text
     (run / "report.json").write_text("{}")
     assert read_status(str(run)).state == "finished"
     (run / STATUS_FILE).unlink()
@@ -144,6 +151,8 @@ def test_a_storage_path_tells_the_same(run: Path) -> None:
     for file in (STATUS_FILE, EVENTS_FILE, "config.json"):
         memory.pipe(f"/there/{file}", (run / file).read_bytes())
     found, local = read_status("memory://there"), read_status(str(run))
+    text = " ".join(show("memory://there").split())
+    assert "rss-rl train --resume DIR --storage memory://there continues it" in text
     assert (found.state, found.record) == ("crashed", local.record)
     lease = {"host": "far", "pid": 9, "time": time.time(), "token": "x"}
     memory.pipe("/there/writer.json", json.dumps(lease).encode())

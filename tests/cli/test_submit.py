@@ -70,6 +70,17 @@ def test_a_path_of_this_machine_is_refused() -> None:
     assert f"from_run: {Path('runs/films').absolute()}" in shared.stdout
 
 
+def test_data_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    arguments = ["--storage", "/nfs/run", "--shared-filesystem", "--address", "http://localhost:9"]
+    refused = invoke(["submit", "demo", f"data={tmp_path}", *arguments])
+    assert f"{tmp_path}: there are no prepared data" in refused.stderr
+    (tmp_path / "manifest.json").write_text("{}")
+    passed = invoke(["submit", "demo", f"data={tmp_path}", *arguments])
+    assert "no Ray cluster answered" in passed.stderr
+    unknown = invoke(["submit", "demo", "data=nosuch://b/d", *arguments])
+    assert "whether the data are there is not known" in unknown.stdout
+
+
 def test_the_folder_of_a_transformer_is_refused(tmp_path: Path) -> None:
     arguments = ["submit", "transformer/sentences", "data=s3://b/d", "--storage", "s3://b/r"]
     given = [*arguments, "--dry-run", f"model.encoder.options.pretrained={tmp_path}"]

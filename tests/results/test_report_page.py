@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -82,6 +85,18 @@ def test_runs_that_differ_are_groups(text: str, runs: list[Path]) -> None:
         assert ("fill-opacity: 0.18" in shown) is several
         assert ("One seed, so no bands" in shown) is not several
         assert ("Means over 2 seeds." in shown) is several
+
+
+def test_a_run_that_trains_is_marked(runs: list[Path], tmp_path: Path) -> None:
+    shutil.copytree(runs[2], tmp_path / "b-0")
+    (tmp_path / "b-0" / "report.json").unlink()
+    page = report_page(gather_parts([tmp_path / "b-0", runs[0]]))
+    assert "b-0: is not finished" in page
+    assert "Only the first" not in page
+    assert "<td>b-0</td>" in page
+    alone = report_page(gather_parts([tmp_path / "b-0"]))
+    assert "Accuracy on dev." in alone
+    assert "Size</dt>" not in alone
 
 
 def test_classes_are_told_apart(one: Part, text: str) -> None:
@@ -218,6 +233,19 @@ def test_in_a_browser(text: str, tmp_path: Path) -> None:
         assert theme in ("light", "dark")
         assert browser.problems == []
         assert [url for url in browser.requests if not url.startswith("file:")] == []
+
+
+def test_readmes_pictures_can_be_made_again(
+    runs: list[Path], repository: Path, tmp_path: Path
+) -> None:
+    with start_browser():
+        pass  # or skipped
+    script = repository / "docs" / "pictures.py"
+    subprocess.run([sys.executable, script, runs[0], "--out", tmp_path], check=True)
+    readme = (repository / "README.md").read_text(encoding="utf-8")
+    for name in ("explain.png", "report.png"):
+        assert (tmp_path / name).read_bytes()[:4] == b"\x89PNG"
+        assert f"docs/pictures/{name}" in readme
 
 
 def test_a_screen_reader_says_what_the_report_shows(text: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
@@ -124,8 +125,12 @@ def test_a_table_is_prepared_and_fitted(tmp_path: Path) -> None:
     table = tmp_path / "reviews.csv"
     table.write_text("\n".join(["text,label", *rows]))
     base = {"data": str(table), "text": "text", "label": "label", "keep": 0.3, "dim": 8}
-    spec = load_spec({"base": base, "seeds": 2})
-    runs = Sweep(spec, tmp_path / "out", Console(quiet=True)).runs
+    spec = load_spec({"base": base, "seeds": 2, "settings": {"phases.0.steps": 20}})
+    printed = io.StringIO()
+    runs = Sweep(spec, tmp_path / "out", Console(file=printed)).runs
+    assert "phases.1.steps" in printed.getvalue()
+    assert "phases.0.steps" not in printed.getvalue()  # what is asked for is not chosen
+    assert runs[0].config.phases[0].steps == 20
     assert [run.path.name for run in runs] == ["seed-0", "seed-1"]
     config = runs[1].config
     assert (config.reward.target_share, config.seed, config.policy.name) == (0.3, 1, "rss")

@@ -131,7 +131,7 @@ def test_metrics_and_events_are_documented(
     path, _ = finished
     page = (repository / "docs" / "metrics.md").read_text(encoding="utf-8")
     known = set()
-    for name in re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE):
+    for name in re.findall(r"^- `([^`]+)`", page, re.MULTILINE):
         before, *inside = re.split(r"[{}]", name)
         choices, after = (inside[0].split(","), inside[1]) if inside else ([""], "")
         known |= {f"{before}{choice}{after}" for choice in choices}
