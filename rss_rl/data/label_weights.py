@@ -17,7 +17,7 @@ classes and for a score, else the number of classes), G hashed subwords, F folds
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -120,9 +120,38 @@ def learn_weights(
 
 
 def sum_subwords(words: Sequence[str], subwords: Array) -> Array:
-    """The sum [n, C] of the weights [G, C] of each word's subwords."""
-    total: Array = _subword_counts(words) @ subwords
-    return total
+    """The sum [n, C] of the weights [G, C] of each word's subwords.
+
+    By hashes of our own, as a model in use does without scikit-learn, which takes two seconds.
+    """
+    hashes = (list(map(_hash, _subwords(word[:LONGEST_WORD]))) for word in words)
+    return np.stack([subwords[each].sum(0) for each in hashes])
+
+
+def _subwords(word: str) -> Iterator[str]:
+    """Those of HashingVectorizer, which cuts at white space."""
+    for part in word.split():
+        marked = f" {part} "
+        for size in range(_SHORTEST, _LONGEST + 1):
+            yield from (marked[at : at + size] for at in range(max(1, len(marked) - size + 1)))
+            if size >= len(marked):
+                break
+
+
+def _hash(subword: str) -> int:
+    """Its row among G: the size of its MurmurHash3 as a signed number, as in HashingVectorizer."""
+    data, bits = subword.encode(), 0xFFFFFFFF
+    value = 0
+    for at in range(0, len(data) + 1, 4):
+        block = int.from_bytes(data[at : at + 4], "little") * 0xCC9E2D51 & bits
+        value ^= (block << 15 | block >> 17) * 0x1B873593 & bits
+        if at + 4 <= len(data):
+            value = ((value << 13 | value >> 19) * 5 + 0xE6546B64) & bits
+    value ^= len(data)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        value = (value ^ value >> shift) * factor & bits
+    value ^= value >> 16
+    return min(value, bits + 1 - value) % HASHES
 
 
 def _subword_counts(words: Sequence[str]) -> Any:

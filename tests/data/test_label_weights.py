@@ -16,7 +16,15 @@ from safetensors.numpy import load_file
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from rss_rl.data.label_weights import FOLDS, LabelWeights, fold_of, learn_weights, sum_subwords
+from rss_rl.data.label_weights import (
+    FOLDS,
+    HASHES,
+    LabelWeights,
+    _subword_counts,
+    fold_of,
+    learn_weights,
+    sum_subwords,
+)
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample
 from rss_rl.data.store import open_prepared
@@ -95,6 +103,14 @@ def test_a_word_that_no_text_has_is_known_by_its_parts() -> None:
     good, bad, other = sum_subwords(["wonderfully", "awfully", "xyz"], subwords)[:, 0]
     assert good > 0 > bad
     assert other == 0
+
+
+@given(words=st.lists(st.text(max_size=12), min_size=1, max_size=5))
+def test_parts_of_a_word_are_those_of_scikit_learn(words: list[str]) -> None:
+    weights = np.random.default_rng(0).normal(size=(HASHES, 2)).astype(np.float32)
+    words = [word.encode(errors="ignore").decode() for word in words]
+    expected = _subword_counts(words) @ weights
+    np.testing.assert_allclose(sum_subwords(words, weights), expected, atol=1e-3)
 
 
 def test_words_of_one_text_each_have_as_many_columns_as_their_parts() -> None:

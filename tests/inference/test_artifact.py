@@ -28,6 +28,7 @@ model = rss_rl.load(sys.argv[1])
 (sentence,), *_ = model.select(["the warm film"])
 assert sentence.words == ("the", "warm", "film")
 print(model.predict(["the warm film"])[0].class_probabilities)
+assert model.predict(["a word unseen so far"])[0].known < 1
 LEARN = "envs learners logs mirror results reward_models rollouts training".split()
 others = ["gymnasium", "matplotlib", "nltk", "pandas", "ray", "scipy", "sklearn", "tensorboard"]
 loaded = {*others, *(f"rss_rl.{room}" for room in LEARN)} & {*sys.modules}
