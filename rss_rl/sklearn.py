@@ -171,6 +171,12 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 row[int(name)] = chance
         return probabilities
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of the rows that are predicted right, also of classes that scikit-learn's own
+        `score` does not know, such as pandas' periods."""
+        right = pd.Series(self.predict(X)) == pd.Series(_values(y))
+        return float(np.average(right, weights=sample_weight))
+
     def select(self, X: Any, share: float | None = None) -> list[Any]:
         """The kept words of each text, in its order; of pairs, a tuple of two lists.
 
@@ -256,12 +262,7 @@ def _classes(labels: Any) -> tuple[Array, Array]:
     Raises:
         DataError: labels are missing, in any notation, or alike, or cannot be sorted.
     """
-    if np.ma.is_masked(labels):
-        labels = pd.Series(labels.ravel())
-    values = labels.to_numpy() if hasattr(labels, "to_numpy") else np.asarray(labels)
-    if values.dtype.kind == "U" and not all(isinstance(label, str) for label in labels):
-        values = np.asarray(labels, object)  # where numpy would write numbers as text
-    values = column_or_1d(values)
+    values = _values(labels)
     missing = pd.isna(values) | [isinstance(value, str) and is_missing(value) for value in values]
     if missing.any():
         rows = ", ".join(map(str, np.flatnonzero(missing)[:10]))
@@ -278,3 +279,13 @@ def _classes(labels: Any) -> tuple[Array, Array]:
         ) from error
     check_alike([name for name in classes.tolist() if isinstance(name, str)], "y")
     return classes, numbers
+
+
+def _values(labels: Any) -> Array:
+    """Labels in one dimension, in the type of their values."""
+    if np.ma.is_masked(labels):
+        labels = pd.Series(labels.ravel())
+    values = labels.to_numpy() if hasattr(labels, "to_numpy") else np.asarray(labels)
+    if values.dtype.kind == "U" and not all(isinstance(label, str) for label in labels):
+        values = np.asarray(labels, object)  # where numpy would write numbers as text
+    return column_or_1d(values)  # type: ignore[no-any-return]

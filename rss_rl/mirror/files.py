@@ -21,6 +21,7 @@ from rss_rl.runs.checkpoint import STATE_FILE, tensors_path
 from rss_rl.runs.run_directory import (
     ALL_TOKENS,
     CONFIG_FILE,
+    EVALUATED_FILE,
     EVENTS_FILE,
     PAGE_FILE,
     PROVENANCE_FILE,
@@ -37,7 +38,9 @@ _ORDER = (
     r"checkpoints/(?!LATEST$)[A-Z][A-Z0-9_]*",
     r"checkpoints/LATEST",
     r"tensorboard/(\w[\w.-]*/)?[\w.~-]+|"
-    + "|".join(map(re.escape, (EVENTS_FILE, STATUS_FILE, PROVENANCE_FILE, PAGE_FILE))),
+    + "|".join(
+        map(re.escape, (EVENTS_FILE, STATUS_FILE, PROVENANCE_FILE, PAGE_FILE, EVALUATED_FILE))
+    ),
     re.escape(REPORT_FILE),
 )
 _PATTERNS = tuple(re.compile(pattern) for pattern in _ORDER)

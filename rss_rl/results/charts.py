@@ -182,6 +182,16 @@ def calibration_chart(bins: pd.DataFrame) -> Markup:
     )
 
 
+def coverage_chart(curve: pd.DataFrame) -> Markup:
+    """Accuracy by the share of the texts that are predicted, see `rss_rl.results.scores`."""
+    axes = _chart("Leaving the least certain out", "predicted texts", "accuracy")
+    axes.plot(curve["coverage"], curve["accuracy"], color=_SERIES[0], marker="o", clip_on=False)
+    _in_percent(axes.xaxis)
+    _in_percent(axes.yaxis)
+    said = zip(curve["coverage"], curve["accuracy"], strict=True)
+    return _svg(axes, "; ".join(f"{right:.0%} right of {share:.0%}" for share, right in said))
+
+
 @contextmanager
 def _style() -> Iterator[None]:
     """The style of the page, whose own fonts show letters that matplotlib's does not have."""

@@ -31,7 +31,7 @@ from rss_rl.metrics.measures import (
     task_measures,
 )
 from rss_rl.pages.assets import filled
-from rss_rl.results.charts import COLOURS, calibration_chart, curve_charts
+from rss_rl.results.charts import COLOURS, calibration_chart, coverage_chart, curve_charts
 from rss_rl.results.frame import grouped, runs_frame, score_names, with_groups
 from rss_rl.results.scores import (
     Reading,
@@ -39,6 +39,7 @@ from rss_rl.results.scores import (
     calibration,
     calibration_error,
     class_scores,
+    coverage,
     read_split,
 )
 from rss_rl.results.sentences import (
@@ -272,6 +273,7 @@ def _classes(part: Part) -> dict[str, Any] | None:
         "names": names,
         "scores": class_scores(reading.predictions, names),
         "chart": calibration_chart(bins),
+        "abstaining": coverage_chart(coverage(reading.predictions)),
         "error": calibration_error(bins),
         "before": calibration_error(calibration(reading.predictions, "uncalibrated")),
     }

@@ -295,6 +295,21 @@ def calibration(predictions: pd.DataFrame, column: str = "confidence") -> pd.Dat
     return means.assign(rows=bins.size()).reset_index(drop=True)
 
 
+def coverage(predictions: pd.DataFrame) -> pd.DataFrame:
+    """What abstaining from the least certain texts gives: of some tenths of the rows, `least`, the
+    least confidence among them, `coverage`, their share of all rows, and `accuracy`.
+
+    Args:
+        predictions: with columns `confidence`, and `error`, 0 or False where right.
+    """
+    sure, wrong = predictions[["confidence", "error"]].to_numpy(np.float64).T
+    tenths = np.ceil(len(sure) * np.arange(1, _BINS + 1) / _BINS).astype(int)
+    least = np.unique(np.sort(sure)[-tenths])[::-1]
+    kept = sure >= least[:, None]  # [tenths, rows]: rows of the same confidence go together
+    accuracy = 1 - (kept * wrong).sum(1) / kept.sum(1)
+    return pd.DataFrame({"least": least, "coverage": kept.mean(1), "accuracy": accuracy})
+
+
 def calibration_error(bins: pd.DataFrame) -> float:
     """Expected calibration error (Naeini et al. 2015): mean distance of confidence and accuracy
     over the rows; bins: see `calibration`."""

@@ -25,7 +25,7 @@ import numpy as np
 from rss_rl.components import Trust
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.results.linear import Linear, Text, kept_words, labels_of, texts_of
-from rss_rl.results.scores import Reading, read_split
+from rss_rl.results.scores import Reading, coverage, read_split
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.seeding import generator
 from rss_rl.types import Array
@@ -152,10 +152,13 @@ def run_trojan(path: Path, split: str, **how: Any) -> Trojan | None:
 
 
 def add_trojan(path: Path, split: str, trust: Trust) -> None:
-    """Write `run_trojan` into a run's report, as trojan, by split."""
-    directory = RunDirectory.open(path)
-    found = run_trojan(path, split, trust=trust)
-    directory.write_report({**directory.read_report(), "trojan": {split: found}})
+    """Write into a run's report what reading a split finds: trojan, and coverage of classes."""
+    directory, reading = RunDirectory.open(path), read_split(path, split, trust=trust)
+    trojan = find_trojan(path, open_prepared(directory.config["data"]), split, reading)
+    report = {**directory.read_report(), "trojan": {split: trojan}}
+    if "confidence" in reading.predictions:
+        report["coverage"] = {split: coverage(reading.predictions).to_dict("records")}
+    directory.write_report(report)
 
 
 def look_for_code(

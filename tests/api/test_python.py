@@ -137,7 +137,8 @@ def test_fit_is_a_finished_run_with_all_that_one_asks_of_it(run: rss_rl.Run) -> 
     assert run.config.evaluation.best_metric == "auto"
     assert run.report["steps"] == 18
     assert set(run.curves()) >= {"reward/total", "train/loss"}
-    assert set(run.report["trojan"]) == {"test"}
+    assert set(run.report["trojan"]) == set(run.report["coverage"]) == {"test"}
+    assert run.report["coverage"]["test"][-1]["coverage"] == 1
     again = rss_rl.Run(run.path)
     dev = again.evaluate("dev", ["thresholded"])["thresholded"]
     assert dev["kept"] == pytest.approx(run.report["splits"]["dev"]["thresholded"]["kept"])

@@ -151,7 +151,10 @@ def test_predicted_classes_have_the_type_of_the_labels(kind: Any, dtypes: Any) -
         y = pd.Series([kind[label == "plant"] for label in labels], dtype=dtype)
         model = SelectiveClassifier(settings=BRIEF).fit(rows, y)
         assert model.classes_.tolist() == sorted(kind)
-        assert {type(label) for label in pd.Series(model.predict(rows)).tolist()} <= {type(kind[0])}
+        predicted = model.predict(rows)
+        assert {type(label) for label in pd.Series(predicted).tolist()} <= {type(kind[0])}
+        right = np.mean([one == other for one, other in zip(pd.Series(predicted), y, strict=True)])
+        assert model.score(rows, y) == pytest.approx(right)
 
 
 @pytest.mark.parametrize("missing", [None, np.nan, pd.NaT, pd.NA, "", " ", "nan"])

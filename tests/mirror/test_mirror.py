@@ -46,7 +46,7 @@ def moments(run: Path) -> Iterator[int]:
     (run / ALL_TOKENS).mkdir()
     checkpoint(run / ALL_TOKENS, 7, 7)
     yield 6
-    for name in ("report.json", "report.html", "provenance.json"):
+    for name in ("report.json", "report.html", "provenance.json", "evaluated.json"):
         (run / name).write_text("{}")
     yield 6
 
@@ -106,7 +106,7 @@ def test_what_a_whole_run_leaves_there(tmp_path: Path) -> None:
     assert steps == {"step-000005", "step-000009", "step-000012"}  # as here, after pruning
     assert steps == {path.name for path in (tmp_path / "here" / "checkpoints").glob("step-*")}
     assert {"config.json", "config.yaml", "inputs/vocabulary.json", "report.json"} <= names
-    assert {"provenance.json", "report.html"} <= names
+    assert {"provenance.json", "report.html", "evaluated.json"} <= names
     assert "run.lock" not in names
     assert WRITER_FILE not in names  # let go of
     assert not list((tmp_path / "there").rglob(".tmp-*"))

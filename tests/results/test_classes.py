@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from rss_rl.data.manifest import SplitInfo
-from rss_rl.results.scores import calibration, calibration_error, class_scores
+from rss_rl.results.scores import calibration, calibration_error, class_scores, coverage
 from rss_rl.results.sentences import accuracy_interval, interval_sentence
 
 
@@ -31,6 +31,19 @@ def test_confidence_is_compared_with_accuracy() -> None:
     assert bins["confidence"].tolist() == pytest.approx([0.65, 0.96])
     by_hand = (2 * abs(0.65 - 1 / 2) + 3 * abs(0.96 - 2 / 3)) / 5
     assert calibration_error(bins) == pytest.approx(by_hand)
+
+
+def test_the_least_certain_are_left_out_first() -> None:
+    sure = [0.99, 0.95, 0.95, 0.9, 0.8, 0.7, 0.6, 0.55, 0.5, 0.5]
+    wrong = [0, 0, 1, 0, 0, 1, 0, 1, 1, 0]
+    predictions = pd.DataFrame({"confidence": sure[::-1], "error": np.array(wrong[::-1], bool)})
+    curve = coverage(predictions)
+    assert curve["least"].tolist() == [*dict.fromkeys(sure)]  # two of a kind are left out together
+    for least, share, accuracy in curve.to_numpy():
+        kept = [not error for error, one in zip(wrong, sure, strict=True) if one >= least]
+        assert share == pytest.approx(len(kept) / len(sure))
+        assert accuracy == pytest.approx(np.mean(kept))
+    assert coverage(predictions[:1])["coverage"].tolist() == [1]
 
 
 def test_the_interval_is_wilsons() -> None:

@@ -112,6 +112,7 @@ def test_classes_are_told_apart(one: Part, text: str) -> None:
     ]
     assert np.ravel(shown).tolist() == [int(both.sum()) for both in of]
     assert "Confidence and accuracy" in text
+    assert "Leaving the least certain out" in text
     kept = one.reading.class_words
     np.testing.assert_array_equal(kept.sum(axis=1), one.reading.words["kept"].reindex(kept.index))
     told = pd.DataFrame([[5, 1], [1, 5], [2, 2]], ["dull", "fine", "and"], list(names))
