@@ -14,10 +14,11 @@ from typing import Any, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rss_rl.errors import ConfigError, DataError, RssError
+from rss_rl.errors import ConfigError, DataError, ResourceError, RssError
 from rss_rl.inference.model import Encoded, Model
 from rss_rl.pages.explanation import text_titles
 from rss_rl.reading.trained_runs import data_of
+from rss_rl.types import Array
 
 _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
 _EXAMPLES, _EXAMPLE_WORDS = 3, 40
@@ -133,15 +134,61 @@ def data_examples(model: Model) -> list[list[str]]:
     return [[" ".join(words[:_EXAMPLE_WORDS]) for words in split.words(row)] for row in rows]
 
 
-def answer_example(model: Model, asked: Asked, field: str, limits: Limits) -> dict[str, Any]:
-    """Selection and prediction for one example, as `rss-rl select --json` prints them.
+@dataclass(eq=False)
+class Pending:
+    """An example that waits for its turn.
 
-    Args:
-        field: path of the example in the request body.
+    field    its path in the request body
+    taken    its turn has come
+    outcome  its selection and prediction, as `rss-rl select --json` prints them; or an error
+    """
+
+    asked: Asked
+    field: str
+    taken: bool = False
+    outcome: dict[str, Any] | Exception | None = None
+
+    def result(self) -> dict[str, Any]:
+        """The outcome.
+
+        Raises:
+            Problem: 422 or 413, with the field; 503, not enough memory.
+        """
+        if isinstance(self.outcome, ResourceError):
+            raise Problem(503, str(self.outcome), self.field) from self.outcome
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        assert self.outcome is not None
+        return self.outcome
+
+
+def answer_examples(model: Model, pending: Sequence[Pending], limits: Limits) -> None:
+    """Set the outcome of each; those that leave the words to the policy are read together."""
+    plain: dict[Pending, Encoded] = {}
+    for one in pending:
+        try:
+            encoded, keep = _encode(model, one.asked, one.field, limits)
+            if one.asked.share is None and keep is None:
+                plain[one] = encoded
+            else:
+                one.outcome = _read(model, encoded, one.asked.share, keep, one.field)
+        except Exception as error:
+            one.outcome = error
+    try:
+        for one, found in zip(plain, model.read_all([*plain.values()]), strict=True):
+            one.outcome = found.to_dict()
+    except Exception as error:
+        for one in plain:
+            one.outcome = error
+
+
+def _encode(
+    model: Model, asked: Asked, field: str, limits: Limits
+) -> tuple[Encoded, list[Array] | None]:
+    """An example as model input, and which words to keep.
 
     Raises:
         Problem: 422 or 413, with the field.
-        ResourceError: not enough memory.
     """
     for number, text in enumerate(asked.texts):  # before tokenisation, which can take seconds
         _check_length(len(text), limits.characters, "characters", f"{field}.texts.{number}")
@@ -151,12 +198,17 @@ def answer_example(model: Model, asked: Asked, field: str, limits: Limits) -> di
         raise Problem(422, str(error), f"{field}.texts") from error
     for number, ids in enumerate(encoded.ids):
         _check_length(len(ids), limits.words, "words", f"{field}.texts.{number}")
-    keep = None
-    if asked.keep is not None:
-        _check_keep(asked.keep, encoded, f"{field}.keep")
-        keep = [np.array([bits], bool) for bits in asked.keep]
+    if asked.keep is None:
+        return encoded, None
+    _check_keep(asked.keep, encoded, f"{field}.keep")
+    return encoded, [np.array([bits], bool) for bits in asked.keep]
+
+
+def _read(
+    model: Model, encoded: Encoded, share: float | None, keep: list[Array] | None, field: str
+) -> dict[str, Any]:
     try:
-        return model.read([encoded], asked.share, keep)[0].to_dict()
+        return model.read([encoded], share, keep)[0].to_dict()
     except ConfigError as error:
         raise Problem(422, f"{field}.share: {error}", f"{field}.share") from error
 

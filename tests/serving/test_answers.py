@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -19,7 +20,7 @@ from starlette.testclient import TestClient
 from rss_rl.data.store import Prepared
 from rss_rl.inference.model import Model
 from rss_rl.serving.app import make_app
-from rss_rl.serving.payloads import Limits
+from rss_rl.serving.payloads import Limits, Pending, answer_examples
 
 SMALL = Limits(body_bytes=4000, examples=3, words=20, wait_s=0.3, waiting=2)
 TEXT = TASKS["classes"][2][0]
@@ -208,16 +209,17 @@ class TestFaults:
     ) -> None:
         go, begun, running, most = threading.Event(), threading.Event(), 0, 0
 
-        def slow(*_: object) -> dict[str, Any]:
+        def slow(_: object, together: Sequence[Pending], __: object) -> None:
             nonlocal running, most
             running += 1
             most = max(most, running)
             begun.set()
             assert go.wait(30)
             running -= 1
-            return {}
+            for one in together:
+                one.outcome = {}
 
-        monkeypatch.setattr("rss_rl.serving.app.answer_example", slow)
+        monkeypatch.setattr("rss_rl.serving.app.answer_examples", slow)
         body = {"examples": [{"texts": [TEXT]}]}
         with (
             client_of(reader("classes")) as client,
@@ -238,6 +240,54 @@ class TestFaults:
             assert first.result(30) == 200
             assert post() == 200  # nothing is left locked
         assert most == 1
+
+    def test_what_waits_is_read_together_and_answered_as_alone(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        go, begun = threading.Event(), threading.Event()
+        sizes: list[int] = []
+
+        def held(model: Model, together: Sequence[Pending], limits: Limits) -> None:
+            sizes.append(len(together))
+            begun.set()
+            assert go.wait(30)
+            answer_examples(model, together, limits)
+
+        monkeypatch.setattr("rss_rl.serving.app.answer_examples", held)
+        asked = [
+            {"texts": [TEXT]},
+            {"texts": ["The film is bad"]},
+            {"texts": ["word " * 30]},
+            {"texts": [TEXT], "share": 0.2},
+            {"texts": ["not good"]},
+        ]
+        limits = replace(SMALL, wait_s=30, waiting=8)
+        with (
+            client_of(reader("classes", seed=3), limits) as client,
+            ThreadPoolExecutor(8) as pool,
+        ):
+
+            def post(one: dict[str, Any]) -> tuple[int, Any]:
+                answer = client.post("/predict", json={"examples": [one]})
+                return answer.status_code, answer.json()
+
+            first = pool.submit(post, asked[0])
+            assert begun.wait(30)
+            others = [pool.submit(post, one) for one in asked]
+            time.sleep(0.5)
+            go.set()
+            found = [other.result(30) for other in others]
+            assert first.result(30) == found[0]
+            alone = [post(one) for one in asked]
+        assert sizes == [1, 5, *[1] * 5]
+        assert [status for status, _ in found] == [200, 200, 413, 200, 200]
+        for (_, together), (_, single) in zip(found, alone, strict=True):
+            chances, expected = (
+                each.get("examples", [{}])[0].pop("class_probabilities", {})
+                for each in (together, single)
+            )
+            assert chances == pytest.approx(expected, abs=1e-6)
+            assert together == single
 
 
 @pytest.fixture(scope="module")
