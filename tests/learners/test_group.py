@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import group_worker
 import numpy as np
@@ -23,35 +25,41 @@ from rss_rl.errors import LearnerError
 from rss_rl.learners.group import ALONE, ProcessGroup
 from rss_rl.models.dropout import keyed_dropout
 
-SUPPORT = Path(group_worker.__file__).parent
 POLICIES: tuple[dict[str, Any], ...] = ({}, {"context": "gru"}, {"name": "iterative"})
 
 
-@contextmanager
-def ranks(size: int, folder: Path, mode: str) -> Iterator[list[subprocess.Popen[str]]]:
-    """`group_worker` in `size` processes; what is left of them at the end is killed."""
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    paths = [str(SUPPORT), str(SUPPORT.parent.parent)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
-    command = [sys.executable, "-W", "error", str(SUPPORT / "group_worker.py")]
-    started = [
-        subprocess.Popen(
-            [*command, str(rank), str(size), str(port), str(folder), mode],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
+        return int(free.getsockname()[1])
+
+
+@contextmanager
+def ranks(size: int, folder: Path, mode: str) -> Iterator[list[BaseProcess]]:
+    """`run_rank` in `size` processes, which share one import of torch; what is left is killed."""
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload([group_worker.__name__])
+    port = free_port()
+    started: list[BaseProcess] = [
+        processes.Process(target=group_worker.run_rank, args=(rank, size, port, folder, mode))
         for rank in range(size)
     ]
+    # The server that imports torch once for all finds modules by its environment alone.
+    with patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
+        for process in started:
+            process.start()
     try:
         yield started
     finally:
         for process in started:
             process.kill()
-            process.communicate()
+            process.join()
+
+
+def said_by(process: BaseProcess, rank: int, folder: Path) -> str:
+    process.join(100)
+    assert process.exitcode == 0
+    return (folder / f"said-{rank}").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +67,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str
     """What two ranks learnt in each scenario."""
     folder = tmp_path_factory.mktemp("group")
     with ranks(2, folder, "train") as processes:
-        for process in processes:
-            said, errors = process.communicate(timeout=100)
-            assert process.returncode == 0, errors
+        for rank, process in enumerate(processes):
             # Where one of them meets a NaN, all refuse the update.
-            assert said.strip() == "the policy loss is nan, weights kept"
+            assert said_by(process, rank, folder) == "the policy loss is nan, weights kept"
     return {
         name: [dict(np.load(folder / f"{name}-{rank}.npz")) for rank in range(2)]
         for name in group_worker.SCENARIOS
@@ -98,8 +104,7 @@ def test_two_processes_learn_what_one_does(
 @pytest.mark.parametrize("mode", ["kill", "hang"])
 def test_a_learner_that_dies_or_hangs_is_an_error_to_the_others(tmp_path: Path, mode: str) -> None:
     with ranks(2, tmp_path, mode) as (first, _):
-        said, errors = first.communicate(timeout=60)
-        assert first.returncode == 0, errors
+        said = said_by(first, 0, tmp_path)
     seconds, _, message = said.partition(" s, update 2: ")
     assert "learner 0 of 2 lost another one" in message, said
     # A death is seen at once, a hang at the end of the timeout.
@@ -109,14 +114,9 @@ def test_a_learner_that_dies_or_hangs_is_an_error_to_the_others(tmp_path: Path, 
 
 
 def test_a_group_that_does_not_gather_is_an_error_in_time() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    began = time.monotonic()
+    began, place = time.monotonic(), {"address": "127.0.0.1", "port": free_port()}
     with pytest.raises(LearnerError, match="learner 0 of 2 found no group") as caught:
-        ProcessGroup(
-            0, 2, address="127.0.0.1", port=port, device=torch.device("cpu"), timeout_s=1.0
-        )
+        ProcessGroup(0, 2, **place, device=torch.device("cpu"), timeout_s=1.0)
     assert "within 1 s" in caught.value.remedy
     assert time.monotonic() - began < 20
 

@@ -1,17 +1,13 @@
-"""Two learners on synthetic pairs: in one process, or one rank of several.
-
-python group_worker.py RANK SIZE PORT FOLDER MODE: MODE `train` saves what was learnt under
-FOLDER; `kill` and `hang` make the last rank die or stall in the third update.
-"""
+"""Two learners on synthetic pairs: in one process, or one rank of several."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
+import warnings
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import small
@@ -139,8 +135,8 @@ def bad_reward(group: Group) -> str:
     return "nothing was noticed"
 
 
-def fail(group: Group, mode: str) -> None:
-    """Updates of one learner until another one is gone; prints how and when it was noticed."""
+def fail(group: Group, mode: str) -> str:
+    """Updates of one learner until another one is gone; how and when that was noticed."""
     classifier = small.classifier(dropout=0.3)
     learner = SupervisedLearner(classifier, OptimizerConfig(), None, None, group)
     tokens, valid, labels = data()
@@ -154,41 +150,30 @@ def fail(group: Group, mode: str) -> None:
             began = time.monotonic()
             batch = TensorBatch(tokens, valid, labels)
             small.learn(learner, batch, None, update, small.keys(update, ROWS))
-        print("nothing was noticed")
+        return "nothing was noticed"
     except LearnerError as error:
-        print(f"{time.monotonic() - began:.2f} s, update {update}: {error}")
+        return f"{time.monotonic() - began:.2f} s, update {update}: {error}"
 
 
-def leave() -> NoReturn:
-    """End the process at once, as Ray ends learners.
+def run_rank(rank: int, size: int, port: int, folder: Path, mode: str) -> None:
+    """One rank, in a process of its own; what it says is in FOLDER/said-RANK.
 
-    A tidy exit may abort: gloo's threads outlive the group, wait for a lost rank, or let go of
-    DistributedDataParallel's callback in Python when the interpreter is gone.
+    MODE `train` saves what was learnt; `kill` and `hang` make the last rank die or stall in the
+    third update.
     """
-    sys.stdout.flush()
-    os._exit(0)
-
-
-def main() -> None:
-    rank, size, port = map(int, sys.argv[1:4])
-    folder, mode = Path(sys.argv[4]), sys.argv[5]
+    warnings.simplefilter("error")
     torch.set_num_threads(1)
+    cpu = torch.device("cpu")
     group = ProcessGroup(
-        rank,
-        size,
-        address="127.0.0.1",
-        port=port,
-        device=torch.device("cpu"),
-        timeout_s=TIMEOUT_S[mode],
+        rank, size, address="127.0.0.1", port=port, device=cpu, timeout_s=TIMEOUT_S[mode]
     )
-    if mode in ("kill", "hang"):
-        fail(group, mode)
-    else:
+    if mode == "train":
         for name in SCENARIOS:
             np.savez(folder / f"{name}-{rank}.npz", **train(group, name))
-        print(bad_reward(group))
-    leave()
-
-
-if __name__ == "__main__":
-    main()
+        said = bad_reward(group)
+    else:
+        said = fail(group, mode)
+    (folder / f"said-{rank}").write_text(said)
+    # At once, as Ray ends learners. A tidy exit may abort: gloo's threads outlive the group, wait
+    # for a lost rank, or let go of DistributedDataParallel's callback when the interpreter is gone.
+    os._exit(0)
