@@ -131,18 +131,22 @@ def test_vectors_of_a_package_serve_where_none_are_given(
     monkeypatch.syspath_prepend(str(tmp_path / "packages"))
     assert "static:carries_vectors_for_fit" in fitted(table, tmp_path / "with")
     assert prepared_for(tmp_path / "with").vectors.widths == (2,)
-    glove = tmp_path / "glove.txt"
-    glove.write_text("fine 1 2 3\ndull 4 5 6\n")
-    fitted(table, tmp_path / "given", "--vectors", str(glove))
-    assert prepared_for(tmp_path / "given").vectors.widths == (3,)
 
 
-def test_a_table_is_prepared_once(table: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def chosen(table: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A run of what it chooses, and what it said."""
+    out = tmp_path_factory.mktemp("chosen") / "run"
+    return out, fitted(table, out, "--class-weight", "balanced")
+
+
+def test_a_table_is_prepared_once(table: Path, chosen: tuple[Path, str], tmp_path: Path) -> None:
     """Again where its content, a column or a setting differs; not for another run's directory."""
-    first = fitted(table, tmp_path / "first")
-    assert "already prepared" not in first
-    assert "already prepared" in fitted(table, tmp_path / "second")
-    assert prepared_for(tmp_path / "first") == prepared_for(tmp_path / "second")
+    first, said = chosen
+    second = first.with_name("second")
+    assert "already prepared" not in said
+    assert "already prepared" in fitted(table, second)
+    assert prepared_for(first) == prepared_for(second)
     shorter = tmp_path / table.name
     shorter.write_text("".join(table.read_text().splitlines(keepends=True)[:-20]))
     assert "already prepared" not in fitted(shorter, tmp_path / "third")
@@ -159,13 +163,13 @@ def test_a_table_is_prepared_once(table: Path, tmp_path: Path) -> None:
         assert {*os.listdir(tmp_path / "fourth")} == {"config.json", "config.yaml", "run.lock"}
 
 
-def test_what_it_chooses_is_said_and_can_be_overridden(table: Path, tmp_path: Path) -> None:
-    said = " ".join(fitted(table, tmp_path / "run", "--class-weight", "balanced").split())
+def test_what_it_chooses_is_said_and_can_be_overridden(chosen: tuple[Path, str]) -> None:
+    said = " ".join(chosen[1].split())
     for choice in ("task=classes", "reward.target_share=0.4 as asked", "evaluation.every=50 "):
         assert choice in said
     assert "config=own short texts, of 5 words" in said
     assert "batch_size=" not in said  # it was given
-    config = json.loads((tmp_path / "run" / "config.json").read_text())["config"]
+    config = json.loads((chosen[0] / "config.json").read_text())["config"]
     assert config["batch_size"] == 8  # the last word is the user's
     assert config["learner"]["policy"]["decay_updates"] == 16
     assert config["learner"]["class_weight"] == "balanced"
