@@ -141,8 +141,8 @@ def brief_measures(scores: Mapping[str, float | None]) -> dict[str, float]:
 
 def in_order(names: Iterable[str]) -> list[str]:
     """Names in the order of columns; unknown ones come last."""
-    found, known = set(names), all_measures()
-    return [name for name in known if name in found] + sorted(found - set(known))
+    wanted, known = set(names), all_measures()
+    return [name for name in known if name in wanted] + sorted(wanted - set(known))
 
 
 def format_measure(name: str, value: float | None) -> str:
@@ -169,7 +169,7 @@ def score_sentences(
         metric: the measure to report.
     """
     label, lines = find_measure(metric).label, []
-    chosen, whole, linear = (modes.get(name, {}) for name in ("thresholded", "all", "linear"))
+    chosen, all_words, linear = (modes.get(name, {}) for name in ("thresholded", "all", "linear"))
     value, kept = chosen.get(metric), chosen.get("kept")
     if value is not None and kept is not None:
         text = f"With {kept:.1%} of the words, the {label} on {split} is "
@@ -178,8 +178,8 @@ def score_sentences(
             if (other := modes.get(name, {}).get(metric)) is not None:
                 text += f"; with {what} it is {format_measure(metric, other)}"
         lines.append(f"{text}.")
-    for found, what in ((whole, "model trained to read"), (linear, "linear classifier of")):
-        if (value := found.get(metric)) is not None:
+    for scores, what in ((all_words, "model trained to read"), (linear, "linear classifier of")):
+        if (value := scores.get(metric)) is not None:
             score = format_measure(metric, value)
             lines.append(f"For a {what} every word, the {label} is {score}.")
     return lines

@@ -39,27 +39,27 @@ def measured(labels: LabelSpec, columns: Mapping[str, Array]) -> dict[str, float
             `logits` of all classes;
             `question`, see `rss_rl.types.Batch`; `marked`, see `marked_counts`.
     """
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     if "predicted" in columns:
         read, count = (columns["predicted"], columns["label"]), len(labels.names)
         if labels.kind == "score":
-            found = score_metrics(*read)
+            metrics = score_metrics(*read)
         elif labels.chooses:
-            found = choice_metrics(*read)
+            metrics = choice_metrics(*read)
         else:
             odds = columns.get("odds")
-            found = class_metrics(*read, odds if count == 2 else None, classes=count)
+            metrics = class_metrics(*read, odds if count == 2 else None, classes=count)
             if (logits := columns.get("logits")) is not None:
-                found["temperature"] = best_temperature(logits, columns["label"])
+                metrics["temperature"] = best_temperature(logits, columns["label"])
             if odds is not None and "question" in columns:  # the last class: a right answer
                 right = columns["label"] == count - 1
-                found |= ranking_metrics(odds, right, columns["question"])
+                metrics |= ranking_metrics(odds, right, columns["question"])
     if "marked" in columns and columns["marked"][:, 3].any():  # else nobody marked this split
         agreed, at_random, kept, wanted = columns["marked"].sum(0).tolist()
         chance = precision_recall_f1(at_random, kept, wanted)[2]
         scores = (*precision_recall_f1(agreed, kept, wanted), chance)
-        found |= {m.name: score for m, score in zip(RATIONALES, scores, strict=True)}
-    return found
+        metrics |= {m.name: score for m, score in zip(RATIONALES, scores, strict=True)}
+    return metrics
 
 
 def marked_counts(
@@ -78,7 +78,7 @@ def marked_counts(
     for wanted, selection, other in zip(marks, selections, moved, strict=True):
         kept = selection.any(1) & (wanted.any(1, keepdims=True) | (len(marks) == 1))  # [B, N_s]
         bits = (kept & wanted, other.any(1) & wanted, kept, wanted)
-        counts += np.stack([own.sum(1) for own in bits], 1)
+        counts += np.stack([of_slot.sum(1) for of_slot in bits], 1)
     return counts
 
 
@@ -90,13 +90,13 @@ def measure_names(
     Args:
         questions, rationales: whether it has questions with rival answers, and rationales.
     """
-    found = [*(RATIONALES if rationales else ())]
+    measures = [*(RATIONALES if rationales else ())]
     if config.predicts:
-        found = [*(RANKING if questions and labels.kind == "classes" else ()), *found]
-        found = [*(CORRELATION if labels.kind == "score" else ACCURACY), *found]
+        measures = [*(RANKING if questions and labels.kind == "classes" else ()), *measures]
+        measures = [*(CORRELATION if labels.kind == "score" else ACCURACY), *measures]
     absent = {"macro_f1", "absent_classes"} if labels.chooses else set()
     absent |= set() if len(labels.names) == 2 else {"roc_auc"}
-    return [measure.name for measure in found if measure.name not in absent]
+    return [measure.name for measure in measures if measure.name not in absent]
 
 
 def best_metric(

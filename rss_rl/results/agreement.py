@@ -86,12 +86,12 @@ def score_agreement(
 
 def _padded(by_row: WordScores, batch: Batch) -> list[Array]:
     """Scores of the words of a batch, S x float64 [B, N_s]."""
-    found = []
+    arrays = []
     for slot, valid in enumerate(batch.valid):
         padded = np.zeros(valid.shape)
         padded[valid] = np.concatenate([by_row[row][slot] for row in batch.rows.tolist()])
-        found.append(padded)
-    return found
+        arrays.append(padded)
+    return arrays
 
 
 def _check(examples: ExampleSource, config: RunConfig, others: bool, share: float | None) -> None:
@@ -141,14 +141,14 @@ class _Scorer:
         equal = self._kept_share(examples) if share is None else share
         done = 0
         for scanned in scan(self.models, examples, self.config, self.device):
-            batch, whole = scanned.batch, self._read(scanned.tensors, None)
+            batch, all_words = scanned.batch, self._read(scanned.tensors, None)
             for choice, chosen in self._choices(scanned, share, equal).items():
                 rest = [
                     np.repeat((valid & ~bits.any(1))[:, None], ROLES, axis=1)
                     for valid, bits in zip(batch.valid, chosen.selections, strict=True)
                 ]
                 read = [self._read(scanned.tensors, bits) for bits in (chosen.selections, rest)]
-                tallies[choice].add(batch, chosen, whole, *read)
+                tallies[choice].add(batch, chosen, all_words, *read)
             done += len(batch)
             progress(done, len(examples))
         return {choice: tally.metrics() for choice, tally in tallies.items()}
@@ -170,7 +170,7 @@ class _Scorer:
         if self.config.selects:
             policy = _Chosen(
                 [selection.cpu().numpy() for selection in scanned.thresholded],
-                [word_scores(found.probs) for found in scanned.distributions],
+                [word_scores(distribution.probs) for distribution in scanned.distributions],
             )
             top = _Chosen(_top(policy.scores, batch.valid, equal), policy.scores)
             chosen = {"policy": policy, "top-k": top}
@@ -212,19 +212,21 @@ class Tally:
         self._values: dict[str, list[float]] = defaultdict(list)
         self._spans: list[SpanScores] = []
 
-    def add(self, batch: Batch, chosen: _Chosen, whole: Array, alone: Array, rest: Array) -> None:
+    def add(
+        self, batch: Batch, chosen: _Chosen, all_words: Array, alone: Array, rest: Array
+    ) -> None:
         """Add a batch.
 
         Args:
             whole, alone, rest: class probabilities [B, C] from all tokens, from the selection, and
                 from its complement.
         """
-        parts = {"accuracy": alone, "accuracy_all": whole, "accuracy_rest": rest}
+        parts = {"accuracy": alone, "accuracy_all": all_words, "accuracy_rest": rest}
         for name, probabilities in parts.items():
             self._values[name] += (probabilities.argmax(1) == batch.labels).tolist()
-        likeliest = whole.argmax(1)[:, None]
+        likeliest = all_words.argmax(1)[:, None]
         for name, read in (("comprehensiveness", rest), ("sufficiency", alone)):
-            drops = np.take_along_axis(whole - read, likeliest, 1)[:, 0]  # [B]
+            drops = np.take_along_axis(all_words - read, likeliest, 1)[:, 0]  # [B]
             self._values[name] += drops.tolist()
         for row in range(len(batch)):
             kept = tokens = 0
@@ -260,10 +262,10 @@ class Tally:
 
     def _document(self, kept: Array, scores: Array, wanted: Array) -> None:
         self._spans.append(span_scores(kept, wanted))
-        found = document_scores(kept, wanted)
-        if found is not None:
+        scored = document_scores(kept, wanted)
+        if scored is not None:
             names = ("token_precision", "token_recall", "token_f1")
-            for name, value in zip(names, found, strict=True):
+            for name, value in zip(names, scored, strict=True):
                 self._values[name].append(value)
         area = precision_recall_area(scores, wanted)
         if area is not None:

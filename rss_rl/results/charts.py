@@ -67,26 +67,34 @@ def curve_charts(frame: pd.DataFrame, metric: str | None) -> list[Markup]:
         CheckpointError: the metrics of a run are damaged.
     """
     runs = frame.drop_duplicates("run")
-    groups = [own for _, own in runs.groupby("group", sort=False)][:COLOURS]
-    logged = {int(own["group"].iloc[0]): [_logged(Path(r)) for r in own["run"]] for own in groups}
+    groups = [of_group for _, of_group in runs.groupby("group", sort=False)][:COLOURS]
+    logged = {
+        int(of_group["group"].iloc[0]): [_logged(Path(r)) for r in of_group["run"]]
+        for of_group in groups
+    }
     first, charts = runs.iloc[0], []
     for title, unit, percent, tags in _wanted(metric):
         axes = _chart(title, "updates", unit)
         said: list[str] = []
         form = "{:.1%}" if percent else "{:.3g}"
-        for group, own in logged.items():
-            there = [tag for tag in tags if all(tag in run for run in own)]
+        for group, of_group in logged.items():
+            there = [tag for tag in tags if all(tag in run for run in of_group)]
             for tag in there if len(logged) == 1 else there[:1]:
                 name = f"group {group}" if len(logged) > 1 else tags[tag]
-                mean = _draw(axes, name, [run[tag] for run in own], _SERIES[len(said)], tag)
+                mean = _draw(axes, name, [run[tag] for run in of_group], _SERIES[len(said)], tag)
                 if not mean.empty:  # otherwise seeds have no update in common
                     ends = [form.format(value) for value in mean.iloc[[0, -1]]]
                     said.append(f"{name} from {ends[0]} to {ends[1]}".strip())
         if not said:
             continue
-        asked = first["reward.target_share"]
-        if unit == "share kept" and not pd.isna(asked):
-            axes.axhline(asked, color=_SOFT, linestyle=":", label=f"asked for: {100 * asked:.3g}%")
+        target_share = first["reward.target_share"]
+        if unit == "share kept" and not pd.isna(target_share):
+            axes.axhline(
+                target_share,
+                color=_SOFT,
+                linestyle=":",
+                label=f"asked for: {100 * target_share:.3g}%",
+            )
         axes.set_xlim(left=0)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         if percent:

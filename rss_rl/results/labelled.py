@@ -110,7 +110,7 @@ def keep_scores(run: Path, file: Path, which: str | int, scores: Mapping[str, An
         CheckpointError: it cannot be written.
     """
     target = run / EVALUATED_FILE
-    found = read_json(target, remedy="Delete it") if target.is_file() else {}
-    found[file.name] = {"sha256": file_sha256(file), "checkpoint": which, "scores": dict(scores)}
+    recorded = read_json(target, remedy="Delete it") if target.is_file() else {}
+    recorded[file.name] = {"sha256": file_sha256(file), "checkpoint": which, "scores": dict(scores)}
     with disk_errors(target, "cannot be written", "Make the run's directory writable"):
-        replace_file(target, json.dumps(found, indent=2) + "\n")
+        replace_file(target, json.dumps(recorded, indent=2) + "\n")

@@ -132,7 +132,7 @@ def score_linear(
         return {}
     splits = {name: prepared.split(name) for name in shares}
     labels = {name: labels_of(split) for name, split in splits.items()}
-    found = {
+    scored = {
         name: {"linear": {"accuracy": linear.accuracy(texts_of(split), labels[name]), "kept": 1.0}}
         for name, split in splits.items()
     }
@@ -145,8 +145,8 @@ def score_linear(
 
         reader = max(readers, key=lambda reader: accuracy(reader, "dev"))
         for name, share in shares.items():
-            found[name]["weights"] = {"accuracy": accuracy(reader, name), "kept": share}
-    return found
+            scored[name]["weights"] = {"accuracy": accuracy(reader, name), "kept": share}
+    return scored
 
 
 def add_linear(run: Path, prepared: Prepared) -> None:

@@ -113,14 +113,14 @@ def gather_parts(
     """
     frame = runs_frame(runs, trust).sort_values("finished", ascending=False, kind="stable")
     parts = []
-    for _, own in with_groups(frame).groupby("data_sha256", sort=False):
-        first = own.iloc[0]
+    for _, of_data in with_groups(frame).groupby("data_sha256", sort=False):
+        first = of_data.iloc[0]
         read = split if first["finished"] else "dev"  # test is read at the end
         progress(f"reading {read} with {first['run']}")
         reading = read_split(Path(first["run"]), read, trust=trust)
         prepared = open_prepared(str(first["data"]))
         trojan = find_trojan(Path(first["run"]), prepared, read, reading)
-        parts.append(Part(own, read, reading, prepared.manifest, trojan))
+        parts.append(Part(of_data, read, reading, prepared.manifest, trojan))
     return parts
 
 
@@ -168,8 +168,8 @@ def _shown(part: Part) -> dict[str, Any]:
         "name": part.manifest.name,
         "split": split,
         "groups": [
-            (group, [Path(run).name for run in own["run"].unique()])
-            for group, own in frame.groupby("group")
+            (group, [Path(run).name for run in of_group["run"].unique()])
+            for group, of_group in frame.groupby("group")
         ],
         "several": means["runs"].max() > 1,
         "warnings": list(_warnings(part)),
@@ -179,8 +179,8 @@ def _shown(part: Part) -> dict[str, Any]:
         "bars": [] if metric is None else list(_bars(means, metric, split)),
         "measures": [find_measure(name) for name in names],
         "scores": [
-            (group, [_score_line(line, names) for line in own.to_dict("records")])
-            for group, own in means.groupby("group")
+            (group, [_score_line(line, names) for line in of_group.to_dict("records")])
+            for group, of_group in means.groupby("group")
         ],
         "modes": modes_note(means["mode"]),
         "roles": "heads_kept" in names,
@@ -215,11 +215,11 @@ def _measure(frame: pd.DataFrame, split: str) -> str | None:
 def _warnings(part: Part) -> Iterator[str]:
     yield from (f"{line}." for line in still_training(part.frame))
     runs = part.frame[part.frame["finished"]].drop_duplicates("run")
-    for run, asked in runs[["run", "reward.target_share"]].to_numpy():
+    for run, target_share in runs[["run", "reward.target_share"]].to_numpy():
         report, of = RunDirectory.open(Path(run)).read_report(), f"{run}: "
         if run == runs["run"].iloc[0]:
             report["trojan"] = {part.split: part.trojan}
-        for warning in run_warnings(report, asked):
+        for warning in run_warnings(report, target_share):
             yield f"{of if len(runs) > 1 else ''}{warning}."
 
 
@@ -231,11 +231,13 @@ def _summary(means: pd.DataFrame, metric: str | None, split: str, info: SplitInf
     """
     if metric is None:
         return []
-    own = means[(means["group"] == means["group"].iloc[0]) & (means["split"] == split)]
-    found = {line["mode"]: line for line in own.to_dict("records") if pd.notna(line[metric])}
-    lines = score_sentences(found, metric, split)
-    lines.extend(filter(None, [interval_sentence(found, info, split)]))
-    count = own["runs"].max()
+    lines_of_split = means[(means["group"] == means["group"].iloc[0]) & (means["split"] == split)]
+    by_mode = {
+        line["mode"]: line for line in lines_of_split.to_dict("records") if pd.notna(line[metric])
+    }
+    lines = score_sentences(by_mode, metric, split)
+    lines.extend(filter(None, [interval_sentence(by_mode, info, split)]))
+    count = lines_of_split["runs"].max()
     return [f"Means over {count} seeds.", *lines] if count > 1 else lines
 
 
@@ -313,8 +315,8 @@ def _bars(
     """Scores of each group as bars; a measure not within [0, 1] is scaled by its largest value."""
     shown = means[(means["split"] == split) & means["mode"].isin(_READS) & means[metric].notna()]
     largest = 1.0 if shown[metric].between(0, 1).all() else shown[metric].abs().max()
-    for group, own in shown.groupby("group"):
-        lines = {line["mode"]: line for line in own.to_dict("records")}
+    for group, of_group in shown.groupby("group"):
+        lines = {line["mode"]: line for line in of_group.to_dict("records")}
         rows = []
         for mode in (mode for mode in _READS if mode in lines):
             mean, deviation = lines[mode][metric], lines[mode][f"{metric}_sd"]

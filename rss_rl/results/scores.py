@@ -148,8 +148,8 @@ def read_split(
     if len(rows) > _MOST_ROWS:
         rows = np.sort(generator(config.seed, "reading").choice(rows, _MOST_ROWS, replace=False))
     with inference(models, config.learner.threads, used_device, config.learner.precision):
-        found = temperature(config, scores_of(path, which))
-        reader = _Reader(config, models, examples, used_device, found)
+        divisor = temperature(config, scores_of(path, which))
+        reader = _Reader(config, models, examples, used_device, divisor)
         return reader.read(rows, prepared.vocabulary.words)
 
 
@@ -172,8 +172,8 @@ class _Reader:
                 for row, indices in enumerate((valid, kept)):
                     counts[row] += np.bincount(ids[indices], minlength=width)
                 for number in range(len(names)):
-                    own = kept & (score["predicted"] == number).to_numpy()[:, None]
-                    by_class[number] += np.bincount(ids[own], minlength=width)
+                    of_class = kept & (score["predicted"] == number).to_numpy()[:, None]
+                    by_class[number] += np.bincount(ids[of_class], minlength=width)
             scores.append(score)
             for row in range(len(batch)):
                 real = zip(kept_words, batch.valid, strict=True)
@@ -202,16 +202,16 @@ class _Reader:
     def _scores(self, scanned: Scanned, selections: list[torch.Tensor]) -> pd.DataFrame:
         """See `Reading.predictions`."""
         batch = scanned.batch
-        found = pd.DataFrame({"label": batch.labels}, index=batch.rows)
+        scores = pd.DataFrame({"label": batch.labels}, index=batch.rows)
         if not self.config.predicts:
-            return found
+            return scores
         logits = scanned.logits(selections)
-        found["predicted"] = self.models.classifier.predict(logits).float().cpu().numpy()
+        scores["predicted"] = self.models.classifier.predict(logits).float().cpu().numpy()
         if batch.labels.dtype == np.float32:
-            return found.assign(error=np.abs(found["predicted"] - batch.labels))
+            return scores.assign(error=np.abs(scores["predicted"] - batch.labels))
         for name, divisor in {"confidence": self.temperature, "uncalibrated": 1.0}.items():
-            found[name] = torch.softmax(logits.double() / divisor, -1).amax(-1).cpu().numpy()
-        return found.assign(error=found["predicted"] != batch.labels)
+            scores[name] = torch.softmax(logits.double() / divisor, -1).amax(-1).cpu().numpy()
+        return scores.assign(error=scores["predicted"] != batch.labels)
 
     def _text(self, row: int) -> ReadText:
         ((batch, kept, scores),) = self._batches(np.array([row]))
@@ -223,7 +223,7 @@ class _Reader:
         return ReadText(
             self.examples.example_id(row),
             words,
-            tuple(own[0, mask] for own, mask in zip(kept, real, strict=True)),
+            tuple(bits[0, mask] for bits, mask in zip(kept, real, strict=True)),
             None
             if batch.rationale is None
             else tuple(bits[0, mask] for bits, mask in zip(batch.rationale, real, strict=True)),
@@ -273,11 +273,11 @@ def class_scores(predictions: pd.DataFrame, names: Sequence[str]) -> pd.DataFram
     precision, recall, f1, rows = precision_recall_fscore_support(
         *read, labels=numbers, zero_division=np.nan
     )
-    found = pd.DataFrame(
+    scores = pd.DataFrame(
         {"precision": precision, "recall": recall, "f1": f1, "rows": rows}, index=list(names)
     )
     taken = pd.DataFrame(confusion_matrix(*read, labels=numbers), list(names), list(names))
-    return pd.concat([found, taken], axis=1)
+    return pd.concat([scores, taken], axis=1)
 
 
 def calibration(predictions: pd.DataFrame, column: str = "confidence") -> pd.DataFrame:

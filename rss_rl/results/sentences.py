@@ -57,8 +57,8 @@ def interval_sentence(modes: Mapping[str, Scores], info: SplitInfo, split: str) 
 
 def accuracy_interval(accuracy: float, rows: int) -> tuple[float, float]:
     """Wilson's 95% interval of an accuracy that was measured on `rows` rows."""
-    found = binomtest(round(accuracy * rows), rows).proportion_ci(method="wilson")
-    return float(found.low), float(found.high)
+    interval = binomtest(round(accuracy * rows), rows).proportion_ci(method="wilson")
+    return float(interval.low), float(interval.high)
 
 
 def still_training(frame: pd.DataFrame) -> Iterator[str]:
@@ -67,11 +67,11 @@ def still_training(frame: pd.DataFrame) -> Iterator[str]:
         yield f"{run}: is not finished, and has scores of dev alone, the best so far"
 
 
-def run_warnings(report: Mapping[str, Any], asked: float | None) -> Iterator[str]:
+def run_warnings(report: Mapping[str, Any], target_share: float | None) -> Iterator[str]:
     """What is wrong with the result of a run, and what to do.
 
     Args:
-        report: of the run. asked: its `reward.target_share`.
+        report: of the run. target_share: its `reward.target_share`.
     """
     split = "test" if "test" in report["splits"] else "dev"
     modes = report["splits"].get(split, {})
@@ -81,16 +81,16 @@ def run_warnings(report: Mapping[str, Any], asked: float | None) -> Iterator[str
                 f"{copies['rows']:,} of {name}'s rows ({copies['share']:.1%}) have a text that is"
                 " in train, too: scores on them are not those of new texts"
             )
-    yield from filter(None, (kept_warning(report, asked), decided_warning(modes)))
-    found = report.get("trojan", {}).get(split)
-    yield from filter(None, [linear_warning(modes, split), trojan_warning(found)])
+    yield from filter(None, (kept_warning(report, target_share), decided_warning(modes)))
+    trojan = report.get("trojan", {}).get(split)
+    yield from filter(None, [linear_warning(modes, split), trojan_warning(trojan)])
 
 
-def trojan_sentences(found: Trojan | None, split: str) -> list[str]:
+def trojan_sentences(trojan: Trojan | None, split: str) -> list[str]:
     """Whether the kept words decide, see `rss_rl.results.trojan`."""
-    if found is None:
+    if trojan is None:
         return ["This is looked at where labels are classes and words are selected."]
-    reader, told = found["reader"], found["told"]
+    reader, told = trojan["reader"], trojan["told"]
     if told is None:
         said = ["Not known: too few texts, or too few of a second prediction, to tell."]
     else:
@@ -116,12 +116,12 @@ def trojan_sentences(found: Trojan | None, split: str) -> list[str]:
     return said
 
 
-def trojan_warning(found: Trojan | None) -> str | None:
+def trojan_warning(trojan: Trojan | None) -> str | None:
     """A warning if keeping words says the label, see `rss_rl.results.trojan`."""
-    told = None if found is None else found["told"]
-    if found is None or told is None or told["low"] <= MARGIN:
+    told = None if trojan is None else trojan["told"]
+    if trojan is None or told is None or told["low"] <= MARGIN:
         return None
-    remedy = " ".join(found.get("remedy", []))
+    remedy = " ".join(trojan.get("remedy", []))
     return (
         f"which words are kept tells the prediction in {told['kept']:.0%} of the texts, which occur"
         f" in {told['there']:.0%}: the policy keeps words that plead for what it has decided"
@@ -130,14 +130,14 @@ def trojan_warning(found: Trojan | None) -> str | None:
 
 def linear_warning(modes: Mapping[str, Scores], split: str) -> str | None:
     """A warning if a linear classifier beats the run's kept words, with as many or all words."""
-    own = modes.get("thresholded", {}).get("accuracy")
+    ours = modes.get("thresholded", {}).get("accuracy")
     read = {"weights": "as many words, those it weighs most,", "linear": "all words"}
     for name, words in read.items():
         value = modes.get(name, {}).get("accuracy")
-        if own is not None and value is not None and own < value:
+        if ours is not None and value is not None and ours < value:
             return (
                 f"on {split}, a linear classifier that reads {words} is right more often"
-                f" ({value:.1%}) than this run on the words it keeps ({own:.1%}). Give it word"
+                f" ({value:.1%}) than this run on the words it keeps ({ours:.1%}). Give it word"
                 " vectors (--vectors) or a transformer (--pretrained), more rows, or more words to"
                 " keep (--keep)"
             )
@@ -157,28 +157,30 @@ def decided_warning(modes: Mapping[str, Scores]) -> str | None:
     )
 
 
-def kept_warning(report: Mapping[str, Any], asked: float | None) -> str | None:
+def kept_warning(report: Mapping[str, Any], target_share: float | None) -> str | None:
     """A warning if a run misses its target share, keeps almost all or almost no words, or says the
     label by how many it keeps.
 
     Args:
-        report: of the run. asked: its `reward.target_share`.
+        report: of the run. target_share: its `reward.target_share`.
     """
     kept = report["splits"].get("dev", {}).get("thresholded", {}).get("kept")
     if kept is None:
         return None
     collapsed = not _COLLAPSED < kept < 1 - _COLLAPSED
-    if asked is None:
+    if target_share is None:
         return (
             f"the policy keeps {kept:.1%} of dev's words, so it does not select. Set a target:"
             " reward.target_share=0.3 (--keep 0.3)"
             if collapsed
             else None
         )
-    if abs(kept - asked) > _FAR_FROM_SHARE or (collapsed and _COLLAPSED < asked < 1 - _COLLAPSED):
+    if abs(kept - target_share) > _FAR_FROM_SHARE or (
+        collapsed and _COLLAPSED < target_share < 1 - _COLLAPSED
+    ):
         return (
-            f"the policy keeps {kept:.1%} of dev's words; {100 * asked:.3g}% were asked for. Train "
-            "longer (more steps in the phases that train the policy), or start from "
+            f"the policy keeps {kept:.1%} of dev's words; {100 * target_share:.3g}% were asked for."
+            " Train longer (more steps in the phases that train the policy), or start from "
             "another initial_probability of the policy"
         )
     return _count_warning(report["splits"]["dev"])

@@ -34,21 +34,21 @@ def shown_scores(frame: pd.DataFrame) -> list[str]:
     models in use apply, always. Heads and dependents are left out of a policy with one bit a word,
     as both equal what is kept.
     """
-    found = [name for name in score_names(frame) if frame[name].notna().any()]
+    names = [name for name in score_names(frame) if frame[name].notna().any()]
     hidden = {"temperature"}
-    hidden |= {"reward"} if {"loss", *task_measures()} & {*found} else set()
+    hidden |= {"reward"} if {"loss", *task_measures()} & {*names} else set()
     roles = {"heads_kept", "dependents_kept"}
-    if roles < {*found} and all(
+    if roles < {*names} and all(
         frame[name].fillna(frame["kept"]).equals(frame["kept"]) for name in roles
     ):
         hidden |= roles
-    return in_order({*found} - hidden)
+    return in_order({*names} - hidden)
 
 
 def modes_note(modes: Iterable[str]) -> str:
     """What the selection modes are, in a line."""
-    given = {*modes}
-    shown = [what for mode, what in MODES.items() if mode in given]
+    known = {*modes}
+    shown = [what for mode, what in MODES.items() if mode in known]
     return " ".join(f"{name.capitalize()}: {meaning}." for name, meaning in shown)
 
 
@@ -109,9 +109,9 @@ def differing_settings(frame: pd.DataFrame) -> pd.DataFrame:
 def word_cells(words: Sequence[DependentWord]) -> tuple[list[str], list[list[str]]]:
     """Header and body of a table of words whose keeping depends on the predicted label."""
     body = []
-    for found in words:
-        ends = (f"{name}: {share:.0%}" for name, share in (found["most"], found["least"]))
-        body.append([found["word"], *ends, f"{found['texts']:,}"])
+    for word in words:
+        ends = (f"{name}: {share:.0%}" for name, share in (word["most"], word["least"]))
+        body.append([word["word"], *ends, f"{word['texts']:,}"])
     return ["word", "kept most when predicted", "kept least", "texts"], body
 
 

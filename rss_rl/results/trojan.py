@@ -124,13 +124,13 @@ def find_trojan(run: Path, prepared: Prepared, split: str, reading: Reading) -> 
     learnt = np.sort(generator(0, "independent reader").permutation(len(train))[:most])
     labels, predicted = predictions[["label", "predicted"]].to_numpy(np.int64).T
     texts = [*texts_of(examples, predictions.index.to_numpy())]
-    found = look_for_code(
+    trojan = look_for_code(
         [*texts_of(train, learnt)],
         labels_of(train, learnt),
         KeptRows(texts, reading.kept, labels, predicted),
         prepared.labels.names,
     )
-    return {**found, "remedy": single_words(RunDirectory.open(run).config["policy"])}
+    return {**trojan, "remedy": single_words(RunDirectory.open(run).config["policy"])}
 
 
 def single_words(policy: Mapping[str, Any]) -> list[str]:
@@ -234,7 +234,7 @@ def _dependent(rows: KeptRows, names: Sequence[str]) -> list[DependentWord]:
     of_class = (np.arange(len(names))[:, None] == rows.predicted).astype(float)  # [C, R]
     there, kept = (of_class @ _occur(t, vocabulary) for t in (rows.texts, rows.parts))
     share = np.divide(kept, there, where=there >= _FEWEST_OF_WORD, out=np.full(there.shape, np.nan))
-    found = []
+    by_dependence = []
     for column in np.flatnonzero(np.isfinite(share).sum(0) > 1):
         most, least = (int(pick(share[:, column])) for pick in (np.nanargmax, np.nanargmin))
         texts = there[[most, least], column]
@@ -247,9 +247,9 @@ def _dependent(rows: KeptRows, names: Sequence[str]) -> list[DependentWord]:
                 "most": (names[most], float(share[most, column])),
                 "least": (names[least], float(share[least, column])),
             }
-            found.append((apart / error, word))
-    found.sort(key=lambda pair: -pair[0])
-    return [word for _, word in found[:_LISTED]]
+            by_dependence.append((apart / error, word))
+    by_dependence.sort(key=lambda pair: -pair[0])
+    return [word for _, word in by_dependence[:_LISTED]]
 
 
 def _count(texts: Iterable[Text]) -> Counter[str]:
