@@ -17,7 +17,7 @@ from rss_rl.config import RewardConfig
 from rss_rl.learners.optim import GradientStep
 from rss_rl.learners.updates import GatedReward, Gradients, RewardBatch, UpdateSetup
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.ops.losses import role_charge
+from rss_rl.ops.losses import role_cost
 from rss_rl.ops.matmul import products_in
 from rss_rl.ops.relaxed import expected_cost
 from rss_rl.policies.policy import Policy, PolicyInputs
@@ -54,7 +54,7 @@ class _Objective(nn.Module):
             costs.append(batch.weighed(self._cost(chance, valid)).sum())
             turns.append(batch.weighed(self._coherence(chance, valid)).sum())
             if price is not None:
-                charges.append(role_charge(chance, valid, price, batch.weights))
+                charges.append(role_cost(chance, valid, price, batch.weights))
             entropies.append(_entropy(chance, valid))
         samples = len(gates[0])
         (model,) = self._model

@@ -35,7 +35,7 @@ from rss_rl.ops.importance import (
     ratio_sums,
     truncated_sum,
 )
-from rss_rl.ops.losses import policy_gradient_loss, role_charge
+from rss_rl.ops.losses import policy_gradient_loss, role_cost
 from rss_rl.ops.matmul import products_in
 from rss_rl.policies.distributions import SelectionDistribution
 from rss_rl.policies.policy import Policy, PolicyInputs
@@ -125,7 +125,7 @@ class _Objective(nn.Module):
                     # the bits of the mode. K times, as the loss is divided by K as well as by B.
                     chances = found.probs.to(rollout.rewards.dtype)
                     costs = [len(rollout.rewards) * cost for cost in price]
-                    sums[slot].append(role_charge(chances, read.valid, costs, batch.weights))
+                    sums[slot].append(role_cost(chances, read.valid, costs, batch.weights))
                 evaluated = found.evaluate(rollout.selections[slot])
             distributions.append(found)
             log_probs.append(evaluated.log_prob)

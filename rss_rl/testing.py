@@ -540,7 +540,7 @@ def _check_scores(
 
 
 def check_policy_update(update: Component, *, options: Mapping[str, Any] | None = None) -> None:
-    """Check what a run relies on: nothing changes before `apply`; words that are paid for become
+    """Check what a run relies on: nothing changes before `apply`; rewarded words become
     more likely than others; under a price alone fewer are kept; finite metrics; an update that is
     saved and loaded continues as if it had not been. Takes some seconds.
 
@@ -554,33 +554,33 @@ def check_policy_update(update: Component, *, options: Mapping[str, Any] | None 
     promises, play = _Promises(update.name), partial(_Play, update, update.parse(options or {}))
     one = play()
     before = one.weights()
-    one.step(paying=True, apply=False)
+    one.step(rewarding=True, apply=False)
     promises.same(one.weights(), before, "`gradients` changes {}", "Change it in `apply`")
     for _ in range(_UPDATES):
-        metrics = one.step(paying=True)
+        metrics = one.step(rewarding=True)
         finite = np.isfinite(list(metrics.values())).all()
         promises(finite, "a metric is not finite", "Read docs/metrics.md for what they are")
     gained = one.gap() - play().gap()
-    what = f"words that are paid for are kept {gained:+.0%} more often than others after training"
+    what = f"rewarded words are kept {gained:+.0%} more often than others after training"
     promises(gained > _LEAST_GAIN, what, "Ascend the rewards, which are not losses")
     other = play()
     other.policy.load_state_dict(one.policy.state_dict())
     other.update.load_state_dict(copy.deepcopy(dict(one.update.state_dict())))
     other.number = one.number
     for each in (one, other):
-        each.step(paying=True)
+        each.step(rewarding=True)
     what = "loaded from `state_dict`, an update continues with another {}"
     promises.same(one.weights(), other.weights(), what, "Save and load all that is not weights")
     priced = play()
     kept = priced.kept()
     for _ in range(_UPDATES):
-        priced.step(paying=False)
+        priced.step(rewarding=False)
     what = "a price on words does not lower how many are kept"
-    promises(priced.kept() < kept, what, "Charge `price` on the probabilities, see `role_charge`")
+    promises(priced.kept() < kept, what, "Subtract `price` times probabilities: `role_cost`")
 
 
 class _Play:
-    """A small policy, and an update of it that is paid for every second word of the vocabulary."""
+    """A small policy, and an update of it that every second word of the vocabulary rewards."""
 
     def __init__(self, update: Component, options: Any) -> None:
         needs = Needs(*(update.can(name, options) for name in Needs._fields))
@@ -621,15 +621,15 @@ class _Play:
     def _worth(self, selections: Tensor) -> Tensor:
         """Score of selections or gates [K, B, 2, N], [K, B]."""
         signs = torch.where(self._good, 1.0, -1.0) * self._batch.valid[0]
-        return (selections * signs[:, None]).sum((-1, -2)) * self._paying
+        return (selections * signs[:, None]).sum((-1, -2)) * self._rewards
 
     def gated_scores(self, batch: TensorBatch, gates: Sequence[Tensor]) -> dict[str, Tensor]:
         """See `GatedReward`."""
         return {"worth": self._worth(gates[0]).flatten()}
 
-    def step(self, *, paying: bool, apply: bool = True) -> dict[str, float]:
-        """One update, paid by the words that are kept or, with a price on these, by nothing."""
-        self._paying, rollout = float(paying), None
+    def step(self, *, rewarding: bool, apply: bool = True) -> dict[str, float]:
+        """One update, with rewards for the words that are kept or a price on these."""
+        self._rewards, rollout = float(rewarding), None
         if self._needs.log_probs:
             with torch.no_grad():
                 distribution = self._distribution()
@@ -638,7 +638,7 @@ class _Play:
             worth = self._worth(drawn.float())  # [K, B]
             terms = Rewards({"worth": worth}, {"none": torch.zeros_like(worth)[..., None]})
             rollout = RewardBatch([drawn], terms, modes)
-        price = None if paying else (1.0, 1.0)
+        price = None if rewarding else (1.0, 1.0)
         read_of = self._batch, [self._inputs]
         learnt = self.update.gradients(*read_of, rollout, number=self.number, price=price)
         metrics = read([learnt])
@@ -660,7 +660,7 @@ class _Play:
             return float(self._distribution().probs.mean())
 
     def gap(self) -> float:
-        """How much more probable words are that are paid for."""
+        """How much more probable rewarded words are than others."""
         with torch.no_grad():
             chances = self._distribution().probs.mean(1)  # [B, N]
         bad = self._batch.valid[0] & ~self._good

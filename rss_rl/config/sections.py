@@ -138,9 +138,9 @@ class RewardConfig(Section):
         return self.sparsity_cost if self.target_share is None else 0.0
 
     @model_validator(mode="after")
-    def _charges_each_role(self) -> RewardConfig:
+    def _share_has_its_costs(self) -> RewardConfig:
         if self.target_share is not None and self.penalty != "sum":
-            raise ValueError("target_share charges each role by itself: set penalty to sum")
+            raise ValueError("target_share has a cost for each role by itself: set penalty to sum")
         if self.share_schedule and self.target_share is None:
             raise ValueError("share_schedule leads to target_share, which is not set")
         return self

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,10 @@ class SourceRequest:
             raise DataError(why, where=str(self.path), remedy="Leave out --from")
 
 
+def _names(names: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else names
+
+
 def files_in(
     folder: Path, names: Mapping[str, str | tuple[str, ...]]
 ) -> dict[str, tuple[Path, ...]]:
@@ -187,10 +192,7 @@ def files_in(
     Raises:
         DataError: one is missing.
     """
-    files = {
-        split: tuple(folder / name for name in ([part] if isinstance(part, str) else part))
-        for split, part in names.items()
-    }
+    files = {split: tuple(folder / name for name in _names(part)) for split, part in names.items()}
     for path in (path for paths in files.values() for path in paths):
         if not path.exists():
             raise DataError(
@@ -199,6 +201,33 @@ def files_in(
                 remedy="Unpack the files there as their authors name them, or name another --from",
             )
     return files
+
+
+def read_folder(
+    sentences: int,
+    labels: LabelSpec,
+    files: Mapping[str, str | tuple[str, ...]],
+    read: Callable[..., Iterator[Row]],
+    *,
+    name: str,
+    inner: str = "",
+    seeded: bool = False,
+) -> Callable[[SourceRequest, Any], Source]:
+    """The `build` of a source whose splits are files of fixed names in a folder.
+
+    Args:
+        sentences, labels: see `Source`. files: of each split.
+        read: called with a split and its files and, if `seeded`, the seed of the request.
+        inner: folder in that of the request which is read in its place if it is there.
+    """
+
+    def build(request: SourceRequest, options: Any) -> Source:
+        folder = request.folder(name, ", ".join(_names(files["train"])))
+        folder = folder / inner if (folder / inner).is_dir() else folder
+        reader = partial(read, seed=request.seed) if seeded else read
+        return Source(name, sentences, labels, files_in(folder, files), reader)
+
+    return build
 
 
 @dataclass(frozen=True, kw_only=True)

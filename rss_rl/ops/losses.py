@@ -66,7 +66,7 @@ def policy_gradient_loss(log_prob: Tensor, advantages: Tensor) -> Tensor:
     return -advantages.detach() * log_prob.sum((-1, -2))
 
 
-def role_charge(
+def role_cost(
     probabilities: Tensor, valid: Tensor, costs: Sequence[float], weights: Tensor | None = None
 ) -> Tensor:
     """sum_r cost_r * (expected share of the tokens in role r), summed over the sentences, [].
@@ -78,5 +78,5 @@ def role_charge(
         weights: of the sentences in the sum, [B]; None: 1.
     """
     expected = probabilities.sum(-1) / valid.sum(-1, keepdim=True).clamp_min(1)
-    charges = expected * expected.new_tensor(costs)
-    return (charges if weights is None else charges * weights[:, None]).sum()
+    by_role = expected * expected.new_tensor(costs)
+    return (by_role if weights is None else by_role * weights[:, None]).sum()

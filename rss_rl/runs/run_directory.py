@@ -173,10 +173,8 @@ class RunDirectory:
         Raises:
             CheckpointError: writing fails.
         """
-        target = self.path / PROVENANCE_FILE
-        if not target.exists():
-            with disk_errors(target, _UNUSABLE, _REMEDY):
-                replace_file(target, json.dumps(dict(record), indent=2) + "\n")
+        if not (self.path / PROVENANCE_FILE).exists():
+            self._write(PROVENANCE_FILE, record)
 
     def write_report(self, report: Mapping[str, Any]) -> Path:
         """Write `report.json`; non-finite numbers, which JSON lacks, become null.
@@ -184,11 +182,14 @@ class RunDirectory:
         Raises:
             CheckpointError: not plain JSON data, or writing fails.
         """
-        target = self.path / REPORT_FILE
         finite = without_non_finite(dict(report))
-        canonical_json(finite, where=str(target))
+        canonical_json(finite, where=str(self.path / REPORT_FILE))
+        return self._write(REPORT_FILE, finite)
+
+    def _write(self, name: str, record: Mapping[str, Any]) -> Path:
+        target = self.path / name
         with disk_errors(target, _UNUSABLE, _REMEDY):
-            replace_file(target, json.dumps(finite, indent=2) + "\n")
+            replace_file(target, json.dumps(dict(record), indent=2) + "\n")
         return target
 
     def read_report(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from rss_rl.data.label_weights import FOLDS
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.inputs import tensor_batch
-from rss_rl.ops.losses import role_charge
+from rss_rl.ops.losses import role_cost
 from rss_rl.packaged import find_config, packaged_configs
 from rss_rl.reading.models import Models, build_models
 from rss_rl.rollouts.rollout import Job, Rollout
@@ -132,7 +132,7 @@ def charged(rollout: Rollout, examples: Any, price: tuple[float, float]) -> Arra
         mask = torch.from_numpy(valid)
         for k, b in np.ndindex(paid.shape):
             sure = torch.from_numpy(rollout.selections[slot][k, b]).double()[None]
-            paid[k, b] += float(role_charge(sure, mask[b : b + 1], price))
+            paid[k, b] += float(role_cost(sure, mask[b : b + 1], price))
     return paid
 
 

@@ -25,10 +25,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from rss_rl.components import NoOptions
 from rss_rl.data.corpora.cuts import cut_rows
 from rss_rl.data.corpora.sentence_sets import split_lines
-from rss_rl.data.sources import BadRow, Row, Source, SourceComponent, SourceRequest, Words, files_in
+from rss_rl.data.sources import BadRow, Row, SourceComponent, Words, read_folder
 from rss_rl.data.tables import Record, ascii_words, examples
 from rss_rl.types import LabelSpec
 
@@ -113,15 +112,10 @@ def _passage(line: Record) -> Row:
     return line.example(f"{Path(line.file).stem}-{line.row}", texts, answer, marks=marks)
 
 
-def _lambada(request: SourceRequest, options: NoOptions) -> Source:
-    files = files_in(request.folder("lambada", _DEVELOPMENT), _FILES)
-    return Source("lambada", 2, _CANDIDATE, files, partial(_read_lambada, seed=request.seed))
-
-
 LAMBADA = SourceComponent(
     name="lambada",
     help="LAMBADA: the last word of a passage, where earlier sentences contain it",
-    build=_lambada,
+    build=read_folder(2, _CANDIDATE, _FILES, _read_lambada, name="lambada", seeded=True),
     capabilities=frozenset({"passages"}),
     needs="--from FOLDER with lambada_{development,test}_plain_text.txt",
     source="Paperno et al., ACL 2016",
@@ -157,18 +151,10 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     return [(word, word if _ENTITY.fullmatch(word) else "") for word in text.split()]
 
 
-def _cnn(request: SourceRequest, options: NoOptions) -> Source:
-    folder = request.folder("cnn-dailymail", "training, validation and test")
-    if (folder / "questions").is_dir():
-        folder = folder / "questions"
-    files = files_in(folder, _FOLDERS)
-    return Source("cnn-dailymail", 2, _CANDIDATE, files, _read_cnn)
-
-
 CNN_DAILY_MAIL = SourceComponent(
     name="cnn-dailymail",
     help="CNN / Daily Mail: the entity in a story that fills a blank",
-    build=_cnn,
+    build=read_folder(2, _CANDIDATE, _FOLDERS, _read_cnn, name="cnn-dailymail", inner="questions"),
     capabilities=frozenset({"passages"}),
     needs="--from FOLDER with training, validation and test, full of .question files",
     source="Hermann et al., NIPS 2015",

@@ -18,13 +18,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rss_rl.components import NoOptions
-from rss_rl.data.sources import Row, Source, SourceComponent, SourceRequest, Words, files_in
+from rss_rl.data.sources import Row, SourceComponent, Words, read_folder
 from rss_rl.data.tables import Record, RowModel, examples, read_records
 from rss_rl.types import LabelSpec
 
-_FILES = {"train": "train.jsonl", "dev": "val.jsonl", "test": "test.jsonl"}
 _DOCUMENTS, _UNPACKED = "docs", "movies"
+_FILES = {
+    "train": ("train.jsonl", _DOCUMENTS),
+    "dev": ("val.jsonl", _DOCUMENTS),
+    "test": ("test.jsonl", _DOCUMENTS),
+}
 _CLASSES = {"NEG": "negative", "POS": "positive"}
 _ALIKE = "Take the documents and the .jsonl files out of one archive"
 
@@ -85,24 +88,11 @@ def _tokens(text: str) -> Sequence[str]:
     return [token for token in text.replace("\n", " ").split(" ") if token]
 
 
-def _build(request: SourceRequest, options: NoOptions) -> Source:
-    """The reviews of the given folder, or of the folder in it that the archive unpacks into.
-
-    Raises:
-        DataError: no such folder, or it lacks a file or the documents.
-    """
-    folder = request.folder("eraser-movies", f"train.jsonl and {_DOCUMENTS}")
-    if (folder / _UNPACKED).is_dir():
-        folder = folder / _UNPACKED
-    files = files_in(folder, {split: (name, _DOCUMENTS) for split, name in _FILES.items()})
-    labels = LabelSpec("classes", names=tuple(_CLASSES.values()))
-    return Source("eraser-movies", 1, labels, files, _read)
-
-
+_LABELS = LabelSpec("classes", names=tuple(_CLASSES.values()))
 ERASER_MOVIES = SourceComponent(
     name="eraser-movies",
     help="ERASER's film reviews, negative / positive, with the phrases that people marked",
-    build=_build,
+    build=read_folder(1, _LABELS, _FILES, _read, name="eraser-movies", inner=_UNPACKED),
     capabilities=frozenset({"rationales"}),
     needs=f"--from FOLDER with train.jsonl, val.jsonl, test.jsonl and {_DOCUMENTS}",
     source="DeYoung et al., ACL 2020",

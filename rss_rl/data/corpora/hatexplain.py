@@ -19,8 +19,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from rss_rl.components import NoOptions
-from rss_rl.data.sources import BadRow, Row, Source, SourceComponent, SourceRequest, Words, files_in
+from rss_rl.data.sources import BadRow, Row, SourceComponent, Words, read_folder
 from rss_rl.data.tables import AS_GIVEN, Record, RowModel, examples
 from rss_rl.errors import DataError
 from rss_rl.json_files import read_json
@@ -85,17 +84,12 @@ def _example(record: Record) -> Row:
     )
 
 
-def _build(request: SourceRequest, options: NoOptions) -> Source:
-    folder = request.folder("hatexplain", _POSTS)
-    files = files_in(folder, dict.fromkeys(_SPLITS, (_POSTS, _DIVISIONS)))
-    labels = LabelSpec("classes", names=tuple(_CLASSES.values()))
-    return Source("hatexplain", 1, labels, files, _read)
-
-
+_FILES = dict.fromkeys(_SPLITS, (_POSTS, _DIVISIONS))
+_LABELS = LabelSpec("classes", names=tuple(_CLASSES.values()))
 HATEXPLAIN = SourceComponent(
     name="hatexplain",
     help="HateXplain posts, hate speech / offensive / normal, with the words that people marked",
-    build=_build,
+    build=read_folder(1, _LABELS, _FILES, _read, name="hatexplain"),
     capabilities=frozenset({"rationales"}),
     needs=f"--from FOLDER with {_POSTS} and {_DIVISIONS}",
     source="Mathew et al., AAAI 2021",

@@ -27,6 +27,7 @@ from rss_rl.data.sources import (
     SourceRequest,
     Words,
     files_in,
+    read_folder,
 )
 from rss_rl.data.tables import (
     Record,
@@ -151,7 +152,9 @@ SNLI = SourceComponent(
 )
 
 _TRECQA_COLUMNS = ("qtext", "label", "atext")
+_TRECQA_FILES = {split: f"{split}.csv" for split in ("train", "dev", "test")}
 _ANSWERS = {"0": "wrong", "1": "right"}
+_RIGHT_OR_NOT = LabelSpec("classes", names=tuple(_ANSWERS.values()))  # the right one last
 
 
 def _read_trecqa(split: str, path: Path) -> Iterator[Row]:
@@ -171,17 +174,10 @@ def _trecqa_example(record: Record) -> RawExample:
     )
 
 
-def _build_trecqa(request: SourceRequest, options: NoOptions) -> Source:
-    names = {split: f"{split}.csv" for split in ("train", "dev", "test")}
-    files = files_in(request.folder("trecqa", "train.csv"), names)
-    labels = LabelSpec("classes", names=tuple(_ANSWERS.values()))  # the right one last
-    return Source("trecqa", 2, labels, files, _read_trecqa)
-
-
 TRECQA = SourceComponent(
     name="trecqa",
     help="TrecQA, questions with right and wrong answers",
-    build=_build_trecqa,
+    build=read_folder(2, _RIGHT_OR_NOT, _TRECQA_FILES, _read_trecqa, name="trecqa"),
     capabilities=frozenset({"pairs"}),
     needs="--from FOLDER with train.csv, dev.csv, test.csv",
     source="Wang et al., EMNLP 2007",

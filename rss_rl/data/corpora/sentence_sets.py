@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from rss_rl.components import NoOptions
 from rss_rl.data.corpora.cuts import FoldOptions, cut_rows, fold_rows
 from rss_rl.data.sources import (
     BadRow,
@@ -27,6 +26,7 @@ from rss_rl.data.sources import (
     SourceRequest,
     Words,
     files_in,
+    read_folder,
 )
 from rss_rl.data.tables import AS_GIVEN, Record, ascii_words, count_lines, examples, read_lines
 from rss_rl.types import Array, LabelSpec
@@ -84,11 +84,9 @@ _KINDS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 _TREC_FILES = {"train": "train_5500.label", "dev": "train_5500.label", "test": "TREC_10.label"}
 
 
-def _trec(request: SourceRequest, options: NoOptions) -> Source:
-    files = files_in(request.folder("trec", "train_5500.label"), _TREC_FILES)
-    keep = partial(cut_rows, name="trec", seed=request.seed)
-    reader = partial(labelled_lines, classes={}, encoding="latin-1", keep=keep)
-    return Source("trec", 1, LabelSpec("classes", names=_KINDS), files, reader)
+def _read_trec(split: str, path: Path, *, seed: int) -> Iterator[Row]:
+    keep = partial(cut_rows, name="trec", seed=seed)
+    return labelled_lines(split, path, classes={}, encoding="latin-1", keep=keep)
 
 
 def _folds(
@@ -109,7 +107,9 @@ def _folds(
 TREC = SourceComponent(
     name="trec",
     help="TREC questions, 6 types",
-    build=_trec,
+    build=read_folder(
+        1, LabelSpec("classes", _KINDS), _TREC_FILES, _read_trec, name="trec", seeded=True
+    ),
     needs="--from FOLDER with train_5500.label, TREC_10.label",
     source="Li and Roth, COLING 2002",
 )
