@@ -20,7 +20,7 @@ Legend: M scored selections (K * B, sample-major), S sentences an example, N_s t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 
@@ -28,7 +28,6 @@ from rss_rl.config import RewardConfig
 from rss_rl.reward_models.reward_model import COHERENCE, SPARSITY
 from rss_rl.types import DEPENDENT, HEAD, ROLES, Array
 
-Penalty = Literal["sum", "product"]
 _KEPT = {"kept": [HEAD, DEPENDENT], "heads_kept": [HEAD], "dependents_kept": [DEPENDENT]}
 
 
@@ -52,17 +51,6 @@ def role_shares(selection: Array, valid: Array) -> Array:
     kept = (selection & valid[:, None, :]).sum(-1)  # [M, 2]
     shares: Array = kept / np.maximum(valid.sum(-1), 1)[:, None]
     return shares
-
-
-def penalties(selection: Array, valid: Array, penalty: Penalty) -> Array:
-    """What lambda multiplies, for each selection of one sentence slot, float32 [M]."""
-    shares = role_shares(selection, valid)
-    if penalty == "sum":
-        charged = shares[:, HEAD] + shares[:, DEPENDENT]
-    else:
-        charged = shares[:, HEAD] * shares[:, DEPENDENT]
-    paid: Array = charged.astype(np.float32)
-    return paid
 
 
 def change_shares(selection: Array, valid: Array) -> Array:
@@ -89,34 +77,21 @@ def cost_terms(
 
     Args:
         selections: S x bool [M, 2, N_s]. valid: S x bool [M, N_s].
-        price: lambda of heads and of dependents, see `role_costs`; None: that of the configuration,
-            which is 0 where a share is asked for.
+        price: lambda of heads and of dependents, as it stands; None: that of the configuration,
+            which is 0 where a target share is set.
     """
     pairs = list(zip(selections, valid, strict=True))
+    shares = np.stack([role_shares(s, v) for s, v in pairs], axis=1)  # [M, S, 2]
     if price is None:
-        kept = [penalties(s, v, config.penalty) for s, v in pairs]
-        sparsity = np.float32(config.fixed_cost) * np.stack(kept, axis=1)
+        kept = shares.prod(-1) if config.penalty == "product" else shares.sum(-1)
+        sparsity = np.float32(config.fixed_cost) * kept.astype(np.float32)
     else:
-        sparsity = role_costs(selections, valid, price)
+        sparsity = (shares @ np.array(price)).astype(np.float32)
     costs: dict[str, Array] = {SPARSITY: sparsity}
     if config.coherence_cost:
         turns = np.stack([change_shares(s, v) for s, v in pairs], axis=1)
         costs[COHERENCE] = np.float32(config.coherence_cost) * turns
     return costs
-
-
-def role_costs(
-    selections: Sequence[Array], valid: Sequence[Array], price: tuple[float, float]
-) -> Array:
-    """What kept tokens cost under a share asked for, float32 [M, S].
-
-    Args:
-        selections, valid: see `cost_terms`.
-        price: lambda of heads and of dependents as it stands.
-    """
-    pairs = zip(selections, valid, strict=True)
-    costs = np.stack([role_shares(s, v) @ np.array(price) for s, v in pairs], axis=1)
-    return costs.astype(np.float32)
 
 
 def kept_shares(selections: Sequence[Array], valid: Sequence[Array]) -> dict[str, Array]:

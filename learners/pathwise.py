@@ -19,7 +19,7 @@ from rss_rl.learners.updates import GatedReward, Gradients, RewardBatch, UpdateS
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops.losses import role_cost
 from rss_rl.ops.matmul import products_in
-from rss_rl.ops.relaxed import expected_cost
+from rss_rl.ops.relaxed import expected_costs
 from rss_rl.policies.policy import Policy, PolicyInputs
 from rss_rl.reward_models.reward_model import COHERENCE, SPARSITY
 from rss_rl.types import DEPENDENT, HEAD
@@ -51,8 +51,15 @@ class _Objective(nn.Module):
             found = self.policy(read)
             gates.append(found.rsample(drawn))
             chance = found.probs  # [B, 2, N_s]
-            costs.append(batch.weighed(self._cost(chance, valid)).sum())
-            turns.append(batch.weighed(self._coherence(chance, valid)).sum())
+            sparsity, coherence = expected_costs(
+                chance,
+                valid,
+                sparsity=self._reward.fixed_cost,
+                product=self._reward.penalty == "product",
+                coherence=self._reward.coherence_cost,
+            )
+            costs.append(batch.weighed(sparsity + coherence).sum())
+            turns.append(batch.weighed(coherence).sum())
             if price is not None:
                 charges.append(role_cost(chance, valid, price, batch.weights))
             entropies.append(_entropy(chance, valid))
@@ -69,23 +76,6 @@ class _Objective(nn.Module):
         score = reduce(operator.add, scores.values()).sum() / samples
         loss = torch.stack([cost, *charges]).sum() - score
         return loss, entropy, sums, list(scores), [each[0].detach() for each in gates]
-
-    def _cost(self, chance: Tensor, valid: Tensor) -> Tensor:
-        return expected_cost(
-            chance,
-            valid,
-            sparsity=self._reward.fixed_cost,
-            product=self._reward.penalty == "product",
-            coherence=self._reward.coherence_cost,
-        )
-
-    @torch.no_grad()
-    def _coherence(self, chance: Tensor, valid: Tensor) -> Tensor:
-        """The coherence part of the cost, for the statistics, [B]."""
-        weight = self._reward.coherence_cost
-        if not weight:
-            return chance.new_zeros(len(chance))
-        return expected_cost(chance, valid, sparsity=0.0, product=False, coherence=weight)
 
 
 def _entropy(chance: Tensor, valid: Tensor) -> Tensor:

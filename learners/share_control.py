@@ -42,6 +42,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -156,42 +157,29 @@ def merit(value: float, metrics: Mapping[str, float], config: RewardConfig) -> f
     return value - _STRICTNESS * max(0.0, abs(metrics["kept"] - config.target_share) - _TOLERANCE)
 
 
+@dataclass
 class _Multiplier:
-    """Lambda of one role."""
+    """Lambda of one role, `cost`."""
 
-    def __init__(self, start: float) -> None:
-        self.cost = start
-        self._multiplier = start
-        self._margin: float | None = None
-        self._slope = 0.0
+    cost: float
+    multiplier: float
+    margin: float | None = None
+    slope: float = 0.0
 
     def observe(self, margin: float) -> None:
         """Move by how far the role's logits are off."""
         if abs(margin) < _NEAR:
-            moved = self._multiplier + _RATE * margin
-            self._multiplier = min(_LIMIT, max(-_LIMIT, moved))
-        change = 0.0 if self._margin is None else margin - self._margin
-        self._slope, self._margin = _STEADY * self._slope + (1 - _STEADY) * change, margin
-        self.cost = self._multiplier + _STIFFNESS * (margin + _LOOKAHEAD * self._slope)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "cost": self.cost,
-            "multiplier": self._multiplier,
-            "margin": self._margin,
-            "slope": self._slope,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.cost, self._multiplier = state["cost"], state["multiplier"]
-        self._margin, self._slope = state["margin"], state["slope"]
+            self.multiplier = min(_LIMIT, max(-_LIMIT, self.multiplier + _RATE * margin))
+        change = 0.0 if self.margin is None else margin - self.margin
+        self.slope, self.margin = _STEADY * self.slope + (1 - _STEADY) * change, margin
+        self.cost = self.multiplier + _STIFFNESS * (margin + _LOOKAHEAD * self.slope)
 
 
 class ShareController:
     """Makes the lambda of each role follow what is kept; does nothing where no share is asked for.
 
     Args:
-        config: `sparsity_cost` is where lambda begins.
+        config: `sparsity_cost` is where lambda starts.
         updates: in which the policy learns; None where unknown, and there is no schedule.
     """
 
@@ -199,7 +187,8 @@ class ShareController:
         self._last = config.target_share
         self._falling = config.share_schedule * (updates or 0)
         self._updates = 0
-        self._roles = tuple(_Multiplier(config.sparsity_cost) for _ in range(ROLES))
+        start = config.sparsity_cost
+        self._roles = [_Multiplier(start, start) for _ in range(ROLES)]
         self._error: float | None = None
         self._gap = 0.0
 
@@ -258,13 +247,12 @@ class ShareController:
         """JSON-able state; empty where no share is asked for."""
         if self._last is None:
             return {}
-        roles = [role.state_dict() for role in self._roles]
+        roles = list(map(asdict, self._roles))
         return {"error": self._error, "gap": self._gap, "updates": self._updates, "roles": roles}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore `state_dict`."""
         if self._last is None:
             return
-        for role, own in zip(self._roles, state["roles"], strict=True):
-            role.load_state_dict(own)
+        self._roles = [_Multiplier(**role) for role in state["roles"]]
         self._error, self._gap, self._updates = state["error"], state["gap"], state["updates"]

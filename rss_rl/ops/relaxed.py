@@ -64,19 +64,19 @@ def changes(kept: Tensor, valid: Tensor) -> Tensor:
     return ((before * (1 - after) + (1 - before) * after) * both).sum((-1, -2))
 
 
-def expected_cost(
+def expected_costs(
     kept: Tensor, valid: Tensor, *, sparsity: float, product: bool, coherence: float
-) -> Tensor:
-    """Expected cost of a sentence's selections, for independent bits; [B], in nats.
+) -> tuple[Tensor, Tensor]:
+    """Expected costs of a sentence's selections, for independent bits; [B] each, in nats.
 
     sparsity * (H + D) or, as a product, sparsity * H * D, with H and D the expected shares of heads
-    and of dependents, plus coherence * expected changes / n.
+    and of dependents; and coherence * expected changes / n.
 
     Args:
         kept: probability of each bit, [B, 2, N], 0 on padding. valid: bool [B, N], True first.
     """
     sizes = valid.sum(-1).clamp_min(1).to(kept.dtype)  # [B]
     shares = kept.sum(-1) / sizes[:, None]  # [B, 2]
-    share = shares.prod(1) if product else shares.sum(1)
-    cost = sparsity * share
-    return cost + coherence * changes(kept, valid) / sizes if coherence else cost
+    cost = sparsity * (shares.prod(1) if product else shares.sum(1))
+    turns = coherence * changes(kept, valid) / sizes if coherence else torch.zeros_like(cost)
+    return cost, turns

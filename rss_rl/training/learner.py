@@ -13,9 +13,9 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import torch
 
-from rss_rl.config import RunConfig
+from rss_rl.config import RewardConfig, RunConfig
 from rss_rl.data.store import Prepared, Split
-from rss_rl.envs.rewards import kept_shares, role_costs
+from rss_rl.envs.rewards import cost_terms, kept_shares
 from rss_rl.envs.task import SelectionTask
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.learners.group import ALONE, Group, shard
@@ -47,7 +47,7 @@ from rss_rl.reading.models import (
     load_weights,
     select_prefix,
 )
-from rss_rl.reward_models.reward_model import SPARSITY, Rewards
+from rss_rl.reward_models.reward_model import Rewards
 from rss_rl.rollouts.rollout import Rollout
 from rss_rl.rollouts.sampler import run_task
 from rss_rl.rollouts.snapshot import CLASSIFIER, POLICY, WORDS, Publisher, Snapshot, StoredSnapshot
@@ -206,7 +206,7 @@ class LocalLearner:
             scalars |= read(gradients)
             if update is not None:
                 if rollout is not None:
-                    scalars |= _rewards(rollout, whole, turn.price, weights)
+                    scalars |= _rewards(rollout, whole, self.config.reward, turn.price, weights)
                 update.apply()
                 self._publisher.note(POLICY)
             if turn.supervised:
@@ -369,22 +369,23 @@ def example_weights(
 def _rewards(
     rollout: Rollout,
     batch: Batch,
+    config: RewardConfig,
     price: tuple[float, float] | None,
     weights: Array | None,
 ) -> dict[str, float]:
     """Means of the reward and of its terms, those of costs summed over the sentences.
 
     Args:
-        price: of the update, see `role_costs`; None where the rollout has its sparsity cost.
+        price: of the update, see `cost_terms`; None where the rollout has its sparsity cost.
         weights: of the examples in the means, [B]; None: 1.
     """
     terms = rollout.terms
     if price is not None:
-        kept = role_costs(*_flat(rollout, batch), price)  # [K * B, S]
-        sparsity = {SPARSITY: kept.reshape(rollout.log_prob.shape)}
-        terms = Rewards(terms.scores, {**terms.costs, **sparsity})
-    costs = {name: cost.sum(-1) for name, cost in terms.costs.items()}
-    by_name = {"total": terms.total, **terms.scores, **costs}  # [K, B]
+        costs = cost_terms(*_flat(rollout, batch), config, price)  # [K * B, S] each
+        shape = rollout.log_prob.shape
+        terms = Rewards(terms.scores, {name: cost.reshape(shape) for name, cost in costs.items()})
+    summed = {name: cost.sum(-1) for name, cost in terms.costs.items()}
+    by_name = {"total": terms.total, **terms.scores, **summed}  # [K, B]
     times = 1 if weights is None else weights
     return {f"reward/{name}": float((each * times).mean()) for name, each in by_name.items()}
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rss_rl.config import RewardConfig
-from rss_rl.envs.rewards import cost_terms, penalties
+from rss_rl.envs.rewards import cost_terms, role_shares
 from rss_rl.reward_models.likelihood import ClassifierReward
 from rss_rl.reward_models.reward_model import Rewards
 from rss_rl.types import Batch
@@ -74,9 +74,9 @@ def test_rewards_equal_the_twin(
 def test_wrong_shapes_are_refused() -> None:
     valid = np.ones((2, 3), bool)
     with pytest.raises(ValueError, match="selection must be bool"):
-        penalties(np.ones((2, 3), bool), valid, "sum")
+        role_shares(np.ones((2, 3), bool), valid)
     with pytest.raises(ValueError, match="selection must be bool"):
-        penalties(np.ones((2, 2, 3), np.int8), valid, "sum")
+        role_shares(np.ones((2, 2, 3), np.int8), valid)
 
 
 class Voter(nn.Module):
