@@ -122,7 +122,10 @@ def predict(
         raise SystemExit(interruption.exit_code)
     there = f"; {job.complete:,} were complete already" if job.complete else ""
     bad = f", {total.bad:,} of them with an error" if total.bad else ""
-    say(SafeConsole(), f"wrote {output}: {of:,} files, {total.rows:,} rows{bad}{there}")
+    say(
+        SafeConsole(),
+        f"wrote {output}: {of:,} file{'s' * (of != 1)}, {total.rows:,} rows{bad}{there}",
+    )
 
 
 @contextmanager

@@ -25,8 +25,6 @@ _TRAINING = {
     "train/accuracy": "accuracy",
     "reward/lambda": "lambda",
     "selection/kept": "kept",
-    "selection/heads_kept": "heads_kept",
-    "selection/dependents_kept": "dependents_kept",
 }
 _RATE = "throughput/examples_per_second"
 

@@ -311,10 +311,14 @@ def _marked(sentence: MarkedSentence) -> Text:
 def _token_table(sentence: MarkedSentence) -> Table:
     from rss_rl.types import DEPENDENT, HEAD
 
-    table = plain_table(["token", "head", "dependent"], left=1)
+    roles = {"head": HEAD, "dependent": DEPENDENT}
+    bits = sentence.selection, sentence.probabilities
+    if all(part is None or (part[HEAD] == part[DEPENDENT]).all() for part in bits):
+        roles = {"kept": HEAD}  # of a policy that draws one bit for both
+    table = plain_table(["token", *roles], left=1)
     for index in range(len(sentence.words)):
         kept = bool(sentence.kept[index])
-        cells = [_cell(sentence, role, index) for role in (HEAD, DEPENDENT)]
+        cells = [_cell(sentence, role, index) for role in roles.values()]
         table.add_row(Text(_shown(sentence, index), "bold green" if kept else "dim"), *cells)
     return table
 

@@ -66,7 +66,7 @@ def test_a_line_for_each_phase_and_evaluation(terminal: bool) -> None:
     assert first == "co-train: from update 110 to 150 (phase 2 of 3)"
     assert second.startswith("co-train 112  dev: accuracy 75.0%  kept 25.0%  (best)")
     assert "loss 1.900" in second  # the moving average of 2 and 1
-    assert "heads 30.0%" in second
+    assert "kept 40.0%" in second
     assert second.endswith("1,234/s")
     assert "(best)" not in third
     assert lost.endswith("resuming from update 20: learner 1 (process 7) died: why")

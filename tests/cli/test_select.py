@@ -47,6 +47,16 @@ def test_kept_words_stand_out_without_colours(sentence: MarkedSentence) -> None:
     assert "Warning: no word of the text is known" in shown(Explanation((strange,), 0.5, None))
 
 
+def test_one_bit_for_both_roles_is_one_column(sentence: MarkedSentence) -> None:
+    assert sentence.probabilities is not None
+    same = replace(sentence, selection=sentence.selection[[0, 0]])
+    assert "head  dependent" in shown(Explanation((same,), 0.5, None))
+    same = replace(same, probabilities=sentence.probabilities[[0, 0]])
+    lines = shown(Explanation((same,), 0.5, None)).splitlines()
+    assert lines[2].split() == ["token", "kept"]
+    assert lines[3].split() == ["a", "0.90", "●"]
+
+
 def test_a_score_has_no_classes(sentence: MarkedSentence) -> None:
     text = shown(Explanation((sentence, sentence), 3.14159, None))
     assert "prediction: 3.142" in text

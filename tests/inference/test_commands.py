@@ -28,7 +28,7 @@ def test_from_a_run_to_a_page(run: Path, tmp_path: Path) -> None:
     source.write_text("".join(json.dumps({"review": text}) + "\n" for text in REVIEWS))
     scored = tmp_path / "scored.csv"
     said_too = typed("predict", tmp_path / "model", "--input", source, "--output", scored)
-    assert f"wrote {scored}: 1 files, 3 rows" in said_too
+    assert f"wrote {scored}: 1 file, 3 rows" in said_too
     assert len(scored.read_text().splitlines()) == 4
     page = tmp_path / "page.html"
     typed("explain", run, REVIEWS[2], "--out", page)

@@ -69,7 +69,7 @@ def test_uris(run: Path, source: Path, scored: Path, place: str, tmp_path: Path)
         with fsspec.open(f"{target}/{name}", "rb") as stream:
             assert stream.read() == (scored / name).read_bytes()
     assert "3 were complete already" in typed(run, place, target)
-    assert "1 files, 5 rows" in typed(run, f"{place}/a.parquet", tmp_path / "one.jsonl")
+    assert "1 file, 5 rows" in typed(run, f"{place}/a.parquet", tmp_path / "one.jsonl")
 
 
 def test_what_is_complete_is_not_scored_again(
