@@ -122,10 +122,8 @@ def predict(
         raise SystemExit(interruption.exit_code)
     there = f"; {job.complete:,} were complete already" if job.complete else ""
     bad = f", {total.bad:,} of them with an error" if total.bad else ""
-    say(
-        SafeConsole(),
-        f"wrote {output}: {of:,} file{'s' * (of != 1)}, {total.rows:,} rows{bad}{there}",
-    )
+    files = "1 file" if of == 1 else f"{of:,} files"
+    say(SafeConsole(), f"wrote {output}: {files}, {total.rows:,} rows{bad}{there}")
 
 
 @contextmanager
