@@ -54,7 +54,8 @@ def test_killed_and_repeated(
 ) -> None:
     """What was finished stays as it is, what was not goes on, and a failed run ends no other."""
     # Long enough that none ends before its worker has noticed that the sweep was killed.
-    rss = {"settings": {"phases.1.steps": 200}}
+    rare = {"evaluation.every": 60, "checkpoint.every": 6}
+    rss: dict[str, Any] = {"settings": {"phases.1.steps": 240} | rare}
     rows = {"rss": rss, "bad": {"settings": {"evaluation.best_metric": "pearson"}, "axes": {}}}
     axes = {"reward.target_share": [0.3, 0.6]}
     rss["also"] = {"weights": "largest weights"}
