@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 
 # Before torch or numpy is first imported, which is when they read it.
@@ -46,3 +47,11 @@ def real_data() -> Path:
     if not path.is_dir():
         pytest.skip(f"real datasets are not at {path}; set RSS_RL_DATA")
     return path
+
+
+@pytest.fixture(scope="module")
+def no_charts() -> Iterator[None]:
+    """Drawing them takes two thirds of a short fit; results/test_report_page looks at them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rss_rl.results.charts._svg", lambda *_: "")
+        yield

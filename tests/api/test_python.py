@@ -25,6 +25,7 @@ from rss_rl.logs.metrics import read_metrics
 from rss_rl.training.stopping import TimeBudget, seconds
 from rss_rl.training.trainer import Evaluated, Updated
 
+pytestmark = pytest.mark.usefixtures("no_charts")
 SMALL = {
     "model.hidden": 8,
     "model.attention": "eager",

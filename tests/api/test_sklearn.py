@@ -27,6 +27,7 @@ SMALL = {
 }  # fmt: skip
 
 
+pytestmark = pytest.mark.usefixtures("no_charts")
 BRIEF = SMALL | {f"phases.{phase}.steps": 2 for phase in range(4)}
 
 

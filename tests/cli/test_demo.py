@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from invoking import Result, invoke
 
+pytestmark = pytest.mark.usefixtures("no_charts")
 BRIEF = ["phases.0.steps=4", "phases.1.steps=2", "phases.2.steps=4", "phases.3.steps=4"]
 
 

@@ -25,6 +25,7 @@ from rss_rl.data.store import Split, open_prepared
 from rss_rl.packaged import find_config
 from rss_rl.runs.run_directory import RunDirectory
 
+pytestmark = pytest.mark.usefixtures("no_charts")
 SMALL = [
     "batch_size=8",
     "model.hidden=4",

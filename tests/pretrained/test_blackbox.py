@@ -22,6 +22,7 @@ from rss_rl.reward_models.reward_model import RewardSetup
 from rss_rl.testing import check_reward_model
 from rss_rl.types import Array, Batch, LabelSpec
 
+pytestmark = pytest.mark.usefixtures("no_charts")
 LABELS = LabelSpec("classes", ("no", "yes"))
 
 
