@@ -54,26 +54,26 @@ def _base(spec: Spec, folder: Path, out: Console) -> Base:
         return find_base(spec.base)
     needed = ("data", "text", "label")
     known = (*Wish._fields, *TableOptions.__annotations__)
-    how = dict(spec.base)
-    wrong = [name for name in how if name not in known and name not in needed]
-    wrong += [name for name in needed if name not in how]
+    options = dict(spec.base)
+    wrong = [name for name in options if name not in known and name not in needed]
+    wrong += [name for name in needed if name not in options]
     if wrong:
         remedy = f"A table has {', '.join(needed)}, and may have {', '.join(known)}"
         raise ConfigError(f"'{wrong[0]}' is unknown or missing", where="base", remedy=remedy)
-    data, text, label = (how.pop(name) for name in needed)
-    wish = Wish(**{name: how.pop(name) for name in Wish._fields if name in how})
-    table = cast(TableOptions, how)
+    data, text, label = (options.pop(name) for name in needed)
+    wish = Wish(**{name: options.pop(name) for name in Wish._fields if name in options})
+    table = cast(TableOptions, options)
     # With the settings of all runs, so that what is printed as chosen is what they train with.
-    found = adapt(data, text, label, spec.settings, wish, table, folder / DATA_FOLDER, out)
-    if found.words is not None and not found.words.finished:
+    adapted = adapt(data, text, label, spec.settings, wish, table, folder / DATA_FOLDER, out)
+    if adapted.words is not None and not adapted.words.finished:
         raise ConfigError(
             "the fine-tuning on all words was stopped",
-            where=str(found.words.path),
+            where=str(adapted.words.path),
             remedy="Repeat the command to continue",
         )
-    pairs = (setting.partition("=") for setting in found.settings)
-    own = {key: parse_value(value, where=key) for key, _, value in pairs}
-    return Base(find_config(found.config).stem, find_config(found.config), own)
+    pairs = (setting.partition("=") for setting in adapted.settings)
+    settings = {key: parse_value(value, where=key) for key, _, value in pairs}
+    return Base(find_config(adapted.config).stem, find_config(adapted.config), settings)
 
 
 class Sweep:
@@ -100,17 +100,19 @@ class Sweep:
                 where=str(changed[0].path),
                 remedy="Replace such runs with --again, or give another --out",
             )
-        wanted = [run for run in self.runs if states[run.name] != "finished"]
-        lost = {}
-        for name, fold in {run.fold.name: run.fold for run in wanted}.items():
+        missing = [run for run in self.runs if states[run.name] != "finished"]
+        reasons = {}
+        for name, fold in {run.fold.name: run.fold for run in missing}.items():
             try:
                 self._prepare(fold)
             except RssError as error:
-                lost[name] = str(error)
-        self.failed |= {run.name: lost[run.fold.name] for run in wanted if run.fold.name in lost}
-        wanted = [run for run in wanted if run.name not in self.failed]
-        self._all = len(wanted)
-        return wanted
+                reasons[name] = str(error)
+        self.failed |= {
+            run.name: reasons[run.fold.name] for run in missing if run.fold.name in reasons
+        }
+        missing = [run for run in missing if run.name not in self.failed]
+        self._all = len(missing)
+        return missing
 
     def _prepare(self, fold: Fold) -> None:
         """Prepare the data of a fold, if they are missing."""
@@ -118,17 +120,18 @@ class Sweep:
             open_prepared(fold.data)
             return
         self._tell(f"preparing {fold.name}")
-        how: dict[str, Any] = {"data": fold.spec.source, "options": fold.options}
+        arguments: dict[str, Any] = {"data": fold.spec.source, "options": fold.options}
         if fold.spec.folder is not None:
-            how["folder"] = Path(self.spec.root, fold.spec.folder)
+            arguments["folder"] = Path(self.spec.root, fold.spec.folder)
         if fold.spec.table is not None:
             files = {"data", "dev", "test"} & {*fold.spec.table}
-            how = {**fold.spec.table} | {n: Path(self.spec.root, fold.spec.table[n]) for n in files}
-        first = how.get("folder", how["data"])
+            paths = {name: Path(self.spec.root, fold.spec.table[name]) for name in files}
+            arguments = {**fold.spec.table, **paths}
+        first = arguments.get("folder", arguments["data"])
         if isinstance(first, Path) and not first.exists():
             remedy = "Give root=DIR, with a folder for each dataset and the files of vectors"
             raise DataError("is missing", where=str(first), remedy=remedy)
-        prepare(out=fold.data, vectors=list(fold.vectors), dim=fold.spec.dim, **how)
+        prepare(out=fold.data, vectors=list(fold.vectors), dim=fold.spec.dim, **arguments)
 
     def show(self, run: PlannedRun, outcome: str, reason: str) -> None:
         """A line where a run begins or ends, with how many are over, and the time that is left."""

@@ -160,8 +160,8 @@ def read_curves(run_dir: Path) -> pd.DataFrame:
 
 def _parts(directory: Path) -> list[Path]:
     """Parts in the order they were written."""
-    found = [path for path in directory.glob("part-*.parquet") if _PART.fullmatch(path.name)]
-    return sorted(found, key=_number)
+    parts = [path for path in directory.glob("part-*.parquet") if _PART.fullmatch(path.name)]
+    return sorted(parts, key=_number)
 
 
 def _number(part: Path) -> int:

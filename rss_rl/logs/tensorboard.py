@@ -53,8 +53,8 @@ class TensorBoardLogger(RunLogger):
         shown = {self._main[tag]: value for tag, value in values.items() if tag in self._main}
         if _REWARD in values:
             # A price that moves would hide whether the rest grows.
-            paid = values.get(_COST, 0.0) if _PRICE in values else 0.0
-            shown[f"{_MAIN}/reward_without_price"] = values[_REWARD] + paid
+            cost = values.get(_COST, 0.0) if _PRICE in values else 0.0
+            shown[f"{_MAIN}/reward_without_price"] = values[_REWARD] + cost
         for tag, value in {**values, **shown}.items():
             self._events.add_scalar(tag, value, step, walltime=now)
 

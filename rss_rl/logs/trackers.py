@@ -70,29 +70,29 @@ class MLflowLogger(RunLogger):
         from mlflow import MlflowClient, entities
 
         self._client, self._entities = MlflowClient(), entities
-        found = self._client.get_experiment_by_name(options.project)
-        if found is None:
+        known = self._client.get_experiment_by_name(options.project)
+        if known is None:
             experiment = self._client.create_experiment(options.project)
         else:
-            experiment = found.experiment_id
+            experiment = known.experiment_id
         folder = str(run.folder.absolute())
         self._run = None if run.step is None else self._earlier(experiment, folder)
         if self._run is None:
             tags = {_FOLDER_TAG: folder}
-            made = self._client.create_run(experiment, tags=tags, run_name=run.name)
-            self._run = made.info.run_id
+            created = self._client.create_run(experiment, tags=tags, run_name=run.name)
+            self._run = created.info.run_id
             settings = [entities.Param(key, value) for key, value in _flat(run.settings)]
             for first in range(0, len(settings), _MOST_PARAMS):
                 self._client.log_batch(self._run, params=settings[first : first + _MOST_PARAMS])
 
     def _earlier(self, experiment: str, folder: str) -> str | None:
-        found = self._client.search_runs(
+        runs = self._client.search_runs(
             [experiment],
             f"tags.`{_FOLDER_TAG}` = '{folder}'",
             order_by=["attributes.start_time DESC"],
             max_results=1,
         )
-        return found[0].info.run_id if found else None
+        return runs[0].info.run_id if runs else None
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """See `RunLogger`."""

@@ -100,7 +100,7 @@ AGREEMENT = (
 """Agreement with people, see `rss_rl.results.agreement`; never logged."""
 OF_SWEEPS = (
     _percent("reader", "independent reader"),
-    _percent("told", "told - there"),
+    _percent("leak", "leak"),
     Measure("update_s", "s / update", places=3, lower_is_better=True),
     Measure("wall_seconds", "s in all", places=0, lower_is_better=True),
 )

@@ -218,7 +218,7 @@ def test_recorded_rows_stand_beside_and_are_not_trained(tmp_path: Path) -> None:
 
 
 def test_a_judged_run_shows_an_independent_reader(tmp_path: Path) -> None:
-    made = tree(tmp_path, axes={}, seeds=1, judged=True, metrics=["accuracy", "reader", "told"])
+    made = tree(tmp_path, axes={}, seeds=1, judged=True, metrics=["accuracy", "reader", "leak"])
     [run, _] = planned(load_spec(made), tmp_path / "out")
     report(run, accuracy=0.5)
     assert state_of(run) == "interrupted"  # trained, and not judged

@@ -33,8 +33,8 @@ def published(spec: Spec) -> Published:
     figures: dict[tuple[str, str], dict[str, float]] = {}
     for line in lines[lines["paper"].isin(spec.published)].itertuples():
         scale = 100 if find_measure(line.metric).percent else 1
-        own = {line.metric: line.value / scale, f"{line.metric}_sd": line.sd / scale}
-        figures.setdefault((line.dataset, line.model), {}).update(own)
+        scores = {line.metric: line.value / scale, f"{line.metric}_sd": line.sd / scale}
+        figures.setdefault((line.dataset, line.model), {}).update(scores)
     return figures
 
 

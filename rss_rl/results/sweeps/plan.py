@@ -39,7 +39,7 @@ _IN_PROCESS: Settings = {"sampler.backend": "local", "learner.actors": 0}
 class Fold:
     """A dataset, or a fold of it.
 
-    number   of the fold, None: the whole
+    number   of the fold, None: all of it
     options  of its source
     vectors  files of word vectors
     data     where the prepared data are
@@ -62,13 +62,13 @@ def folds_of(spec: Spec, name: str, dataset: Dataset, out: Path) -> list[Fold]:
     """The folds of a dataset; their data are in folders named after how they are prepared."""
     names = spec.vectors if dataset.vectors is None else dataset.vectors
     vectors = tuple(Path(spec.root, n) if names_a_file(Path(n)) else Path(n) for n in names)
-    found = []
+    folds = []
     for number in range(dataset.folds) if dataset.folds else [None]:
-        own = {} if number is None else {"fold": number, "folds": dataset.folds}
-        given = {**dataset.options, **own}.items()
+        cut = {} if number is None else {"fold": number, "folds": dataset.folds}
+        settings = {**dataset.options, **cut}.items()
         # As texts, as on the command line: 300 and "300" are the same.
-        options = {key: v if isinstance(v, str) else json.dumps(v) for key, v in given}
-        how = json.dumps(
+        options = {key: v if isinstance(v, str) else json.dumps(v) for key, v in settings}
+        recipe = json.dumps(
             [
                 dataset.table or dataset.source,
                 sorted(options.items()),
@@ -77,9 +77,9 @@ def folds_of(spec: Spec, name: str, dataset: Dataset, out: Path) -> list[Fold]:
             ]
         )
         fold = Fold(name, dataset, number, options, vectors, dataset.data or "")
-        made = str(out / DATA_FOLDER / f"{fold.name}-{_digest(how)}")
-        found.append(replace(fold, data=fold.data or made))
-    return found
+        prepared = str(out / DATA_FOLDER / f"{fold.name}-{_digest(recipe)}")
+        folds.append(replace(fold, data=fold.data or prepared))
+    return folds
 
 
 @dataclass(frozen=True)
@@ -155,13 +155,13 @@ def plan_runs(spec: Spec, base: Base, out: Path) -> list[PlannedRun]:
     rows = {n: row for n, row in (spec.rows or {base.name: Row()}).items() if n not in known}
     planned: list[tuple[int, int, PlannedRun]] = []
     for (name, dataset), (row_name, row) in product(datasets.items(), rows.items()):
-        own = find_base(dataset.base) if dataset.base else base
+        start = find_base(dataset.base) if dataset.base else base
         axes = spec.axes if row.axes is None else row.axes
         folds, seeds = folds_of(spec, name, dataset, out), enumerate(_seeds(spec, dataset, row))
         layers = _layers(spec, name, dataset, row)
-        made = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-        for point, (turn, seed), fold in product(made, seeds, folds):
-            config = configure(own, [*layers, point])
+        points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+        for point, (turn, seed), fold in product(points, seeds, folds):
+            config = configure(start, [*layers, point])
             run = _run(out, fold, row_name, row, point, config, seed)
             planned.append((turn, fold.number or 0, replace(run, judged=spec.judged)))
     return [run for _, _, run in sorted(planned, key=lambda item: item[:2])]
@@ -169,8 +169,8 @@ def plan_runs(spec: Spec, base: Base, out: Path) -> list[PlannedRun]:
 
 def _seeds(spec: Spec, dataset: Dataset, row: Row) -> Sequence[int]:
     """Those of the sweep, or of the dataset or row if these want fewer."""
-    given = [part.seeds for part in (spec, dataset, row) if part.seeds is not None]
-    return min((range(own) if isinstance(own, int) else own for own in given), key=len)
+    counts = [part.seeds for part in (spec, dataset, row) if part.seeds is not None]
+    return min((range(each) if isinstance(each, int) else each for each in counts), key=len)
 
 
 def _run(
@@ -184,9 +184,9 @@ def _run(
     folder = ",".join(parts)
     folder = folder if len(folder) <= _LONGEST else f"{name},{_digest(folder)}"
     path = out / fold.name / folder / f"seed-{seed}"
-    own = absolute_paths(config.model_copy(update={"seed": seed, "data": fold.data}))
+    resolved = absolute_paths(config.model_copy(update={"seed": seed, "data": fold.data}))
     modes = ("thresholded" if config.selects else "all", *row.also)
-    return PlannedRun(fold, name, point, path, own, modes)
+    return PlannedRun(fold, name, point, path, resolved, modes)
 
 
 def _digest(text: str) -> str:
@@ -204,8 +204,8 @@ def configure(base: Base, layers: Sequence[Settings]) -> RunConfig:
         ConfigError: naming the setting that is not valid.
     """
     parts = [base.settings, *layers, _IN_PROCESS]
-    given = [setting(*pair) for own in parts for pair in own.items()]
-    return load_config(base.file, given, base.trust)
+    overrides = [setting(*pair) for part in parts for pair in part.items()]
+    return load_config(base.file, overrides, base.trust)
 
 
 def state_of(run: PlannedRun) -> State:
@@ -226,5 +226,5 @@ def state_of(run: PlannedRun) -> State:
 
 
 def _other_data(run: PlannedRun) -> bool:
-    own, present = run.path / "inputs" / MANIFEST_FILE, Path(run.config.data, MANIFEST_FILE)
-    return own.is_file() and present.is_file() and own.read_bytes() != present.read_bytes()
+    copied, present = run.path / "inputs" / MANIFEST_FILE, Path(run.config.data, MANIFEST_FILE)
+    return copied.is_file() and present.is_file() and copied.read_bytes() != present.read_bytes()

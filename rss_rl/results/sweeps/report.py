@@ -97,16 +97,18 @@ def sweep_frame(runs: Sequence[PlannedRun], split: str) -> pd.DataFrame:
     frame = runs_frame([run.path for run in runs], trust)
     frame = frame[frame["split"] == split].reset_index(drop=True)
     by_path = {str(run.path): run for run in runs}
-    own = [by_path[path] for path in frame["run"]]
-    frame.insert(0, "dataset", [run.fold.dataset for run in own])
-    frame.insert(1, "row", [run.row for run in own])
-    frame.insert(2, "fold", pd.Series([run.fold.number for run in own], dtype="Int64"))
+    of_line = [by_path[path] for path in frame["run"]]
+    frame.insert(0, "dataset", [run.fold.dataset for run in of_line])
+    frame.insert(1, "row", [run.row for run in of_line])
+    frame.insert(2, "fold", pd.Series([run.fold.number for run in of_line], dtype="Int64"))
     sizes = frame.get("batch_size", pd.Series(dtype=float)).astype(float)  # none without runs
     frame["update_s"] = sizes / frame["examples_per_second"]
     judged = {path: _judged(Path(path), split) for path in frame["run"].unique()}
-    for name in ("reader", "told"):
-        found = [judged[p].get((m, name)) for p, m in zip(frame["run"], frame["mode"], strict=True)]
-        frame[name] = pd.Series(found, dtype=float)
+    for name in ("reader", "leak"):
+        values = [
+            judged[p].get((m, name)) for p, m in zip(frame["run"], frame["mode"], strict=True)
+        ]
+        frame[name] = pd.Series(values, dtype=float)
     same = [name for name in frame if is_setting(name) and frame[name].nunique(dropna=False) < 2]
     return frame.drop(columns=[name for name in same if name != "seed"])
 
@@ -135,19 +137,19 @@ def _judged(run: Path, split: str) -> dict[tuple[str, str], float]:
     if not trojan:
         return {}
     modes = {"kept": "thresholded", "random": "random"}
-    found = {(modes[n], "reader"): v for n, v in trojan["reader"].items() if n in modes}
-    if told := trojan["told"]:
-        found["thresholded", "told"] = told["kept"] - told["there"]
-    return found
+    scores = {(modes[n], "reader"): v for n, v in trojan["reader"].items() if n in modes}
+    if kinds := trojan["told"]:
+        scores["thresholded", "leak"] = kinds["kept"] - kinds["there"]
+    return scores
 
 
 def _shown(runs: Sequence[PlannedRun], frame: pd.DataFrame) -> pd.DataFrame:
     """The lines of modes that are shown, with their point of the axes as JSON; what training cost
     stands with a run's own mode."""
     by_path = {str(run.path): run for run in runs}
-    own = [by_path[path] for path in frame["run"]]
-    frame = frame.assign(point=[json.dumps(run.point) for run in own])
-    modes = list(zip(frame["mode"], own, strict=True))
+    of_line = [by_path[path] for path in frame["run"]]
+    frame = frame.assign(point=[json.dumps(run.point) for run in of_line])
+    modes = list(zip(frame["mode"], of_line, strict=True))
     for name in _COSTS:
         frame[name] = frame[name].where([mode == run.modes[0] for mode, run in modes])
     return frame[np.array([mode in run.modes for mode, run in modes], bool)]
@@ -161,7 +163,7 @@ def _points(
         for run in runs
         for mode in run.modes
     )
-    done = {key: own for key, own in lines.groupby(_KEY, sort=False) if len(own)}
+    done = {key: part for key, part in lines.groupby(_KEY, sort=False) if len(part)}
     keys = [*planned, *(key for key in done if key not in planned)]
     datasets, rows = (
         list(dict.fromkeys([*names, *(key[part] for key in keys)]))
@@ -170,16 +172,16 @@ def _points(
     points = []
     for key in sorted(keys, key=lambda key: (datasets.index(key[0]), rows.index(key[1]))):
         dataset, name, at, mode = key
-        row, own = spec.rows.get(name, Row()), done.get(key, lines[:0])
-        runs_done = f"{len(own)}, recorded" if key not in planned else str(len(own))
-        if key in planned and planned[key] != len(own):
-            runs_done = f"{len(own)} of {planned[key]}"
+        row, part = spec.rows.get(name, Row()), done.get(key, lines[:0])
+        runs_done = f"{len(part)}, recorded" if key not in planned else str(len(part))
+        if key in planned and planned[key] != len(part):
+            runs_done = f"{len(part)} of {planned[key]}"
         point: Point = {"dataset": dataset, "row": name, "point": json.loads(at), "runs": runs_done}
         point["label"] = row.also.get(mode, row.label or name)
         for metric in metrics:
-            if metric in own and len(own) and not own[metric].isna().any():
-                folds = own.groupby("fold", dropna=False)[metric].mean()
-                values = folds if len(folds) > 1 else own[metric]
+            if metric in part and len(part) and not part[metric].isna().any():
+                folds = part.groupby("fold", dropna=False)[metric].mean()
+                values = folds if len(folds) > 1 else part[metric]
                 point |= {metric: values.mean(), f"{metric}_sd": values.std()}
         points.append(point)
     return points
@@ -196,7 +198,7 @@ def _ranks(spec: Spec, points: Sequence[Point], metric: str) -> str:
     count, mean = ranks.count(axis=1), ranks.mean(axis=1)
     half = student.ppf(0.975, count - 1) * ranks.std(axis=1) / np.sqrt(count)
     cells = {(point["label"], point["dataset"]): score_cell(point, metric) for point in less}
-    datasets = {name: own.label or name for name, own in spec.datasets.items() if name in scores}
+    datasets = {name: each.label or name for name, each in spec.datasets.items() if name in scores}
     body = []
     for label in mean.sort_values(kind="stable").index:
         low, high = max(1.0, mean[label] - half[label]), min(len(mean), mean[label] + half[label])
@@ -209,7 +211,7 @@ def _ranks(spec: Spec, points: Sequence[Point], metric: str) -> str:
 def _table(spec: Spec, points: Sequence[Point], metrics: Sequence[str], figures: Published) -> str:
     """A line for each point; columns without any value are left out."""
     keys = dict.fromkeys(key for point in points for key in point["point"])
-    labels = {name: own.label or name for name, own in spec.datasets.items()}
+    labels = {name: each.label or name for name, each in spec.datasets.items()}
     columns = [("dataset", [labels.get(p["dataset"], p["dataset"]) for p in points])]
     columns = columns if len(spec.datasets) > 1 else []
     columns.append(("model", [point["label"] for point in points]))
@@ -217,8 +219,8 @@ def _table(spec: Spec, points: Sequence[Point], metrics: Sequence[str], figures:
     columns.append(("runs", [point["runs"] for point in points]))
     theirs = [figures.get((point["dataset"], point["row"]), {}) for point in points]
     for metric in dict.fromkeys([*metrics, _KEPT, _PARAMETERS]):
-        columns.append((find_measure(metric).label, [_figure(own, metric) for own in points]))
-        columns.append(("*published*", [_figure(own, metric) for own in theirs]))
+        columns.append((find_measure(metric).label, [_figure(point, metric) for point in points]))
+        columns.append(("*published*", [_figure(each, metric) for each in theirs]))
     filled = [c for c in columns if c[0] == "model" or any(cell != NONE for cell in c[1])]
     header, cells = zip(*filled, strict=True)
     return markdown_table(header, list(zip(*cells, strict=True)))
@@ -228,11 +230,11 @@ def _value(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _figure(found: Mapping[str, Any], metric: str) -> str:
-    if metric == _PARAMETERS and metric in found:
-        count = found[metric]
+def _figure(scores: Mapping[str, Any], metric: str) -> str:
+    if metric == _PARAMETERS and metric in scores:
+        count = scores[metric]
         return f"{count / 1e6:.2f} M" if count >= 1e5 else f"{count:,.0f}"
-    return score_cell(found, metric)
+    return score_cell(scores, metric)
 
 
 def written_to(folder: Path) -> AbstractContextManager[None]:

@@ -138,10 +138,12 @@ class Spec(Section):
                     hint = nearest(dataset, list(self.datasets))
                     raise ValueError(f"rows.{name}.settings_on: no dataset '{dataset}'{hint}")
         parts: list[Spec | Dataset | Row] = [self, *self.datasets.values(), *self.rows.values()]
-        given = [part.settings for part in parts] + [row.axes or {} for row in self.rows.values()]
-        given += [own for row in self.rows.values() for own in row.settings_on.values()]
+        settings = [part.settings for part in parts] + [
+            row.axes or {} for row in self.rows.values()
+        ]
+        settings += [each for row in self.rows.values() for each in row.settings_on.values()]
         refused = _OWN | ({"data": "Give datasets"} if self.datasets else {})
-        for key in [key for keys in [*given, self.axes] for key in keys]:
+        for key in [key for keys in [*settings, self.axes] for key in keys]:
             _refuse(key, refused)
         for key in {*self.axes} & {*self.settings}:
             raise ValueError(f"{key} is an axis: give axes.{key}=[VALUE, ...] for other values")
@@ -177,20 +179,20 @@ def load_spec(spec: Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> 
         elif part in ("axes", "settings") and rest and equals:
             tree[part] = {**(tree.get(part) or {}), rest: parse_value(text, where=override)}
         elif part in _PARTS and of_part and equals:
-            own = tree.setdefault(part, {}).setdefault(name, {})
+            entry = tree.setdefault(part, {}).setdefault(name, {})
             value = {of_part: parse_value(text, where=override)}
-            own["settings"] = {**(own.get("settings") or {}), **value}
+            entry["settings"] = {**(entry.get("settings") or {}), **value}
         else:
             tree = with_overrides(tree, [override])
-    found = parse_section(Spec, tree, where=where)
-    return found.model_copy(update={k: _picked(found, k, names) for k, names in picked.items()})
+    parsed = parse_section(Spec, tree, where=where)
+    return parsed.model_copy(update={k: _picked(parsed, k, names) for k, names in picked.items()})
 
 
 def _picked(spec: Spec, part: str, names: Sequence[str]) -> dict[str, Any]:
     """The named rows or datasets."""
-    given: Mapping[str, Any] = getattr(spec, part)
+    entries: Mapping[str, Any] = getattr(spec, part)
     for name in names:
-        if name not in given:
-            what = f"no '{name}'{nearest(name, list(given))}"
-            raise ConfigError(what, where=part, remedy=f"There are {', '.join(given)}")
-    return {name: given[name] for name in given if name in names}
+        if name not in entries:
+            what = f"no '{name}'{nearest(name, list(entries))}"
+            raise ConfigError(what, where=part, remedy=f"There are {', '.join(entries)}")
+    return {name: entries[name] for name in entries if name in names}
