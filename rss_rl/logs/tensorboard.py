@@ -26,7 +26,7 @@ Hparams = Mapping[str, str | float]
 _MAIN = "0_main"
 """The group that TensorBoard shows first: whether it learns, how much it keeps, and what."""
 _REWARD, _COST, _PRICE = "reward/total", "reward/sparsity_cost", "reward/lambda"
-_WIDE, _LINE, _SIZE, _EDGE = 900, 26, 18, 12
+_WIDE, _LINE, _SIZE, _EDGE = 560, 26, 18, 12
 """Of a picture of marked sentences, in pixels."""
 _MOST_LINES = 60
 """Of such a picture; what is below is cut."""

@@ -123,7 +123,9 @@ def _show_settings(
     for line in frame.to_dict("records"):
         if line["mode"] == modes[line["run"]]:
             known = {key: value for key, value in line.items() if not pd.isna(value)}
-            settings = {k: v for k, v in known.items() if k in ("dataset", "row") or is_setting(k)}
+            # In capitals, so that the tab, which sorts by name, has them first.
+            settings = {"DATASET": line["dataset"], "ROW": line["row"]}
+            settings |= {key: value for key, value in known.items() if is_setting(key)}
             scores = {name: float(known[name]) for name in metrics if name in known}
             name = Path(line["run"]).relative_to(folder.parent).as_posix()
             shown[name] = settings, scores
