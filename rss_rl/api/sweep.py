@@ -58,11 +58,11 @@ def sweep(
         overrides: Keys of the specification (`seeds=2 axes.reward.target_share=[0.1,0.2]`), and
             settings of all runs (`batch_size=16`).
         out: Folder of runs and results. Default: runs/sweeps/NAME.
-        jobs: Runs at a time, a core each.
+        jobs: Runs at a time, a core each; of several, each has a process of Ray's.
         again: Replace runs that were made with other settings or data.
         only_read: Train nothing; show what is finished.
         address: Ray cluster to use, which shares the disk of --out. Default: RAY_ADDRESS, or a new
-            cluster on this machine.
+            cluster on this machine for several jobs.
         console: for progress and the table; default: standard output.
 
     Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from datetime import timedelta
 from functools import partial
@@ -30,6 +31,7 @@ from rss_rl.results.sweeps.plan import (
     state_of,
 )
 from rss_rl.results.sweeps.spec import Spec
+from rss_rl.results.sweeps.trial import train_run
 
 _STOPPING = "stopping: each run saves a checkpoint first; Ctrl-C again quits at once"
 
@@ -39,7 +41,16 @@ def train_missing(one: Sweep, jobs: int, again: bool, address: str | None) -> in
     missing = one.missing(again)
     if not missing:
         return None
-    from rss_rl.cluster.connection import connected
+    from rss_rl.cluster.connection import ADDRESS_VARIABLE, connected
+
+    if jobs == 1 and not (address or os.environ.get(ADDRESS_VARIABLE)):
+        with Interruption(_STOPPING, watches=True) as interruption:
+            for run in missing:
+                if interruption.asked():
+                    break
+                one.show(run, "begins", "")
+                one.show(run, *train_run(run, interruption.asked, again))
+        return interruption.signal
     from rss_rl.cluster.sweeping import run_sweep
 
     tell = partial(say, one.out)

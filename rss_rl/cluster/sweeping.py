@@ -44,7 +44,7 @@ def run_sweep(
     """
     stop_file = folder / _STOP_FILE
     stop_file.unlink(missing_ok=True)
-    task = ray.remote(num_cpus=1, max_retries=_RETRIES)(train_run)
+    task = ray.remote(num_cpus=1, max_retries=_RETRIES)(_train)
     running: dict[Any, PlannedRun] = {}
     try:
         while True:
@@ -61,6 +61,13 @@ def run_sweep(
                 show(running.pop(ended), *_outcome(ended))
     finally:
         stop_file.unlink(missing_ok=True)
+
+
+def _train(run: PlannedRun, stop_file: Path, again: bool) -> tuple[str, str]:
+    """`train_run` in a worker, which may be on another machine."""
+    if not stop_file.parent.is_dir():
+        return "failed", f"{stop_file.parent} is not on this machine. Give a shared --out"
+    return train_run(run, stop_file.exists, again)
 
 
 def _outcome(ended: Any) -> tuple[str, str]:

@@ -52,7 +52,10 @@ def wait_for(files: str, place: Path, process: subprocess.Popen[str]) -> None:
 def test_killed_and_repeated(
     prepared: Path, tmp_path: Path, processes: list[subprocess.Popen[str]]
 ) -> None:
-    """What was finished stays as it is, what was not goes on, and a failed run ends no other."""
+    """What was finished stays as it is, what was not goes on, and a failed run ends no other.
+
+    First in one process, then in processes of Ray.
+    """
     # Long enough that none ends before its worker has noticed that the sweep was killed.
     rare = {"evaluation.every": 60, "checkpoint.every": 6}
     rss: dict[str, Any] = {"settings": {"phases.1.steps": 240} | rare}
@@ -72,7 +75,7 @@ def test_killed_and_repeated(
     assert not (second / "report.json").exists()
     before = (first / "report.json").stat().st_mtime_ns
 
-    result = rss_rl.sweep(spec, out=tmp_path / "out")
+    result = rss_rl.sweep(spec, out=tmp_path / "out", jobs=2)
     assert (first / "report.json").stat().st_mtime_ns == before
     assert events_of(first).count("run_started") == 1
     assert "run_resumed" not in events_of(first)
@@ -98,7 +101,9 @@ def test_ctrl_c_keeps_everything(
     spec = write_spec(tmp_path, prepared, seeds=1)
     run = tmp_path / "out" / prepared.name / "tiny" / "seed-0"
     processes.append(
-        process := command_line("sweep", spec, "--out", tmp_path / "out", cwd=tmp_path)
+        process := command_line(
+            "sweep", spec, "--jobs", "2", "--out", tmp_path / "out", cwd=tmp_path
+        )
     )
     wait_for("checkpoints/step-*", run, process)
     process.send_signal(signal.SIGINT)

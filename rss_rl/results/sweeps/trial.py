@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from rss_rl.components import Trust
 from rss_rl.data.store import open_prepared
-from rss_rl.errors import CheckpointError, RssError
+from rss_rl.errors import RssError
 from rss_rl.results.linear import add_linear
 from rss_rl.results.sweeps.plan import PlannedRun, state_of
 from rss_rl.results.trojan import add_trojan
@@ -18,18 +19,18 @@ from rss_rl.training.run import train
 _LOCK_WAIT_S, _LOCK_PAUSE_S = 60.0, 0.25
 
 
-def train_run(run: PlannedRun, stop_file: Path, again: bool) -> tuple[str, str]:
+def train_run(run: PlannedRun, stop: Callable[[], bool], again: bool) -> tuple[str, str]:
     """Train or resume a run; raises no Exception.
 
     Args:
-        stop_file: when it appears, the run stops with a checkpoint.
+        stop: polled; True: the run stops with a checkpoint.
         again: replace a run that was made with other settings or data.
 
     Returns:
         The outcome, which is finished, stopped or failed, and the reason of a failure.
     """
     try:
-        _train(run, stop_file, again)
+        _train(run, stop, again)
         return ("finished" if state_of(run) == "finished" else "stopped"), ""
     except RssError as error:
         return "failed", str(error)
@@ -37,16 +38,11 @@ def train_run(run: PlannedRun, stop_file: Path, again: bool) -> tuple[str, str]:
         return "failed", f"{type(error).__name__}: {error}"
 
 
-def _train(run: PlannedRun, stop_file: Path, again: bool) -> None:
-    if not stop_file.parent.is_dir():
-        raise CheckpointError(
-            "is not on this machine", where=str(stop_file.parent), remedy="Give a shared --out"
-        )
+def _train(run: PlannedRun, stop: Callable[[], bool], again: bool) -> None:
     _wait_for_lock(run.path)
     overwrite = again and state_of(run) == "changed"
-    if state_of(run) == "finished" or stop_file.exists():
+    if state_of(run) == "finished" or stop():
         return
-    stop = stop_file.exists
     for _ in train(run.config, run.path, resume=not overwrite, overwrite=overwrite, stop=stop):
         pass
     if run.judged and (run.path / REPORT_FILE).is_file():
