@@ -64,9 +64,10 @@ class SentenceEnds:
 
     def add_words(self, words: Iterable[str]) -> None:
         """Add words, with the ids after the existing ones."""
-        stopping = [bool(word) and set(word) <= _STOPS for word in words]
-        stops = self._count + torch.tensor(stopping, dtype=torch.bool).nonzero()[:, 0]
-        self._stops, self._count = torch.cat([self._stops, stops]), self._count + len(stopping)
+        numbered = [*enumerate(words, self._count)]
+        stops = [number for number, word in numbered if word and set(word) <= _STOPS]
+        self._stops = torch.cat([self._stops, torch.tensor(stops, dtype=torch.int64)])
+        self._count += len(numbered)
 
     def __call__(self, tokens: Tensor) -> Tensor:
         """Whether a sentence ends with a token of int64 [B, N], bool [B, N]."""
