@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from suite.training_step import padding_share
 
@@ -47,6 +47,7 @@ def splits(draw: st.DrawFn) -> Lengths:
     return Lengths(generator.integers(1, longest + 1, (sum(shards), slots)), shards)
 
 
+@settings(max_examples=40)
 @given(splits(), st.integers(1, 70), st.integers(0, 4), st.booleans())
 def test_each_row_is_in_exactly_one_batch_of_an_epoch(
     split: Lengths, size: int, epoch: int, by_length: bool
