@@ -59,19 +59,18 @@ class SentenceEnds:
     """Finds where sentences end, by the words of token ids, which are numbered from 0."""
 
     def __init__(self, words: Iterable[str] = ()) -> None:
-        self._count, self._stops = 0, torch.zeros(0, dtype=torch.int64)
+        self._count, self._stops = 0, list[int]()
         self.add_words(words)
 
     def add_words(self, words: Iterable[str]) -> None:
         """Add words, with the ids after the existing ones."""
         numbered = [*enumerate(words, self._count)]
-        stops = [number for number, word in numbered if word and set(word) <= _STOPS]
-        self._stops = torch.cat([self._stops, torch.tensor(stops, dtype=torch.int64)])
+        self._stops += [number for number, word in numbered if word and set(word) <= _STOPS]
         self._count += len(numbered)
 
     def __call__(self, tokens: Tensor) -> Tensor:
         """Whether a sentence ends with a token of int64 [B, N], bool [B, N]."""
-        stopping = torch.isin(tokens, self._stops.to(tokens.device))
+        stopping = torch.isin(tokens, torch.tensor(self._stops, device=tokens.device))
         more = torch.cat([stopping[:, 1:], torch.zeros_like(stopping[:, :1])], 1)
         return stopping & ~more
 
