@@ -124,7 +124,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
         "sources",
         "rss-rl data prepare",
         {
-            "made": "generates its examples: needs no files",
+            "generated": "generates its examples: needs no files",
             "included": "reads files shipped with it: needs none of yours",
             "rationales": "has the words that people marked",
             "pairs": "two texts per example",

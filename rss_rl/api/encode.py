@@ -98,15 +98,15 @@ def encode(
         return intact
     numbers = sum(sum(split.tokens) for split in splits.values()) * reader.size
     what = f"{2 * numbers / 1e9:,.2f} GB in all"
-    begun = out.with_name(f".begun-{out.name}")
+    unfinished = out.with_name(f".begun-{out.name}")
     busy = DataError("another process encodes them", where=str(out), remedy="Wait for it or end it")
     with ExitStack() as stack:
         stack.enter_context(
             disk_errors(out, "cannot be written", "Free space and run it again", DataError)
         )
-        begun.parent.mkdir(exist_ok=True)
-        stack.enter_context(file_lock(begun.with_name(f".lock-{out.name}"), busy))
-        writer = StatesWriter(begun, info, prepared.sentences)
+        unfinished.parent.mkdir(exist_ok=True)
+        stack.enter_context(file_lock(unfinished.with_name(f".lock-{out.name}"), busy))
+        writer = StatesWriter(unfinished, info, prepared.sentences)
 
         def blocks(name: str, end: int) -> Iterator[list[tuple[Array, ...]]]:
             for start in range(writer.info.rows(name), end, _AHEAD):
@@ -117,9 +117,9 @@ def encode(
         for name, split in splits.items():
             writer.write(name, blocks(name, split.rows))
         with new_folder(out) as folder:
-            for path in begun.iterdir():
+            for path in unfinished.iterdir():
                 os.replace(path, folder / path.name)
-        begun.rmdir()
+        unfinished.rmdir()
         return writer.info
 
 

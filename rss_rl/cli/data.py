@@ -29,7 +29,7 @@ from rss_rl.data.store import Prepared, Split, open_prepared
 from rss_rl.errors import DataError, nearest
 
 app = group("data", "List datasets, fetch them, prepare them for training, show what was prepared.")
-_WITHOUT_FILES = {"made": "made sentences", "included": "real sentences"}
+_WITHOUT_FILES = {"generated": "made sentences", "included": "real sentences"}
 """Task of sources that need no files, by capability."""
 
 
@@ -162,7 +162,7 @@ def _described(name: str) -> dict[str, Any]:
 
 
 def _without_files(name: str) -> str:
-    """The capability by which a source needs no files, `made` or `included`; empty if it does."""
+    """The capability by which a source needs no files, `generated` or `included`; else empty."""
     source = known_sources().get(name)
     return next((way for way in _WITHOUT_FILES if source is not None and source.can(way)), "")
 

@@ -24,7 +24,7 @@ from pydantic import Field
 
 from rss_rl.components import Options
 from rss_rl.data.locations import Files
-from rss_rl.data.manifest import MANIFEST_BYTES, MANIFEST_FILE, ShardInfo, file_info, shard_file
+from rss_rl.data.manifest import MANIFEST_BYTES, MANIFEST_FILE, ShardInfo, shard_file
 from rss_rl.data.shard import read_batch, write_shards
 from rss_rl.durable import file_sha256, plain_bytes, refuse_links, replace_file, sync_file
 from rss_rl.errors import DataError
@@ -176,11 +176,10 @@ def intact_states(folder: Path, wanted: StatesInfo) -> StatesInfo | None:
         info = _read_info(folder)
         if info is None or (info.manifest, info.size) != (wanted.manifest, wanted.size):
             return None
-        for split, files in info.splits.items():
-            for number, file in enumerate(files):
-                recorded = file.model_dump(exclude={"rows"})
-                if file_info(folder / file_name(split, number)) != recorded:
-                    return None
+        files = Files(str(folder), folder)
+        for split, shards in info.splits.items():
+            for number, shard in enumerate(shards):
+                files.verified(file_name(split, number), shard)
         return info
     return None
 

@@ -38,7 +38,7 @@ _ENCODING_REMEDY = "Save the file as UTF-8"
 _LINES_REMEDY = "Write one JSON object a line"
 _QUOTES_REMEDY = 'Close its quotes, and write "" for a quote within quotes'
 _BLOCK_ROWS = 1024
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 _MOST_LINES = 1000
 """Lines of a row of a delimited file; one of more has a quote that is not closed."""
 _LONGEST_ROW = 1 << 25
@@ -73,8 +73,8 @@ class Record:
 
 
 def examples(
-    rows: Iterable[Record | BadRow], convert: Callable[[Record], _Made | BadRow]
-) -> Iterator[_Made | BadRow]:
+    rows: Iterable[Record | BadRow], convert: Callable[[Record], _Result | BadRow]
+) -> Iterator[_Result | BadRow]:
     """What `convert` makes of each record; rows that are bad already stay.
 
     A record that `convert` cannot validate (see `RowModel`) is a bad row.

@@ -86,17 +86,17 @@ def write_vectors(
         return VectorInfo(**_save(folder, random_vectors(vocabulary, dim, seed), weights, _SPREAD))
     parts = [_read_file(path, vocabulary, rejects, progress) for path in files]
     scales = vector_scales(parts)
-    spread = _WEIGHT * float(parts[0].vectors[parts[0].found].std())
+    spread = _WEIGHT * float(parts[0].vectors[parts[0].known].std())
     table = vector_table(parts, vocabulary, seed, scales)
     often = np.array([counts[word] for word in vocabulary.words], dtype=np.float64)  # [V]
-    known = np.any([part.found for part in parts], axis=0)  # [V]
+    known = np.any([part.known for part in parts], axis=0)  # [V]
     lacking = np.flatnonzero(~known)[len(SPECIAL_WORDS) :]
     commonest = lacking[np.argsort(-often[lacking], kind="stable")]
     return VectorInfo(
         **_save(folder, table, weights, spread),
         files=tuple(source_file(path) for path in files),
         widths=tuple(part.vectors.shape[1] for part in parts),
-        coverage=tuple(_coverage(part.found, often) for part in parts),
+        coverage=tuple(_coverage(part.known, often) for part in parts),
         any=_coverage(known, often),
         missing=tuple(vocabulary.words[i] for i in commonest[:_MISSING_SHOWN].tolist()),
     )
@@ -141,7 +141,7 @@ def _read_file(
     what = f"reading {path.name}"
     part = read_vectors(path, vocabulary, reject, lambda lines: progress(what, lines, None))
     progress(what, part.lines, part.lines)
-    largest = float(np.abs(part.vectors[part.found]).max(initial=0))
+    largest = float(np.abs(part.vectors[part.known]).max(initial=0))
     if largest and not _LEAST <= largest <= LARGEST:
         raise DataError(
             f"the largest number of its vectors is {largest:.1g}",
@@ -222,12 +222,12 @@ class FileVectors:
     """One file's vectors for a vocabulary.
 
     vectors  float32 [V, e], zeros where the file has none
-    found    bool [V]
+    known    bool [V]
     lines    lines of the file, or pieces that have a vector
     """
 
     vectors: Array
-    found: Array
+    known: Array
     lines: int
 
 
@@ -255,7 +255,7 @@ def read_vectors(
         part = FileVectors(*static_vectors(path, vocabulary))
     else:
         part = _read_lines(path, vocabulary, on_bad, progress)
-    if not part.found.any():
+    if not part.known.any():
         remedy = "Check the file, the model and its language"
         raise DataError("has no vector for any word of the data", where=str(path), remedy=remedy)
     return part
@@ -268,7 +268,7 @@ def _read_lines(
     progress: Callable[[int], None],
 ) -> FileVectors:
     wanted = _spellings(vocabulary)
-    best = np.full(len(vocabulary), len(_FORMS), dtype=np.int8)  # [V] rank of the spelling found
+    best = np.full(len(vocabulary), len(_FORMS), dtype=np.int8)  # [V] rank of the spelling
     vectors = np.zeros((len(vocabulary), 0), dtype=np.float32)
     lines = 0
     for line in vector_lines(path, wanted):
@@ -307,7 +307,7 @@ def vector_scales(parts: Sequence[FileVectors]) -> tuple[float, ...]:
     Files differ (word2vec's vectors often have unit length, GloVe's are ten times longer), but all
     features of a word share one learning rate and initialisation.
     """
-    spreads = [float(part.vectors[part.found].std()) for part in parts]
+    spreads = [float(part.vectors[part.known].std()) for part in parts]
     return tuple(spreads[0] / spread if spread > 0 else 1.0 for spread in spreads)
 
 
@@ -319,7 +319,7 @@ def vector_table(
     start = 0
     for part, scale in zip(parts, scales, strict=True):
         width = part.vectors.shape[1]
-        table[part.found, start : start + width] = part.vectors[part.found] * np.float32(scale)
+        table[part.known, start : start + width] = part.vectors[part.known] * np.float32(scale)
         start += width
     return table
 

@@ -16,7 +16,7 @@ class TensorBatch(NamedTuple):
 
     tokens  S x int64 [B, N_s], see `Batch.ids`
     rows    int64 [B] of the batch, an array; None where nothing is drawn for it
-    whole   examples of the global batch that this is a learner's shard of; None: it is all of it
+    shard_of  examples of the global batch that this is a learner's shard of; None: it is all of it
     weights  float32 [B], how often each example counts for both learners; None: once
     """
 
@@ -26,13 +26,13 @@ class TensorBatch(NamedTuple):
     marks: Tensor | None = None
     states: list[Tensor] | None = None
     rows: Array | None = None
-    whole: int | None = None
+    shard_of: int | None = None
     weights: Tensor | None = None
 
     @property
     def global_size(self) -> int:
         """Examples of the global batch, over which every learner's sums are means."""
-        return len(self.labels) if self.whole is None else self.whole
+        return len(self.labels) if self.shard_of is None else self.shard_of
 
     def weighed(self, values: Tensor) -> Tensor:
         """Values [..., B], or [..., K * B] (sample-major), each times the weight of its example."""

@@ -172,7 +172,7 @@ class LocalLearner:
             batch = self.examples.batch(rows[mine])
             alone = len(mine) == len(rows) or not turn.sampled
             whole = batch if alone else self.examples.batch(rows)
-            tensors = tensor_batch(batch, self.device)._replace(whole=len(rows))
+            tensors = tensor_batch(batch, self.device)._replace(shard_of=len(rows))
             weights = None if self._weights is None else self._weights[rows]
             if weights is not None:
                 tensors = tensors._replace(weights=to_tensors([weights[mine]], self.device)[0])

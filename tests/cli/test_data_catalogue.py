@@ -37,7 +37,7 @@ class TestList:
             assert sum(line.split(" ")[0] == name for line in lines) == 1
         assert max(map(len, lines)) <= 80
         text = "\n".join(lines)
-        for word in ("549,367", "CC BY-SA 4.0", "94.6", "by hand", "made", "answer-sentence"):
+        for word in ("549,367", "CC BY-SA 4.0", "94.6", "by hand", "generated", "answer-sentence"):
             assert word in text
         assert "…" not in text
 
@@ -48,7 +48,7 @@ class TestList:
             assert str(file.sha256) in text
         for words in ("train: 549367", "size: 94550081", "get: rss-rl data fetch snli"):
             assert words in text
-        assert "nothing: it is made" in run("list", "planted").output
+        assert "nothing: it is generated" in run("list", "planted").output
         included = run("list", "product-reviews").output
         assert "nothing: it is included" in included
         assert "--from" not in included

@@ -71,9 +71,9 @@ def check_expected(path: Path) -> None:
     assert part.vectors.shape == (len(VOCABULARY), 3)
     for word, vector in EXPECTED.items():
         row = VOCABULARY.words.index(word)
-        assert part.found[row]
+        assert part.known[row]
         np.testing.assert_allclose(part.vectors[row], vector, rtol=1e-7)
-    assert part.found.sum() == len(EXPECTED)
+    assert part.known.sum() == len(EXPECTED)
 
 
 def test_spelling_nearest_to_the_word_wins(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_bad_line_names_file_line_and_remedy(tmp_path: Path, line: str, reason: 
     bad: list[BadRow] = []
     part = read_vectors(path, VOCABULARY, bad.append)
     assert [row.row for row in bad] == [2]
-    assert part.found[VOCABULARY.words.index("paris")]
+    assert part.known[VOCABULARY.words.index("paris")]
 
 
 def test_unusable_files_are_errors(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def train(group: Group, scenario: str) -> dict[str, np.ndarray]:
         rows = shard(chosen, group.rank, group.size)
         index = torch.from_numpy(rows)
         mine = [t[index] for t in tokens], [v[index] for v in valid], labels[index]
-        batch = TensorBatch(*mine, whole=len(chosen))
+        batch = TensorBatch(*mine, shard_of=len(chosen))
         reward = paid(rows, update, valid)
         charged = (0.3, -0.2) if update % 2 else None
         policy_scalars = small.step(gradient, batch, reward, update, price=charged)

@@ -237,5 +237,5 @@ PLANTED = SourceComponent(
     help="generated sentences whose label follows from a few known words",
     build=_build,
     options=PlantedSettings,
-    capabilities=frozenset({"made", "rationales"}),
+    capabilities=frozenset({"generated", "rationales"}),
 )
