@@ -161,6 +161,7 @@ class Model:
         self.scores = scores
         for module in models.modules.values():
             module.to(device)
+        models.classifier.embedding.join()
         tuned = models.classifier.embedding.trainable.numel()
         self._weights = sum(weight.numel() for weight in models.parameters()) - tuned
         self._new_words: dict[str, int] = {}

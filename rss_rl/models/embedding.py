@@ -86,6 +86,7 @@ class WordEmbedding(nn.Module):
         self.trainable = nn.Parameter(table[:trainable].clone())
         self.register_buffer("fixed", table[trainable:].clone(), persistent=False)
         self._words = len(self.fixed)  # rows in use
+        self._joined = False
         self.register_buffer("held_out", None)
         self.gradient_by_row = False
         self.average = None
@@ -108,6 +109,14 @@ class WordEmbedding(nn.Module):
         self.fixed[first:end] = vectors
         self._words = end
 
+    def join(self) -> None:
+        """Put all rows into one table that a single look-up reads; nothing is trained any more."""
+        if not self._joined:
+            rows = len(self.trainable)
+            self.fixed = torch.cat([self.trainable.detach(), self.fixed])
+            self.trainable.data = self.fixed[:rows]
+            self._words, self._joined = len(self.fixed), True
+
     def hold_out(self, changes: Array) -> None:
         """Let the vectors of words depend on the fold of their text.
 
@@ -129,6 +138,8 @@ class WordEmbedding(nn.Module):
         return vectors + F.pad(changes, (self.size - features, 0))
 
     def _read(self, tokens: Tensor, padding: int | None) -> Tensor:
+        if self._joined:
+            return F.embedding(tokens, self.fixed)
         rows = self.trainable.shape[0]
         if not len(self.fixed):
             return self._tuned(tokens, padding)

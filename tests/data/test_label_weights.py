@@ -242,9 +242,13 @@ def test_they_stand_beside_the_vectors(tmp_path: Path, list_source: Callable[...
         assert open_prepared(tmp_path / f"{name}-False").held_out() is None
 
 
-def test_words_met_after_training_keep_their_vectors_as_more_come() -> None:
+@pytest.mark.parametrize("joined", [False, True])
+def test_words_met_after_training_keep_their_vectors_as_more_come(joined: bool) -> None:
     table = np.arange(12, dtype=np.float32).reshape(4, 3)
     embedding = WordEmbedding(table, trainable=2)
+    for _ in range(2 if joined else 0):
+        embedding.join()
+    assert embedding.state_dict()["trainable"].tolist() == table[:2].tolist()
     added = torch.randn(50, 3)
     for first in range(0, 50, 5):
         embedding.add_words(added[first : first + 5])
