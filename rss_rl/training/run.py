@@ -318,11 +318,15 @@ def _train_all_tokens(
         }
     )
     with _directory(whole, main.path / ALL_TOKENS, True, False, main.settled) as run:
+        best = config.checkpoint.keep == "best"
+        # Before the fork, so that there are never more than three sets of optimisers.
+        apart = not shared or read_pointer(main.path, BEST) != read_pointer(main.path, FORK)
+        if best and apart:
+            keep_tensors(main.path, BEST, WEIGHTS)
         if shared and not checkpoint_steps(run.path):
             _fork(main.path, run.path)
-        if config.checkpoint.keep == "best":
-            for mark in (BEST, FORK) if shared else (BEST,):
-                keep_tensors(main.path, mark, WEIGHTS)
+        if best and shared:
+            keep_tensors(main.path, FORK, WEIGHTS)
         budget = context.budget
         left = None if budget is None else TimeBudget(whole.phases, budget.left_s)
         alone = replace(context, budget=left)

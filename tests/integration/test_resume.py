@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiny_runs import Outcome
@@ -15,7 +16,7 @@ import rss_rl
 from rss_rl.config import RunConfig
 from rss_rl.errors import CheckpointError, DataError
 from rss_rl.reading.models import WEIGHTS
-from rss_rl.runs.checkpoint import checkpoint_steps, load_checkpoint
+from rss_rl.runs.checkpoint import checkpoint_steps, load_checkpoint, save_checkpoint
 from rss_rl.training.run import ALL_TOKENS, Finished, train
 from rss_rl.training.trainer import PhaseBegan, Stopped, Updated
 
@@ -79,8 +80,16 @@ def test_a_finished_run_keeps_its_best_weights_once(
     """Also one that was stopped, and killed when its report was written but nothing removed."""
     config, run = tiny(checkpoint={"keep": "best", "keep_last": 1}), tmp_path / "run"
     most, made = 0, list[Updated]()
+
+    def forked(*args: Any, **how: Any) -> Path:
+        nonlocal most
+        saved = save_checkpoint(*args, **how)
+        most = max(most, optimisers(run))
+        return saved
+
     with monkeypatch.context() as patched:
         patched.setattr("rss_rl.training.run.keep_best", killed)
+        patched.setattr("rss_rl.training.run.save_checkpoint", forked)
         for _ in range(3):
             with suppress(Killed):
                 for event in train(config, run, resume=True, stop=lambda: len(made) in (9, 31)):
