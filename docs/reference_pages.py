@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from inspect import Parameter, getdoc, isfunction, signature
 
 from pydantic import BaseModel
 
@@ -76,14 +77,28 @@ def _components() -> Iterator[str]:
 
 def _api() -> Iterator[str]:
     yield API
-    offered = [f"rss_rl.{name}" for name in rss_rl.__all__ if not name.startswith("_")]
+    for name in (name for name in rss_rl.__all__ if isfunction(getattr(rss_rl, name))):
+        yield from _function(name)
     for name in (
-        *offered,
+        "rss_rl.Run",
         "rss_rl.inference.model.Model",
         "rss_rl.components.Component",
         "rss_rl.testing",
     ):
         yield f"::: {name}\n"
+
+
+def _function(name: str) -> Iterator[str]:
+    """A function as `help` shows it, an argument a line."""
+    shown = signature(getattr(rss_rl, name))
+    parts = [str(parameter) for parameter in shown.parameters.values()]
+    kinds = [parameter.kind for parameter in shown.parameters.values()]
+    if Parameter.KEYWORD_ONLY in kinds:
+        parts.insert(kinds.index(Parameter.KEYWORD_ONLY), "*")
+    lines = "".join(f"    {part},\n" for part in parts)
+    yield f"## {name} {{ #rss_rl.{name} }}\n"
+    yield f"```python\nrss_rl.{name}(\n{lines})\n```\n"
+    yield f"```text\n{getdoc(getattr(rss_rl, name))}\n```\n"
 
 
 def _yaml(section: BaseModel) -> str:
