@@ -41,7 +41,7 @@ class TokenSelectionEnv(gym.Env[dict[str, Array], Array]):
         self.observation_space, self.action_space = self._spaces.observations, self._spaces.actions
         self.render_mode = render_mode
         self._batch: Batch | None = None
-        self._chosen: tuple[Array, ...] | None = None
+        self._selected: tuple[Array, ...] | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -60,7 +60,7 @@ class TokenSelectionEnv(gym.Env[dict[str, Array], Array]):
                 f"{row!r:.40} is no row", where=TASK, remedy="Give its number: options={'row': 3}"
             )
         row = int(row)
-        self._batch, self._chosen = self.task.observe([row]), None
+        self._batch, self._selected = self.task.observe([row]), None
         return self._observation(self._batch), {"row": row}
 
     def step(self, action: Array) -> tuple[dict[str, Array], float, bool, bool, dict[str, Any]]:
@@ -70,12 +70,12 @@ class TokenSelectionEnv(gym.Env[dict[str, Array], Array]):
             gymnasium.error.ResetNeeded: `reset` was not called, or the episode is over.
             gymnasium.error.InvalidAction: a wrong shape, or entries other than 0 and 1.
         """
-        if self._batch is None or self._chosen is not None:
+        if self._batch is None or self._selected is not None:
             raise error.ResetNeeded("an episode has one step: call reset() before each step()")
         selections = self._spaces.selections(np.asarray(action)[None], self._batch)
         rewards = self.task.step(self._batch, selections, predict=True)
         info = self._spaces.info(self._batch, selections, rewards)
-        self._chosen = tuple(s[0] for s in selections)
+        self._selected = tuple(s[0] for s in selections)
         one = {name: _scalar(values[0]) for name, values in info.items()}
         return self._observation(self._batch), float(rewards.total[0]), True, False, one
 
@@ -83,7 +83,7 @@ class TokenSelectionEnv(gym.Env[dict[str, Array], Array]):
         """One line a sentence, `[word]hd` where selected; None without a render mode."""
         if self.render_mode is None or self._batch is None:
             return None
-        return self._spaces.render(int(self._batch.rows[0]), self._chosen)
+        return self._spaces.render(int(self._batch.rows[0]), self._selected)
 
     def _observation(self, batch: Batch) -> dict[str, Array]:
         return {name: values[0] for name, values in self._spaces.observation(batch).items()}

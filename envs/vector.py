@@ -59,7 +59,7 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self.metadata = {**self.metadata, "autoreset_mode": self._mode}
         self._batch: Batch | None = None  # the examples of all episodes
         self._over = np.zeros(num_envs, np.bool_)  # episodes that wait for their reset
-        self._chosen: list[tuple[Array, ...] | None] = [None] * num_envs
+        self._selected: list[tuple[Array, ...] | None] = [None] * num_envs
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -108,15 +108,15 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         """`TokenSelectionEnv.render` of each episode; None without a render mode."""
         if self.render_mode is None or self._batch is None:
             return None
-        pairs = zip(self._batch.rows, self._chosen, strict=True)
+        pairs = zip(self._batch.rows, self._selected, strict=True)
         return tuple(self._spaces.render(int(row), selections) for row, selections in pairs)
 
     def _option(self, options: dict[str, Any] | None, name: str, default: Any) -> Any:
         """An option of `reset`: one number or truth value an episode."""
-        given = (options or {}).get(name)
-        if given is None:
+        option = (options or {}).get(name)
+        if option is None:
             return default
-        array, kind = np.asarray(given), "b" if name == "reset_mask" else "iu"
+        array, kind = np.asarray(option), "b" if name == "reset_mask" else "iu"
         if array.shape != (self.num_envs,) or array.dtype.kind not in kind:
             raise ConfigError(
                 f"{name} is {array.dtype} {array.shape}",
@@ -134,8 +134,8 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             wanted[starting] = self.np_random.integers(size, size=count)
         rows = np.where(starting, wanted, before)
         self._batch = self.task.observe(rows)
-        pairs = zip(starting, self._chosen, strict=True)
-        self._chosen = [None if new else chosen for new, chosen in pairs]
+        pairs = zip(starting, self._selected, strict=True)
+        self._selected = [None if new else selected for new, selected in pairs]
         return self._batch
 
     def _score(self, actions: Array, running: Array, batch: Batch) -> tuple[Array, dict[str, Any]]:
@@ -156,7 +156,7 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
                 infos[name][indices] = values
                 infos[f"_{name}"] = running.copy()
             for b, i in enumerate(indices):
-                self._chosen[i] = tuple(s[b] for s in selections)
+                self._selected[i] = tuple(s[b] for s in selections)
         return rewards, infos
 
     def _finished(self, infos: dict[str, Any], running: Array, batch: Batch) -> dict[str, Any]:

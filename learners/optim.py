@@ -151,8 +151,8 @@ class GradientStep:
                 table.grad = self._group.sum_rows(table.grad.coalesce())
 
     def _gradients(self) -> list[Tensor]:
-        found = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        return [each.values() if each.is_sparse else each for each in found]
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        return [each.values() if each.is_sparse else each for each in gradients]
 
 
 def _relative_rates(module: nn.Module) -> dict[Tensor, float]:

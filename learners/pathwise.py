@@ -48,9 +48,9 @@ class _Objective(nn.Module):
         """
         gates, costs, turns, entropies, charges = [], [], [], [], []
         for read, valid, drawn in zip(inputs, batch.valid, uniforms, strict=True):
-            found = self.policy(read)
-            gates.append(found.rsample(drawn))
-            chance = found.probs  # [B, 2, N_s]
+            distribution = self.policy(read)
+            gates.append(distribution.rsample(drawn))
+            chance = distribution.probs  # [B, 2, N_s]
             sparsity, coherence = expected_costs(
                 chance,
                 valid,

@@ -80,11 +80,11 @@ def corrected(
 
     Args:
         correction: None = all count as drawn by the target policy. limit: of its ratios.
-        bits: it is given behaviour log-probs of bits, else of selections.
+        bits: it takes behaviour log-probs of bits, else of selections.
     """
 
     def losses(
-        found: Sequence[SelectionDistribution],
+        distributions: Sequence[SelectionDistribution],
         log_probs: Sequence[Tensor],
         rollout: RewardBatch,
         advantage: Tensor,
@@ -119,15 +119,15 @@ class _Objective(nn.Module):
         distributions, log_probs, entropies = [], [], []
         for slot, read in enumerate(inputs):
             with products_in(self._autocast, advantage.device):
-                found = self.policy(read)
+                distribution = self.policy(read)
                 if price is not None:
                     # Expected, without sampling variance: exact for independent bits, else along
                     # the bits of the mode. K times, as the loss is divided by K as well as by B.
-                    chances = found.probs.to(rollout.rewards.dtype)
+                    chances = distribution.probs.to(rollout.rewards.dtype)
                     costs = [len(rollout.rewards) * cost for cost in price]
                     sums[slot].append(role_cost(chances, read.valid, costs, batch.weights))
-                evaluated = found.evaluate(rollout.selections[slot])
-            distributions.append(found)
+                evaluated = distribution.evaluate(rollout.selections[slot])
+            distributions.append(distribution)
             log_probs.append(evaluated.log_prob)
             entropies.append(evaluated.entropy.sum())
         weighted = self._losses(distributions, log_probs, rollout, advantage)

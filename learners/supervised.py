@@ -166,11 +166,11 @@ class SupervisedLearner:
 
     def _load_rows(self, rows: RowAverage, tensors: Mapping[str, Tensor]) -> None:
         written = self._classifier.embedding.trainable.detach()
-        own = {"written": written, "clock": rows.clock, "since": rows.since}
-        kinds = [{k: (v.shape, v.dtype) for k, v in each.items()} for each in (tensors, own)]
+        state = {"written": written, "clock": rows.clock, "since": rows.since}
+        kinds = [{k: (v.shape, v.dtype) for k, v in each.items()} for each in (tensors, state)]
         if kinds[0] != kinds[1]:
             raise RuntimeError("the weight average's rows do not fit")
-        for name, value in own.items():
+        for name, value in state.items():
             value.copy_(tensors[name])
 
     def gradients(

@@ -190,5 +190,5 @@ def build_update(update: PolicyUpdateConfig, setup: UpdateSetup) -> PolicyUpdate
             where=f"policy update '{update.name}'",
             remedy="See rss_rl.learners.updates",
         )
-    found: PolicyUpdate = built
-    return found
+    policy_update: PolicyUpdate = built
+    return policy_update

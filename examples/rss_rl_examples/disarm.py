@@ -19,7 +19,10 @@ from rss_rl.policies.distributions import IndependentBits
 
 
 def disarm(
-    found: Sequence[IndependentBits], log_probs: Sequence[Tensor], rollout: RewardBatch, _: Tensor
+    distributions: Sequence[IndependentBits],
+    log_probs: Sequence[Tensor],
+    rollout: RewardBatch,
+    _: Tensor,
 ) -> Weighted:
     """For a bit b, its antithetic twin b' and its logit l, the gradient with respect to l is
 
@@ -28,7 +31,7 @@ def disarm(
     The mean over K selections is one over K / 2 pairs, hence no factor of 1/2 here.
     """
     losses = []
-    for slot, bits in enumerate(found):
+    for slot, bits in enumerate(distributions):
         first, second = rollout.selections[slot][:, :, : bits.logits.shape[1]].chunk(
             2
         )  # [K/2, B, R, N]

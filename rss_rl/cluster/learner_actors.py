@@ -72,12 +72,12 @@ class LearnerActor:
         """Call a method of the learner."""
         return getattr(self._learner, method)(*arguments)
 
-    def publish(self, version: int, whole: bool) -> list[Any]:
-        """(bundle, place, part, whole, bytes) of each delta; then the `bundles`."""
+    def publish(self, version: int, full: bool) -> list[Any]:
+        """(bundle, place, part, full, bytes) of each delta; then the `bundles`."""
         assert self._learner is not None
-        stored = bundles(self._learner.publish(version, whole=whole).deltas)
+        stored = bundles(self._learner.publish(version, full=full).deltas)
         described = [
-            (number, place, delta.part, delta.whole, delta.bytes)
+            (number, place, delta.part, delta.full, delta.bytes)
             for number, bundle in enumerate(stored)
             for place, delta in enumerate(bundle)
         ]
@@ -210,15 +210,15 @@ class RayLearners:
         scalars: dict[str, float] = every[0]
         return scalars
 
-    def publish(self, version: int, *, whole: bool = True) -> StoredSnapshot:
+    def publish(self, version: int, *, full: bool = True) -> StoredSnapshot:
         """See `Learner`; the deltas stay in the object store."""
         # The driver fetches what describes them, samplers those of the two bundles that they lack.
         call = self._actors[0].publish.options(num_returns=3)
-        described, *references = call.remote(version, whole)
+        described, *references = call.remote(version, full)
         deltas = self._get([described], "publish", self._config.timeout_s)[0]
         stored = (
-            StoredDelta(part, complete, size, references[bundle], place)
-            for bundle, place, part, complete, size in deltas
+            StoredDelta(part, full, size, references[bundle], place)
+            for bundle, place, part, full, size in deltas
         )
         return StoredSnapshot(version, tuple(stored))
 

@@ -118,7 +118,7 @@ class _Slot:
 def store(deltas: Sequence[Delta]) -> list[StoredDelta]:
     """Put deltas into the object store."""
     return [
-        StoredDelta(delta.part, delta.whole, delta.bytes, reference, place)
+        StoredDelta(delta.part, delta.full, delta.bytes, reference, place)
         for bundle in filter(None, bundles(deltas))
         for reference in [ray.put(bundle)]
         for place, delta in enumerate(bundle)

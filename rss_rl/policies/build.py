@@ -74,7 +74,7 @@ def check_module(policy: object, where: str) -> Policy:
     return cast(Policy, policy)
 
 
-def check_distribution(found: object, declared: frozenset[str] | None, where: str) -> None:
+def check_distribution(distribution: object, declared: frozenset[str] | None, where: str) -> None:
     """Refuse what a policy returns if it is no distribution, or not as its component declares.
 
     Args:
@@ -83,13 +83,16 @@ def check_distribution(found: object, declared: frozenset[str] | None, where: st
     Raises:
         ConfigError: naming what does not fit.
     """
-    if not isinstance(found, SelectionDistribution):
+    if not isinstance(distribution, SelectionDistribution):
         raise ConfigError(
-            f"it returns {type(found).__name__}, not a SelectionDistribution",
+            f"it returns {type(distribution).__name__}, not a SelectionDistribution",
             where=where,
             remedy="Return one of rss_rl.policies.distributions, such as IndependentBits",
         )
-    for capability, has in (("log_probs", found.has_log_probs), ("gates", found.has_rsample)):
+    for capability, has in (
+        ("log_probs", distribution.has_log_probs),
+        ("gates", distribution.has_rsample),
+    ):
         if declared is not None and has != (capability in declared):
             raise ConfigError(
                 f"its distribution {'has' if has else 'lacks'} what the capability {capability} is"

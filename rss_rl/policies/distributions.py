@@ -34,10 +34,10 @@ class Sampled(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """log_prob [K, B, 2, N] of given selections; entropy [B], mean over the bits, in nats.
+    """log_prob [K, B, 2, N] of selections; entropy [B], mean over the bits, in nats.
 
     If bits are drawn in sequence, the entropy is that of each bit given the bits before it,
-    averaged over the given selections; its gradient ignores how those were drawn.
+    averaged over these selections; its gradient ignores how those were drawn.
     """
 
     log_prob: Tensor
@@ -117,23 +117,25 @@ class IndependentBits(SelectionDistribution):
 
     def sample(self, uniforms: Tensor) -> Sampled:
         """See `SelectionDistribution`."""
-        bits = self._own(uniforms) < self._chances
+        bits = self._drawn_bits(uniforms) < self._chances
         log_prob = bernoulli.log_prob(self.logits, bits)
         return Sampled(bits.expand(-1, -1, ROLES, -1), bernoulli.both_roles(log_prob))
 
     def evaluate(self, selection: Tensor) -> Evaluated:
         """See `SelectionDistribution`."""
-        log_prob = bernoulli.log_prob(self.logits, self._own(selection))
+        log_prob = bernoulli.log_prob(self.logits, self._drawn_bits(selection))
         entropy = bernoulli.entropy(self.logits, self._chances, self.valid)
         return Evaluated(bernoulli.both_roles(log_prob), entropy)
 
     def rsample(self, uniforms: Tensor) -> Tensor:
         """The same bits as `sample`, by the straight-through estimator."""
         assert self._temperature is not None
-        gates = straight_through(self.logits, self.valid, self._own(uniforms), self._temperature)
+        gates = straight_through(
+            self.logits, self.valid, self._drawn_bits(uniforms), self._temperature
+        )
         return gates.expand(-1, -1, ROLES, -1)
 
-    def _own(self, values: Tensor) -> Tensor:
+    def _drawn_bits(self, values: Tensor) -> Tensor:
         """Those of the bits that are drawn, [K, B, 2, N] to [K, B, R, N]."""
         return values[:, :, HEAD : HEAD + self.logits.shape[1]]
 

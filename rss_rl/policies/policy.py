@@ -79,7 +79,7 @@ def bits_per_token(policy: object) -> int:
     return int(getattr(policy, "bits_per_token", ROLES))
 
 
-def missing_attributes(found: object, protocol: type) -> list[str]:
+def missing_attributes(candidate: object, protocol: type) -> list[str]:
     """Methods and attributes of a protocol that an object lacks, sorted."""
     names = {
         name
@@ -88,4 +88,4 @@ def missing_attributes(found: object, protocol: type) -> list[str]:
         for name in (*vars(parent), *getattr(parent, "__annotations__", {}))
         if not name.startswith("_")
     }
-    return sorted(name for name in names if not hasattr(found, name))
+    return sorted(name for name in names if not hasattr(candidate, name))

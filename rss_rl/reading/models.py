@@ -215,10 +215,10 @@ def outline(config: RunConfig, prepared: Prepared, most: int | None = None) -> M
 @contextmanager
 def _at_most(most: int | None) -> Iterator[None]:
     """Limit the parameters that this thread makes."""
-    thread, made = threading.get_ident(), itertools.count(1)
+    thread, counter = threading.get_ident(), itertools.count(1)
 
     def count(*_: object) -> None:
-        if most is not None and threading.get_ident() == thread and next(made) > most:
+        if most is not None and threading.get_ident() == thread and next(counter) > most:
             raise ConfigError(f"describes more than {most:,} parameters", where="model or policy")
 
     handle = register_module_parameter_registration_hook(count)
@@ -253,8 +253,8 @@ def restored_models(
         for key, value in module.state_dict().items():
             stored = tensors.get(f"{name}/{key}")
             if stored is None or stored.shape != value.shape:
-                found = "missing" if stored is None else f"of shape {stored.shape}"
-                raise _unfit(name, f"{key} is {found}, not of shape {tuple(value.shape)}")
+                shape = "missing" if stored is None else f"of shape {stored.shape}"
+                raise _unfit(name, f"{key} is {shape}, not of shape {tuple(value.shape)}")
     if vectors is None:
         models = build_prepared_models(usable, prepared)
     else:
@@ -284,16 +284,18 @@ def load_weights(models: Models, tensors: Mapping[str, Array], device: torch.dev
             weight is NaN or infinite.
     """
     for name, module in models.modules.items():
-        found = select_prefix(tensors, f"{name}/", device)
+        stored = select_prefix(tensors, f"{name}/", device)
         try:
-            for key, own in module.state_dict().items():
-                if key in found and found[key].dtype != own.dtype:  # would be converted silently
-                    raise RuntimeError(f"{key} is {found[key].dtype}, not {own.dtype}")
+            for key, present in module.state_dict().items():
+                if (
+                    key in stored and stored[key].dtype != present.dtype
+                ):  # would be converted silently
+                    raise RuntimeError(f"{key} is {stored[key].dtype}, not {present.dtype}")
             weights = dict(module.named_parameters())
-            for key, value in found.items():
+            for key, value in stored.items():
                 if key in weights and not bool(torch.isfinite(value).all()):
                     raise RuntimeError(f"{key} has NaN or infinite weights")
-            module.load_state_dict(found)
+            module.load_state_dict(stored)
         except RuntimeError as error:
             raise _unfit(name, str(error).splitlines()[-1].strip()) from error
 

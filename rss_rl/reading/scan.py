@@ -44,7 +44,7 @@ class Scanned:
     @property
     def thresholded(self) -> list[Tensor]:
         """What the policy selects at test time, S x bool [B, 2, N_s]."""
-        return [found.mode for found in self.distributions]
+        return [each.mode for each in self.distributions]
 
     @property
     def everything(self) -> list[Tensor]:

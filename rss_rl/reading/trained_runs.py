@@ -36,8 +36,8 @@ def open_models(
     run = RunDirectory.open(path)
     config = run.parsed_config(trust, in_use=True)
     # The comparison with every token reads the inputs of the run it belongs to.
-    own = run.inputs.is_dir()
-    inputs = open_prepared(run.inputs if own else run.path.parent / run.inputs.name)
+    folder = run.inputs if run.inputs.is_dir() else run.path.parent / run.inputs.name
+    inputs = open_prepared(folder)
     return config, restored_models(config, inputs, load_checkpoint(path, which).tensors), inputs
 
 

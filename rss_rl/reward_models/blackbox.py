@@ -112,14 +112,14 @@ class BlackboxReward:
         About the whole of a text the classifier is asked once.
         """
         if self._classes is not None:
-            found: Array = self._classes[labels]
-            return found
+            classes: Array = self._classes[labels]
+            return classes
         keys = [_digest(words, valid, row) for row in range(len(labels))]
         new = {key: row for row, key in enumerate(keys) if key not in self._answers}
         if new:
             rows = list(new.values())
-            whole = [each[rows] for each in valid]
-            answers = self._classifier.log_probs([w[rows] for w in words], whole).argmax(-1)
+            every = [each[rows] for each in valid]
+            answers = self._classifier.log_probs([w[rows] for w in words], every).argmax(-1)
             self._answers |= dict(zip(new, answers.tolist(), strict=True))
         return np.array([self._answers[key] for key in keys], dtype=np.int64)
 
@@ -243,8 +243,8 @@ class _Function:
     """A function from texts to probabilities; texts are words joined by spaces."""
 
     def __init__(self, function: Probabilities, where: str, setup: RewardSetup) -> None:
-        given = getattr(function, "classes", None)
-        self.names = None if given is None else [str(name) for name in given]
+        classes = getattr(function, "classes", None)
+        self.names = None if classes is None else [str(name) for name in classes]
         self._function, self._where = function, where
         self._words = np.array(_words(setup), dtype=object)
 
@@ -256,8 +256,8 @@ class _Function:
         ]
         texts = slots[0] if len(slots) == 1 else list(zip(*slots, strict=True))
         starts = range(0, len(texts), _MOST_TEXTS)
-        found = [self._ask(texts[start : start + _MOST_TEXTS]) for start in starts]
-        log_probs: Array = np.log(np.concatenate(found).clip(_LEAST))
+        probs = [self._ask(texts[start : start + _MOST_TEXTS]) for start in starts]
+        log_probs: Array = np.log(np.concatenate(probs).clip(_LEAST))
         return log_probs
 
     def _ask(self, texts: list[Any]) -> Array:
@@ -268,18 +268,18 @@ class _Function:
         """
         remedy = "Return the probability of each class for each text, [texts, classes]"
         try:
-            found = np.asarray(self._function(texts), dtype=np.float64)
+            probs = np.asarray(self._function(texts), dtype=np.float64)
         except Exception as error:
             what = f"raises {error!r:.300}"
             raise ComponentError(what, where=self._where, remedy=remedy) from error
-        good = found.ndim == 2 and found.shape[0] == len(texts) and found.shape[1] > 1
-        if good and self.names is not None and len(self.names) != found.shape[1]:
-            what = f"returns {found.shape[1]} probabilities, and its `classes` are"
+        good = probs.ndim == 2 and probs.shape[0] == len(texts) and probs.shape[1] > 1
+        if good and self.names is not None and len(self.names) != probs.shape[1]:
+            what = f"returns {probs.shape[1]} probabilities, and its `classes` are"
             raise ComponentError(f"{what} {len(self.names)}", where=self._where, remedy=remedy)
-        if not good or not (np.isfinite(found) & (found >= 0) & (found <= 1 + _CLOSE)).all():
-            what = f"returns no probabilities, of shape {found.shape} for {len(texts)} texts"
+        if not good or not (np.isfinite(probs) & (probs >= 0) & (probs <= 1 + _CLOSE)).all():
+            what = f"returns no probabilities, of shape {probs.shape} for {len(texts)} texts"
             raise ComponentError(what, where=self._where, remedy=remedy)
-        return found
+        return probs
 
 
 def _words(setup: RewardSetup) -> Sequence[str]:

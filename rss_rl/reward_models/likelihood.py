@@ -37,13 +37,13 @@ COMPLEMENT = "complement"
 def _period(batch: Batch) -> int:
     """B if the M examples of a batch are B examples repeated in the same order, else M."""
     again = np.flatnonzero(batch.rows[1:] == batch.rows[:1])
-    found = int(again[0]) + 1 if len(again) else len(batch)
-    if len(batch) % found or found == len(batch):
+    period = int(again[0]) + 1 if len(again) else len(batch)
+    if len(batch) % period or period == len(batch):
         return len(batch)
     # A missed repetition costs only time; equal rows with other words would be an error.
     arrays = [batch.rows, *batch.tokens, *batch.valid]
-    repeated = all((a.reshape(-1, found, *a.shape[1:]) == a[:found]).all() for a in arrays)
-    return found if repeated else len(batch)
+    repeated = all((a.reshape(-1, period, *a.shape[1:]) == a[:period]).all() for a in arrays)
+    return period if repeated else len(batch)
 
 
 class ClassifierReward:
@@ -82,9 +82,9 @@ class ClassifierReward:
     def logits(self, batch: Batch, selections: Sequence[Array]) -> Tensor:
         """See `LogitsReward.logits`."""
         if self._known is not None:
-            known, chosen, logits = self._known
-            if batch is known and all(map(np.array_equal, selections, chosen)):
-                return logits
+            known, kept, answer = self._known
+            if batch is known and all(map(np.array_equal, selections, kept)):
+                return answer
         classifier: Any = self._classifier
         marks = {} if batch.marks is None else {"marks": self._tensor(batch.marks)}
         read = batch.ids if getattr(classifier, "reads_folds", False) else batch.tokens
@@ -92,13 +92,13 @@ class ClassifierReward:
         if getattr(classifier, "shares_sentences", False):
             unique = _period(batch)
         with torch.inference_mode(), evaluating(classifier):
-            found: Tensor = classifier(
+            logits: Tensor = classifier(
                 [self._tensor(tokens[:unique]) for tokens in read],
                 [self._tensor(valid[:unique]) for valid in batch.valid],
                 [self._tensor(selection) for selection in selections],
                 **marks,
             )
-        return found
+        return logits
 
     @contextmanager
     def knowing(self, batch: Batch, selections: Sequence[Array], logits: Tensor) -> Iterator[None]:

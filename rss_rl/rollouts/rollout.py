@@ -115,18 +115,6 @@ class Rollout:
             tuple(under["bit_log_prob"].values()),
         )
 
-    def of(self, indices: Array, widths: Sequence[int]) -> Rollout:
-        """The rollout of the examples at `indices`, int64 [b], cut to `widths`, their N_s."""
-
-        def cut(name: str, values: Array) -> Array:
-            taken = values[indices] if name in _EXAMPLES_FIRST else values[:, indices]
-            field, _, slot = name.partition("/")
-            by_token = field in _BY_TOKEN
-            return np.ascontiguousarray(taken[..., : widths[int(slot)]]) if by_token else taken
-
-        found = {name: cut(name, values) for name, values in self.arrays().items()}
-        return Rollout.from_arrays(found, self.version)
-
     def to_bytes(self) -> bytes:
         """As an Arrow stream of one row, with a cell for each array; selections as packed bits.
 

@@ -50,7 +50,7 @@ class Delta(NamedTuple):
     clock: Array | None = None
 
     @property
-    def whole(self) -> bool:
+    def full(self) -> bool:
         """Whether it is the whole part, independent of earlier deltas."""
         return self.rows is None
 
@@ -62,10 +62,11 @@ class Delta(NamedTuple):
 
     def copied(self) -> Delta:
         """The same delta, with weights that no longer change with the learner's."""
-        if not self.whole:
+        if not self.full:
             return self
-        own = self.weights
-        return self._replace(weights=own.copy() if isinstance(own, np.ndarray) else own.clone())
+        weights = self.weights
+        copy = weights.copy() if isinstance(weights, np.ndarray) else weights.clone()
+        return self._replace(weights=copy)
 
 
 class StoredDelta(NamedTuple):
@@ -76,7 +77,7 @@ class StoredDelta(NamedTuple):
     """
 
     part: str
-    whole: bool
+    full: bool
     bytes: int
     reference: Any
     place: int
@@ -116,7 +117,7 @@ class StoredSnapshot(_Versioned[StoredDelta]):
 
         A whole delta replaces all earlier ones of its part; deltas of rows are added to it.
         """
-        replaced = {delta.part for delta in later.deltas if delta.whole}
+        replaced = {delta.part for delta in later.deltas if delta.full}
         kept = tuple(delta for delta in self.deltas if delta.part not in replaced)
         return StoredSnapshot(later.version, kept + later.deltas)
 
@@ -174,10 +175,10 @@ class Joined:
 
     def read(self) -> Array:
         """`resident` on the CPU; it changes with the parameters, or with the next call."""
-        if (whole := self.resident()) is not self._host:
-            self._host.copy_(whole)
-        values: Array = self._host.numpy()
-        return values
+        if (values := self.resident()) is not self._host:
+            self._host.copy_(values)
+        array: Array = self._host.numpy()
+        return array
 
     def write(self, weights: Array | torch.Tensor) -> None:
         """Set them to float32 [P]; an array may be read-only.
@@ -222,7 +223,7 @@ class Parts:
     """
 
     def __init__(self, models: Models) -> None:
-        self.joined = {part: Joined(own) for part, own in trainable_parts(models).items()}
+        self.joined = {part: Joined(each) for part, each in trainable_parts(models).items()}
         self._embedding = models.classifier.embedding
 
     def load(self, snapshot: Snapshot) -> None:
@@ -279,9 +280,9 @@ class Publisher:
     def _forget_rows(self) -> None:
         self._rows, self._noted = [], 0
 
-    def publish(self, version: int, *, whole: bool = True) -> Snapshot:
-        """A snapshot of the changes since the last call, or of the whole model if `whole`."""
-        if whole:
+    def publish(self, version: int, *, full: bool = True) -> Snapshot:
+        """A snapshot of the changes since the last call, or of the whole model if `full`."""
+        if full:
             self.note_all()
         deltas = []
         self._parts = self._parts or Parts(self._models)

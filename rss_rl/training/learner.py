@@ -87,8 +87,8 @@ class Learner(Protocol):
             LearnersLostError: a learner process died or hung.
         """
 
-    def publish(self, version: int, *, whole: bool = True) -> Snapshot | StoredSnapshot:
-        """The present weights under a version; unless `whole`, what changed since the last call."""
+    def publish(self, version: int, *, full: bool = True) -> Snapshot | StoredSnapshot:
+        """The present weights under a version; unless `full`, what changed since the last call."""
 
     def evaluate(self, split: str, modes: Sequence[Mode]) -> dict[str, dict[str, float]]:
         """Scores of a split by the present weights; see `evaluation.evaluate`."""
@@ -163,7 +163,7 @@ class LocalLearner:
     ) -> dict[str, float]:
         """See `Learner`.
 
-        It learns from this learner's shard of the batch; metrics are those of the whole. Classifier
+        It learns from this learner's shard of the batch; metrics are those of all of it. Classifier
         and policy step when both have learnt: until then nothing has changed.
         """
         started = time.perf_counter()
@@ -171,7 +171,7 @@ class LocalLearner:
             mine = shard(np.arange(len(rows)), self._group.rank, self._group.size)
             batch = self.examples.batch(rows[mine])
             alone = len(mine) == len(rows) or not turn.sampled
-            whole = batch if alone else self.examples.batch(rows)
+            global_batch = batch if alone else self.examples.batch(rows)
             tensors = tensor_batch(batch, self.device)._replace(shard_of=len(rows))
             weights = None if self._weights is None else self._weights[rows]
             if weights is not None:
@@ -182,7 +182,6 @@ class LocalLearner:
             if rollout is not None:
                 part = self._part(rollout, mine, batch, number)
                 drawn = [selection[0] for selection in part.selections]
-                scalars |= _shares(rollout, whole)
             update = self._update if turn.policy else None
             if update is not None:
                 inputs = self._policy_inputs(tensors)
@@ -191,7 +190,7 @@ class LocalLearner:
                 drawn = drawn or learnt.gates
                 if turn.target is not None:
                     if not alone:
-                        inputs = self._policy_inputs(tensor_batch(whole, self.device))
+                        inputs = self._policy_inputs(tensor_batch(global_batch, self.device))
                     scalars |= reached_share(self.models, self.config, inputs, turn.target)
             if turn.supervised:
                 selections = self._classifier_reads(turn, number, batch, tensors, drawn)
@@ -204,9 +203,10 @@ class LocalLearner:
                 )
                 gradients.append(learnt)
             scalars |= read(gradients)
+            if rollout is not None:
+                costs = self.config.reward, turn.price
+                scalars |= _rollout_scalars(rollout, global_batch, *costs, weights)
             if update is not None:
-                if rollout is not None:
-                    scalars |= _rewards(rollout, whole, self.config.reward, turn.price, weights)
                 update.apply()
                 self._publisher.note(POLICY)
             if turn.supervised:
@@ -221,19 +221,23 @@ class LocalLearner:
             return self.models.policy_inputs(batch)
 
     def _part(self, rollout: Rollout, mine: Array, batch: Batch, number: int) -> RewardBatch:
-        """The rollout of this learner's shard, on its device."""
-        rollout = rollout.of(mine, [tokens.shape[1] for tokens in batch.tokens])
+        """The rollout of this learner's shard, on its device, as wide as its batch."""
 
-        def tensor(array: Array) -> torch.Tensor:
-            return torch.from_numpy(array).to(self.device)
+        def tensor(values: Array) -> torch.Tensor:
+            return torch.from_numpy(values[:, mine]).to(self.device)
 
-        behaviour = bits = None
+        def by_slot(parts: Sequence[Array]) -> list[torch.Tensor]:
+            cut = [part[..., : v.shape[1]] for part, v in zip(parts, batch.valid, strict=True)]
+            return [tensor(part).contiguous() for part in cut]
+
+        behaviour = bits = thresholded = None
         if rollout.version < number:  # else the policy itself drew them
             behaviour = [part.contiguous() for part in tensor(rollout.log_prob).unbind(-1)]
-            bits = list(map(tensor, rollout.bit_log_prob)) or None
-        thresholded = None if rollout.thresholded is None else tensor(rollout.thresholded)
-        selections, terms = list(map(tensor, rollout.selections)), rollout.terms.each(tensor)
-        return RewardBatch(selections, terms, thresholded, behaviour, bits)
+            bits = by_slot(rollout.bit_log_prob) if rollout.bit_log_prob else None
+        if rollout.thresholded is not None:
+            thresholded = tensor(rollout.thresholded[None])[0]
+        terms = rollout.terms.each(tensor)
+        return RewardBatch(by_slot(rollout.selections), terms, thresholded, behaviour, bits)
 
     def _classifier_reads(
         self,
@@ -265,11 +269,11 @@ class LocalLearner:
             slots = zip(
                 self.models.distributions(batch), self._uniforms(batch, number), strict=True
             )
-            return [found.rsample(uniforms[:1])[0] for found, uniforms in slots]
+            return [each.rsample(uniforms[:1])[0] for each, uniforms in slots]
 
-    def publish(self, version: int, *, whole: bool = True) -> Snapshot:
+    def publish(self, version: int, *, full: bool = True) -> Snapshot:
         """See `Learner`."""
-        return self._publisher.publish(version, whole=whole)
+        return self._publisher.publish(version, full=full)
 
     def evaluate(self, split: str, modes: Sequence[Mode]) -> dict[str, dict[str, float]]:
         """See `Learner`."""
@@ -301,8 +305,8 @@ class LocalLearner:
                 where="reward.model",
                 remedy="Write it, or take `gates` from the component's capabilities",
             )
-        found: GatedReward = model
-        return found
+        gated: GatedReward = model
+        return gated
 
     @cached_property
     def _task(self) -> SelectionTask:
@@ -348,10 +352,10 @@ def example_weights(
     Raises:
         ConfigError: classes are to be balanced, and the labels are none.
     """
-    given = examples.numbers("weight")
-    if given is None and class_weight is None:
+    column = examples.numbers("weight")
+    if column is None and class_weight is None:
         return None
-    weights = np.ones(len(examples)) if given is None else given.astype(np.float64)
+    weights = np.ones(len(examples)) if column is None else column.astype(np.float64)
     if class_weight is not None:
         if examples.labels.kind != "classes":
             raise ConfigError(
@@ -366,37 +370,32 @@ def example_weights(
     return weights.astype(np.float32)
 
 
-def _rewards(
+def _rollout_scalars(
     rollout: Rollout,
     batch: Batch,
     config: RewardConfig,
     price: tuple[float, float] | None,
     weights: Array | None,
 ) -> dict[str, float]:
-    """Means of the reward and of its terms, those of costs summed over the sentences.
+    """Means over a rollout of the shares that it keeps, of its rewards and of their terms, those of
+    costs summed over the sentences.
 
     Args:
         price: of the update, see `cost_terms`; None where the rollout has its sparsity cost.
-        weights: of the examples in the means, [B]; None: 1.
+        weights: of the examples in the means of rewards, [B]; None: 1.
     """
+    flat = [s.reshape(-1, *s.shape[2:]) for s in rollout.selections]  # S x [K * B, 2, N_s]
+    real = batch.repeat(len(rollout.log_prob)).valid
+    shares = kept_shares(flat, real)
+    scalars = {f"selection/{name}": float(share.mean()) for name, share in shares.items()}
     terms = rollout.terms
+    if not terms.scores:
+        return scalars
     if price is not None:
-        costs = cost_terms(*_flat(rollout, batch), config, price)  # [K * B, S] each
-        shape = rollout.log_prob.shape
+        costs, shape = cost_terms(flat, real, config, price), rollout.log_prob.shape
         terms = Rewards(terms.scores, {name: cost.reshape(shape) for name, cost in costs.items()})
     summed = {name: cost.sum(-1) for name, cost in terms.costs.items()}
     by_name = {"total": terms.total, **terms.scores, **summed}  # [K, B]
     times = 1 if weights is None else weights
-    return {f"reward/{name}": float((each * times).mean()) for name, each in by_name.items()}
-
-
-def _flat(rollout: Rollout, batch: Batch) -> tuple[list[Array], tuple[Array, ...]]:
-    """Its selections, S x bool [K * B, 2, N_s], and which of their tokens are real."""
-    flat = [s.reshape(-1, *s.shape[2:]) for s in rollout.selections]
-    return flat, batch.repeat(len(rollout.log_prob)).valid
-
-
-def _shares(rollout: Rollout, batch: Batch) -> dict[str, float]:
-    """Shares of tokens kept by the sampled selections, averaged over selections and examples."""
-    shares = kept_shares(*_flat(rollout, batch))
-    return {f"selection/{name}": float(share.mean()) for name, share in shares.items()}
+    rewards = {f"reward/{name}": float((each * times).mean()) for name, each in by_name.items()}
+    return scalars | rewards

@@ -264,7 +264,7 @@ class Trainer:
         if published != self.updates:
             self._pipeline.start()
             started = time.perf_counter()
-            snapshot = self.learner.publish(self.updates, whole=published is None)
+            snapshot = self.learner.publish(self.updates, full=published is None)
             self._pipeline.publish(snapshot)
             self._publishing = {
                 "publish/duration_ms": 1000 * (time.perf_counter() - started),

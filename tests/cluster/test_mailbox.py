@@ -25,7 +25,7 @@ def whole(part: str, tag: int, place: int = 0) -> StoredDelta:
 
 
 def rows(tag: int) -> StoredDelta:
-    return whole(WORDS, tag)._replace(whole=False)
+    return whole(WORDS, tag)._replace(full=False)
 
 
 def put(box: Mailbox, number: int, *deltas: StoredDelta) -> None:

@@ -121,27 +121,27 @@ def test_snapshots_round_trip_and_loaded_or_copied_ones_do_not_alias(
 @pytest.mark.parametrize("part", PARTS)
 def test_the_part_that_changed_travels_alone(models: Models, other: Models, part: str) -> None:
     publisher = Publisher(models)
-    Parts(other).load(publisher.publish(0, whole=True))
-    assert publisher.publish(1, whole=False).deltas == ()
+    Parts(other).load(publisher.publish(0, full=True))
+    assert publisher.publish(1, full=False).deltas == ()
     add_(models, part, 0.5)
     publisher.note(part)
-    snapshot = publisher.publish(2, whole=False)
+    snapshot = publisher.publish(2, full=False)
     assert parts(snapshot) == [part]
     own = trainable_parts(models)[part]
     assert 0 <= snapshot.bytes - 4 * sum(p.numel() for p in own) < 64 * len(own)
     Parts(other).load(snapshot)
     assert_same(models, other)
-    assert parts(publisher.publish(3, whole=True)) == list(PARTS)
+    assert parts(publisher.publish(3, full=True)) == list(PARTS)
 
 
 def test_of_word_vectors_the_rows_that_changed_travel(models: Models, other: Models) -> None:
     publisher, size = Publisher(models), models.classifier.embedding.size
-    Parts(other).load(publisher.publish(0, whole=True))
+    Parts(other).load(publisher.publish(0, full=True))
     for rows in ([5, 2], [2, 7]):
         with torch.no_grad():
             models.classifier.embedding.trainable[rows] += 0.5
         publisher.note(WORDS, torch.tensor(rows))
-    snapshot = publisher.publish(1, whole=False)
+    snapshot = publisher.publish(1, full=False)
     (delta,) = snapshot.deltas
     assert delta.rows is not None
     assert delta.rows.tolist() == [2, 5, 7]
@@ -193,9 +193,9 @@ def test_a_learner_publishes_what_it_learnt(tiny_config: RunConfig, tiny: Prepar
     backend.submit([Job(0, 0, _ROWS, selections=4, scored=True, thresholded=False)])
     rollout = backend.collect(0.0)[0][1]
     learner.update(0, _ROWS, _FROZEN, rollout)
-    assert parts(learner.publish(1, whole=False)) == [POLICY]
+    assert parts(learner.publish(1, full=False)) == [POLICY]
     learner.update(1, _ROWS, _WARM_UP)
-    after = learner.publish(2, whole=False)
+    after = learner.publish(2, full=False)
     assert parts(after) == [CLASSIFIER, WORDS]
     met = np.unique(np.concatenate([t.ravel() for t in tiny.split("train").batch(_ROWS).tokens]))
     rows = after.deltas[1].rows
@@ -203,7 +203,7 @@ def test_a_learner_publishes_what_it_learnt(tiny_config: RunConfig, tiny: Prepar
     assert set(rows.tolist()) <= set(met.tolist())
     saved = {name: value.numpy().copy() for name, value in learner.tensors().items()}
     learner.load_tensors(saved)
-    assert parts(learner.publish(3, whole=False)) == list(PARTS)
+    assert parts(learner.publish(3, full=False)) == list(PARTS)
 
 
 def test_a_job_that_waits_is_sampled_with_the_snapshot_it_was_submitted_with(
@@ -227,7 +227,7 @@ def test_a_job_that_waits_is_sampled_with_the_snapshot_it_was_submitted_with(
             else:
                 add_(models, part, 0.05 * float(draw.normal()))
                 publisher.note(part)
-        backend.publish(publisher.publish(version, whole=version in (0, 6)))
+        backend.publish(publisher.publish(version, full=version in (0, 6)))
         if version % 3 == 2:
             continue  # nobody samples with this one
         job = Job(version, 0, _ROWS, selections=2, scored=True, thresholded=True)

@@ -38,7 +38,7 @@ def test_samplers_read_the_average_that_the_learner_has(
     sizes = []
     for number in range(6):
         learner.update(number, np.array([2 * number]), _WARM_UP)
-        snapshot = learner.publish(number + 1, whole=False)
+        snapshot = learner.publish(number + 1, full=False)
         sizes += [len(p.rows) for p in snapshot.deltas if p.part == WORDS and p.rows is not None]
         Parts(by_rows).load(snapshot)
     count = len(by_rows.classifier.embedding.trainable)
