@@ -129,13 +129,3 @@ class TestRefusals:
         assert "data is a path on this machine" in self.submit("--storage", "s3://bucket/run")
         message = self.submit("data=s3://bucket/data", "--storage", place)
         assert "--storage is a path on this machine" in message
-
-    def test_with_another_token(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("RAY_AUTH_TOKEN", "of-another-cluster")
-        message = self.submit(*_shared(Path("/x")))
-        assert "refuses the token of RAY_AUTH_TOKEN" in message
-        assert "of-another" not in message
-
-
-def _shared(storage: Path) -> list[str]:
-    return ["--storage", str(storage), "--shared-filesystem"]

@@ -6,13 +6,13 @@ import itertools
 from typing import Any
 
 import numpy as np
-import policy_twins
 import pytest
 import small
 import torch
 import twins
 from model_configs import model_config, parameter_count
 from torch import Tensor
+from twins import Parameters, linear, part, sigma, sigmoid
 
 from rss_rl.config import PolicyConfig
 from rss_rl.models.build import build_classifier
@@ -21,6 +21,36 @@ from rss_rl.policies.iterative import IterativeOptions, IterativePolicy
 from rss_rl.policies.policy import PolicySetup
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, LabelSpec
+
+
+def step(a: np.ndarray, h: np.ndarray, p: Parameters) -> np.ndarray:
+    """The state after reading a = [x_i; z_i]; the number of gate matrices tells the cell."""
+    v = linear(a, part(p, "cell_input."))
+    u_h = linear(h, part(p, "cell_state."))
+    if len(v) == len(h):
+        return np.tanh(v + u_h)
+    v, u_h = v.reshape(3, -1), u_h.reshape(3, -1)
+    reset, update = sigmoid(v[0] + u_h[0]), sigmoid(v[1] + u_h[1])
+    return update * h + (1 - update) * np.tanh(v[2] + reset * u_h[2])
+
+
+def conditional(x: np.ndarray, z: np.ndarray, p: Parameters, activation: str) -> np.ndarray:
+    """p_i = p(z_i = 1 | x, z_1 .. z_{i-1}) for each i."""
+    h = np.zeros(p["cell_state.weight"].shape[1])
+    chances = np.zeros(len(x))
+    for i, x_i in enumerate(x):
+        seen = np.concatenate([h, x_i])
+        hidden = sigma(linear(seen, part(p, "hidden.")), activation)
+        chances[i] = sigmoid(linear(hidden, part(p, "score.")))[0]
+        h = step(np.append(x_i, z[i]), h, p)
+    return chances
+
+
+def probability(x: np.ndarray, z: np.ndarray, p: Parameters, activation: str) -> float:
+    """p(z | x), the product of the chances of its bits."""
+    chances = conditional(x, z, p, activation)
+    return float(np.prod(np.where(z, chances, 1 - chances)))
+
 
 CELLS = ["rnn", "gru"]
 every_cell = pytest.mark.parametrize("cell", CELLS)
@@ -54,13 +84,13 @@ def test_log_prob_is_that_of_the_twin(cell: Any, activation: str, shared: bool) 
         x, product = embedded[row, :n].numpy(), 1.0
         for role, module in enumerate(policy.modules_by_role):
             z, p = selection[k, row, role, :n].numpy(), twins.parameters(module)
-            chances = policy_twins.conditional(x, z, p, activation)
+            chances = conditional(x, z, p, activation)
             wanted = np.log(np.where(z, chances, 1 - chances))
             for result in (log_prob, evaluated.log_prob):
                 given = result[k, row, role].detach().numpy()
                 np.testing.assert_allclose(given[:n], wanted, rtol=1e-9, atol=1e-12)
                 assert not given[n:].any()
-            product *= policy_twins.probability(x, z, p, activation)
+            product *= probability(x, z, p, activation)
         whole = float(evaluated.log_prob[k, row].detach().sum())
         assert whole == pytest.approx(np.log(product), rel=1e-9)
         if shared:
@@ -109,7 +139,7 @@ def test_the_deterministic_pass_takes_each_bit_if_likely(cell: str, shared: bool
     for (row, n), role in itertools.product(enumerate((6, 2, 4)), range(ROLES)):
         module = policy.modules_by_role[0 if shared else role]
         z, p = bits[row, role, :n].numpy(), twins.parameters(module)
-        wanted = policy_twins.conditional(embedded[row, :n].numpy(), z, p, "elu")
+        wanted = conditional(embedded[row, :n].numpy(), z, p, "elu")
         np.testing.assert_allclose(chances[row, role, :n].detach().numpy(), wanted, rtol=1e-9)
         assert not chances[row, role, n:].any()
 

@@ -7,14 +7,31 @@ from typing import Any
 
 import pytest
 import torch
-from first_snapshot import FirstSnapshot
 from trainers import trainer_of
 
 from rss_rl.config import EncoderChoice, PolicyConfig, PolicyUpdateConfig, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.reading.models import build_prepared_models
 from rss_rl.reading.trained_runs import open_models
+from rss_rl.rollouts.backend import LocalBackend
+from rss_rl.rollouts.sampler import Sampler
+from rss_rl.rollouts.snapshot import Snapshot
 from rss_rl.training.run import train
+
+
+class FirstSnapshot(LocalBackend):
+    """A backend that keeps sampling with the first snapshot it was given."""
+
+    def __init__(self, config: RunConfig, prepared: Prepared) -> None:
+        models = build_prepared_models(config, prepared)
+        super().__init__(Sampler(config, models, prepared.split("train")))
+        self._first = True
+
+    def publish(self, snapshot: Snapshot) -> None:
+        if self._first:
+            super().publish(snapshot)
+        self._first = False
+
 
 POLICIES: dict[str, dict[str, Any]] = {
     "iterative": {"name": "iterative"},
