@@ -30,6 +30,25 @@ def reviews_csv(tmp_path: Path, reviews: list[dict[str, object]]) -> Path:
     return path
 
 
+def test_labels_that_look_like_several_are_said(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    labels = ["red", "blue", "red;blue"] * 20
+    rows = (f"text {number},{label}" for number, label in enumerate(labels))
+    path.write_text("\n".join(["review,stars", *rows]) + "\n")
+    arguments = (
+        path,
+        "--text",
+        "review",
+        "--label",
+        "stars",
+        "--dim",
+        2,
+        "--out",
+        tmp_path / "out",
+    )
+    assert "'red;blue' is a class of its own" in run("prepare", *arguments).output
+
+
 def test_prepare_a_known_dataset(tmp_path: Path, sick_folder: Path) -> None:
     vectors = tmp_path / "glove.txt"
     vectors.write_text("dog 1 2\nboat 3 4\n")
