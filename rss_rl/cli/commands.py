@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import Parameter, Signature, cleandoc
+from operator import attrgetter
 from typing import Annotated, Any, get_args, get_origin
 
 import cyclopts
@@ -49,24 +50,24 @@ def add(
         show: called with the function, its arguments bound, and with keyword options of its own; it
             calls the function, and shows the result. None: the function itself shows all.
     """
-    own = {} if show is None else _parameters(show)
-    own.pop("call", None)
+    extra = {} if show is None else _parameters(show)
+    extra.pop("call", None)
 
-    parameters = _parameters(function) | own
-    single = sum(found.kind is Parameter.POSITIONAL_ONLY for found in parameters.values())
+    parameters = _parameters(function) | extra
+    single = sum(parameter.kind is Parameter.POSITIONAL_ONLY for parameter in parameters.values())
 
     def run(*words: Any, **options: Any) -> None:
-        mine = {name: options.pop(name) for name in own if name in options}
+        mine = {name: options.pop(name) for name in extra if name in options}
         several = [list(words[single:])] if len(words) > single else []
         call = partial(function, *words[:single], *several, **options)
         call() if show is None else show(call, **mine)
 
-    made: Any = run
-    made.__signature__ = Signature(sorted(parameters.values(), key=lambda found: found.kind))
-    made.__annotations__ = {name: found.annotation for name, found in parameters.items()}
+    command: Any = run
+    command.__signature__ = Signature(sorted(parameters.values(), key=attrgetter("kind")))
+    command.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
     text, _, examples = arguments(function)[1].partition("\n\nExamples:\n")
     listed = meanings(text)
-    made.__doc__ = _SECTIONS.sub("", text) + (f"\n\nArgs:\n{listed}" if listed else "")
+    command.__doc__ = _SECTIONS.sub("", text) + (f"\n\nArgs:\n{listed}" if listed else "")
     ending = "Examples:\n\n" + cleandoc(examples) if examples else None
     name = function.__name__.strip("_")
     app.command(run, name=name, help_epilogue=ending, sort_key=len(list(app)))
@@ -74,25 +75,25 @@ def add(
 
 def _parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
     """The parameters that the command line has, with types."""
-    found = {}
+    parameters = {}
     for parameter in arguments(function)[0]:
         kind, more = _read(parameter.annotation)
         if parameter.default is UNSAID:  # what is left out is not given
             hint = _ANNOTATED[(kind | None, *more)]
-            found[parameter.name] = parameter.replace(default=None, annotation=hint)
+            parameters[parameter.name] = parameter.replace(default=None, annotation=hint)
         elif NO_OPTION not in get_args(parameter.annotation):
-            found[parameter.name] = _parameter(parameter, kind, more)
-    return found
+            parameters[parameter.name] = _parameter(parameter, kind, more)
+    return parameters
 
 
 def _parameter(parameter: Parameter, kind: Any, more: Sequence[Any]) -> Parameter:
     """A parameter of type `kind`, and what is said of it, as the command line has it."""
-    made = parameter.replace(annotation=_ANNOTATED[(kind, *more, cyclopts.Parameter())])
+    plain = parameter.replace(annotation=_ANNOTATED[(kind, *more, cyclopts.Parameter())])
     dashed = any(name.startswith("--") for part in more for name in part.name or ())
     if parameter.kind is Parameter.KEYWORD_ONLY or dashed:
-        return made.replace(kind=Parameter.KEYWORD_ONLY)
+        return plain.replace(kind=Parameter.KEYWORD_ONLY)
     if get_origin(kind) is not list:
-        return made.replace(kind=Parameter.POSITIONAL_ONLY)
+        return plain.replace(kind=Parameter.POSITIONAL_ONLY)
     required = cyclopts.Parameter(required=parameter.default is Parameter.empty)
     hint = _ANNOTATED[(get_args(kind)[0], *more, required)]
     return Parameter(parameter.name, Parameter.VAR_POSITIONAL, annotation=hint)
@@ -104,8 +105,8 @@ def _read(hint: Any) -> tuple[Any, list[cyclopts.Parameter]]:
         return hint, []
     kind, *more = get_args(hint)
     kinds = [part.type for part in more if isinstance(part, Typed)]
-    told = [part for part in more if isinstance(part, cyclopts.Parameter)]
-    return (kinds or [kind])[0], told
+    options = [part for part in more if isinstance(part, cyclopts.Parameter)]
+    return (kinds or [kind])[0], options
 
 
 def _default(value: Any) -> Any:

@@ -34,8 +34,8 @@ _MOST_SHOWN = 10
 
 def console() -> Console:
     """Standard output; outside a terminal, tables get a fixed width."""
-    made = SafeConsole(highlight=False)
-    return made if made.is_terminal else SafeConsole(highlight=False, width=_WIDTH)
+    out = SafeConsole(highlight=False)
+    return out if out.is_terminal else SafeConsole(highlight=False, width=_WIDTH)
 
 
 def echo(text: str) -> None:
@@ -116,55 +116,55 @@ def evaluated(call: Callable[..., dict[str, dict[str, Any]]], *, json_: Json = F
     if json_:
         echo_json(runs)
         return
-    given = call.keywords  # type: ignore[attr-defined]
-    split = given.get("split", "test")
-    how = {key: given[key] for key in ("which", "device") if key in given}
+    arguments = call.keywords  # type: ignore[attr-defined]
+    split = arguments.get("split", "test")
+    how = {key: arguments[key] for key in ("which", "device") if key in arguments}
     for name, scores in runs.items():
         out.print(plain_table(*mode_cells(modes_frame(scores), name), left=1), "")
         if "thresholded" in scores:
             with busy(SafeConsole(stderr=True), "whether the kept words decide"):
-                found = run_trojan(Path(name), split, trust=_trust(call), **how)
-            _print_trojan(out, found, split)
-            if warning := trojan_warning(found):
+                trojan = run_trojan(Path(name), split, trust=_trust(call), **how)
+            _print_trojan(out, trojan, split)
+            if warning := trojan_warning(trojan):
                 say(out, f"Warning: {warning}", "yellow")
 
 
-def print_report(out: Console, run: Path, found: Mapping[str, Any]) -> None:
+def print_report(out: Console, run: Path, report: Mapping[str, Any]) -> None:
     """Print the final report of a run, and commands to continue with."""
     from rss_rl.metrics.measures import score_sentences
     from rss_rl.results.sentences import marks_sentence
     from rss_rl.results.tables import mode_cells, modes_frame, modes_note
 
-    for split, modes in found["splits"].items():
+    for split, modes in report["splits"].items():
         out.print(plain_table(*mode_cells(modes_frame(modes), split), left=1), "")
-    say(out, modes_note(mode for modes in found["splits"].values() for mode in modes), "dim")
+    say(out, modes_note(mode for modes in report["splits"].values() for mode in modes), "dim")
     say(
         out,
-        f"{found['parameters']:,} parameters without embeddings; {found['steps']:,} updates, "
-        f"best on dev at {found['best_step']:,}; {found['wall_seconds']:,.0f} s, "
-        f"{found['examples_per_second']:,.0f} examples/s; seed {found['seed']}\n",
+        f"{report['parameters']:,} parameters without embeddings; {report['steps']:,} updates, "
+        f"best on dev at {report['best_step']:,}; {report['wall_seconds']:,.0f} s, "
+        f"{report['examples_per_second']:,.0f} examples/s; seed {report['seed']}\n",
     )
-    split, modes = list(found["splits"].items())[-1]
+    split, modes = list(report["splits"].items())[-1]
     for line in filter(None, (*score_sentences(modes, "accuracy", split), marks_sentence(modes))):
         say(out, line)
-    if split in found.get("trojan", {}):
-        _print_trojan(out, found["trojan"][split], split)
+    if split in report.get("trojan", {}):
+        _print_trojan(out, report["trojan"][split], split)
     say(out, f"\nRun:     {run}")
     say(out, f"Curves:  {shell('tensorboard', '--logdir', run)}")
     say(out, f'Try it:  {shell("rss-rl", "select", run)} "..."')
 
 
-def _print_trojan(out: Console, found: Trojan | None, split: str) -> None:
+def _print_trojan(out: Console, trojan: Trojan | None, split: str) -> None:
     """Print the section that says whether the kept words decide."""
     from rss_rl.results.sentences import trojan_sentences
     from rss_rl.results.tables import word_cells
 
     say(out, "\nDo the words decide?", "bold")
-    for line in trojan_sentences(found, split):
+    for line in trojan_sentences(trojan, split):
         say(out, line)
-    if found is not None and found["words"]:
+    if trojan is not None and trojan["words"]:
         say(out, "Words whose keeping depends most on the prediction:\n")
-        out.print(plain_table(*word_cells(found["words"]), left=1))
+        out.print(plain_table(*word_cells(trojan["words"]), left=1))
 
 
 _Table = tuple[str, list[str], list[list[str]], int]
@@ -182,12 +182,12 @@ def _print_frame(out: Console, frame: DataFrame, split: str, trust: Trust) -> No
     from rss_rl.results.tables import modes_note
     from rss_rl.runs.run_directory import RunDirectory
 
-    asked = frame[frame["finished"]].groupby("run", sort=False)["reward.target_share"].first()
-    reports = {Path(run): RunDirectory.open(Path(run)).read_report() for run in asked.index}
+    shares = frame[frame["finished"]].groupby("run", sort=False)["reward.target_share"].first()
+    reports = {Path(run): RunDirectory.open(Path(run)).read_report() for run in shares.index}
     if frame["run"].nunique() == len(reports) == 1:
-        ((run, found),) = reports.items()
-        _look_for_code(run, found, trust)
-        print_report(out, run, found)
+        ((run, report),) = reports.items()
+        _look_for_code(run, report, trust)
+        print_report(out, run, report)
     else:
         for heading, tables in _parts(frame, split):
             say(out, f"\n{heading}", "bold")
@@ -197,8 +197,8 @@ def _print_frame(out: Console, frame: DataFrame, split: str, trust: Trust) -> No
         say(out, f"\n{modes_note(frame['mode'])}", "dim")
     for line in still_training(frame):
         say(out, f"Note: {line}", "yellow")
-    for (run, found), share in zip(reports.items(), asked, strict=True):
-        for warning in run_warnings(found, share):
+    for (run, report), share in zip(reports.items(), shares, strict=True):
+        for warning in run_warnings(report, share):
             say(out, f"Warning: {run}: {warning}", "yellow")
 
 
@@ -239,8 +239,8 @@ def _tables(runs: DataFrame, means: DataFrame, split: str) -> Iterator[_Table]:
     from rss_rl.results.tables import differing_settings, line_cells, mode_cells
 
     members = []
-    for group, own in runs.groupby("group"):
-        finished, paths = own.loc[own["finished"], "run"].nunique(), own["run"].unique()
+    for group, lines in runs.groupby("group"):
+        finished, paths = lines.loc[lines["finished"], "run"].nunique(), lines["run"].unique()
         others = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         members.append([str(group), f"{finished} of {len(paths)}", f"{paths[0]}{others}"])
     title = "Groups: runs that differ only in the seed"
@@ -250,8 +250,8 @@ def _tables(runs: DataFrame, means: DataFrame, split: str) -> Iterator[_Table]:
         body = [[key, *values] for key, *values in settings.itertuples()]
         yield "Settings that differ", ["setting", *map(str, settings)], body, 1
     if len(members) == 1:
-        for name, own in means.groupby("split", sort=False):
-            yield "Mean (standard deviation) over runs", *mode_cells(own, str(name)), 1
+        for name, lines in means.groupby("split", sort=False):
+            yield "Mean (standard deviation) over runs", *mode_cells(lines, str(name)), 1
     else:
         splits = [split] if runs["finished"].all() else dict.fromkeys(["dev", split])
         for name in splits:

@@ -39,18 +39,18 @@ _METRICS = {
 
 def show_status(call: Callable[..., RunStatus], *, json_: Json = False) -> None:
     """Print the status of a run, as a table or as JSON."""
-    found = call()
+    status = call()
     if json_:
-        echo_json(found.as_json())
+        echo_json(status.as_json())
     else:
-        console().print(_table(found))
+        console().print(_table(status))
 
 
-def _table(found: RunStatus) -> Table:
+def _table(status: RunStatus) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
-    for name, parts in _rows(found):
+    for name, parts in _rows(status):
         known = [form.format(value) for form, value in parts.items() if value is not None]
         shown = "".join(c for c in ", ".join(known) if c.isprintable())
         if known:
@@ -58,7 +58,7 @@ def _table(found: RunStatus) -> Table:
     return table
 
 
-def _rows(found: RunStatus) -> Iterator[tuple[str, dict[str, Any]]]:
+def _rows(status: RunStatus) -> Iterator[tuple[str, dict[str, Any]]]:
     """Names of rows, and their values by format; None is not known."""
     from rss_rl.runs.run_directory import ALL_TOKENS
     from rss_rl.training.status import span
@@ -66,14 +66,14 @@ def _rows(found: RunStatus) -> Iterator[tuple[str, dict[str, Any]]]:
     def age(then: datetime | None) -> str | None:
         return None if then is None else span(max(0, (datetime.now(UTC) - then).total_seconds()))
 
-    record, values = found.record, found.record.scalars | found.record.copying
+    record, values = status.record, status.record.scalars | status.record.copying
     compares = record.phase == ALL_TOKENS
     done = None
     if record.updates and record.updates_left is not None:
         done = 1 - record.updates_left / record.updates
-    yield "run", {"{}": found.place}
-    yield "state", {"{}": found.state, "by {}": found.holder, "error: {}": record.error}
-    yield "remedy", {"{}": _remedy(found)}
+    yield "run", {"{}": status.place}
+    yield "state", {"{}": status.state, "by {}": status.holder, "error: {}": record.error}
+    yield "remedy", {"{}": _remedy(status)}
     if record.phase is not None:
         steps = "" if record.phase_steps is None else f" of {record.phase_steps}"
         number = {f"{{}} of {record.phases}": record.phase_number}
@@ -97,23 +97,23 @@ def _rows(found: RunStatus) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "copy", {"{}": record.storage}
     for name, forms in _METRICS.items():
         yield name, {form: values.get(tag) for tag, form in forms.items()}
-    for event in found.problems:
+    for event in status.problems:
         said = event.get("cause") or event.get("error") or ""
-        told = f"{event.get('time')} {event.get('level')} {event.get('event')} {said}"
-        yield "warning", {"{}": told[:300]}
+        line = f"{event.get('time')} {event.get('level')} {event.get('event')} {said}"
+        yield "warning", {"{}": line[:300]}
 
 
-def _remedy(found: RunStatus) -> str | None:
+def _remedy(status: RunStatus) -> str | None:
     """How a run that no process trains goes on."""
     from rss_rl.storage import is_uri
 
-    if found.state in ("running", "finished"):
+    if status.state in ("running", "finished"):
         return None
-    storage = found.place if is_uri(found.place) else found.record.storage
-    words = ["rss-rl", "train", "--resume", "DIR" if storage == found.place else found.place]
+    storage = status.place if is_uri(status.place) else status.record.storage
+    words = ["rss-rl", "train", "--resume", "DIR" if storage == status.place else status.place]
     words += [] if storage is None else ["--storage", storage]
     crashed = "the reason is in its events.jsonl, or in the kernel's log if memory ran out; "
-    return f"{crashed if found.state == 'crashed' else ''}{shell(*words)} continues it"
+    return f"{crashed if status.state == 'crashed' else ''}{shell(*words)} continues it"
 
 
 def _scored(scored: Scored | None) -> str | None:
