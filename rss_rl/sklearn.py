@@ -245,14 +245,10 @@ def _weights(sample_weight: Any, count: int) -> Array:
         weights = np.asarray(sample_weight, np.float64)
     except (TypeError, ValueError):
         weights = np.full(1, np.nan)
-    if weights.shape != (count,) or not (np.isfinite(weights) & (weights >= 0)).all():
-        raise DataError(
-            f"are not {count} numbers of 0 or more",
-            where="sample_weight",
-            remedy="Give one number for each text",
-        )
-    if not weights.any():
-        raise DataError("are all 0", where="sample_weight", remedy="Give some row a weight")
+    fits = weights.shape == (count,) and (np.isfinite(weights) & (weights >= 0)).all()
+    if not fits or not weights.any():
+        what = f"are not {count} numbers of 0 or more, and one above"
+        raise DataError(what, where="sample_weight", remedy="Give one for each text")
     return weights / weights.mean()  # type: ignore[no-any-return]
 
 

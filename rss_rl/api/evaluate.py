@@ -103,18 +103,18 @@ def evaluate(
     from rss_rl.results.linear import linear_rankings
     from rss_rl.results.scores import open_with_data
 
-    found: dict[str, dict[str, Any]] = {}
+    scores_of: dict[str, dict[str, Any]] = {}
     for path in run_paths(runs):
         run = Run(path, trust_plugins=trust_plugins)
         if not marks:
-            found[str(path)] = run.evaluate(
+            scores_of[str(path)] = run.evaluate(
                 split, mode, which=which, device=device, input=input, columns=columns
             )
             continue
         config, models, prepared, on = open_with_data(path, which, device, run.trust)
         examples = prepared.split(split)
         with busy(SafeConsole(stderr=True), f"scoring {path}") as tell:
-            found[str(path)] = score_agreement(
+            scores_of[str(path)] = score_agreement(
                 models,
                 examples,
                 config,
@@ -124,4 +124,4 @@ def evaluate(
                 device=on,
                 progress=lambda done, end: tell(f"scoring: {done:,} of {end:,}"),
             )
-    return found
+    return scores_of

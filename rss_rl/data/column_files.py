@@ -118,7 +118,9 @@ def _example(record: Record, columns: Columns) -> Row:
         return record.bad("a rationale is a list of 0 and 1 beside a list of words")
     weight = None
     if columns.weight:
-        weight = _weight(values[columns.weight])
+        weight = math.nan
+        with suppress(TypeError, ValueError, OverflowError):
+            weight = as_number(values[columns.weight])
         if not LEAST_WEIGHT <= weight <= 1 / LEAST_WEIGHT:
             what = f"column '{columns.weight}': {values[columns.weight]!r:.40} is no weight"
             return record.bad(what, f"Give a number from {LEAST_WEIGHT:g} to {1 / LEAST_WEIGHT:g}")
@@ -143,14 +145,6 @@ def _score_range(files: Sequence[Path], column: str) -> tuple[float, float]:
             if abs(score) <= LARGEST_SCORE:
                 low, high = min(low, score), max(high, score)
     return low, high
-
-
-def _weight(value: Any) -> float:
-    """NaN: it is no number."""
-    try:
-        return as_number(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
 
 
 def _text(value: Any) -> Text | None:

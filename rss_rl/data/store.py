@@ -143,10 +143,10 @@ class Split:
             folds,
         )
 
-    def numbers(self, name: str) -> Array | None:
-        """`label`, `question` or `weight` of all rows, [len]; None: not known of this split."""
+    def numbers(self, name: str) -> Array:
+        """`label`, `question` or `weight` of all rows, [len]; where there are none, ones."""
         if name != "label" and name not in self._info.known:
-            return None
+            return np.ones(len(self))
         return np.concatenate([self._shard(n).column(name) for n in range(len(self.shard_rows))])
 
     def words(self, row: int) -> tuple[tuple[str, ...], ...]:

@@ -213,7 +213,7 @@ def about_model(config: RunConfig, manifest: Manifest, scores: Scores) -> list[s
     ]
     split = "test" if "test" in scores else "dev"
     modes = scores.get(split, {})
-    metrics = (name for name in leading_measures() if any(name in own for own in modes.values()))
+    metrics = (name for name in leading_measures() if any(name in row for row in modes.values()))
     if (metric := next(metrics, None)) is not None:
         said += score_sentences(modes, metric, split)[:1]
     return said
@@ -239,13 +239,13 @@ def scores_of(run: Path, which: str | int) -> Scores:
 def temperature(config: RunConfig, scores: Scores) -> float:
     """That a run's logits are divided by: with it, probabilities fit those of dev."""
     of_dev = scores.get("dev", {}).get("thresholded" if config.selects else "all", {})
-    found = of_dev.get("temperature") or 1.0
-    return found if 0.01 < found < 100 else 1.0  # else no run's
+    divisor = of_dev.get("temperature") or 1.0
+    return divisor if 0.01 < divisor < 100 else 1.0  # else no run's
 
 
-def _scores(found: object, file: Path) -> Scores:
+def _scores(tree: object, file: Path) -> Scores:
     try:
-        return _SCORES.validate_python(found or {})
+        return _SCORES.validate_python(tree or {})
     except ValidationError as error:
         what = f"does not hold scores ({first_fault(error)})"
         raise CheckpointError(what, where=str(file), remedy=_AGAIN) from error
@@ -387,8 +387,8 @@ def _vectors(path: str, inputs: Prepared, tensors: dict[str, Any]) -> Array:
     manifest = inputs.manifest
     shape = (manifest.vocabulary.size, manifest.vectors.dim)
     parts = [tensors.get(_TUNED), tensors.pop(_FIXED, None)]
-    whole = all(part is not None and part.shape[1:] == shape[1:] for part in parts)
-    if not whole or sum(map(len, parts)) != shape[0]:
+    fits = all(part is not None and part.shape[1:] == shape[1:] for part in parts)
+    if not fits or sum(map(len, parts)) != shape[0]:
         what = f"does not hold the {shape[0]} word vectors of {MANIFEST_FILE}"
         raise _wrong(path, WEIGHTS_FILE, what)
     return np.concatenate(parts)

@@ -132,13 +132,13 @@ class Explanation:
 
         The last is of a second text.
         """
-        found: dict[str, Any] = {"prediction": self.prediction}
+        row: dict[str, Any] = {"prediction": self.prediction}
         chances = self.class_probabilities or {}
-        found |= {f"p_{name}": share for name, share in chances.items()}
-        found |= {"kept": self.kept, "known": self.known}
+        row |= {f"p_{name}": share for name, share in chances.items()}
+        row |= {"kept": self.kept, "known": self.known}
         for sentence, suffix in zip(self.sentences, ("", "_b"), strict=False):
-            found[f"words_kept{suffix}"] = " ".join(sentence.kept_words)
-        return found
+            row[f"words_kept{suffix}"] = " ".join(sentence.kept_words)
+        return row
 
     def to_dict(self) -> dict[str, Any]:
         """JSON data."""

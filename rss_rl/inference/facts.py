@@ -54,13 +54,13 @@ def gather_facts(
     slots = range(len(encoded.ids))
 
     def flips(slot: int) -> Array:
-        found = np.full((len(encoded.ids[slot]), len(outcome)), np.nan, np.float32)
+        outcomes = np.full((len(encoded.ids[slot]), len(outcome)), np.nan, np.float32)
         step = max(1, _TOKENS_AT_A_TIME // sum(map(len, encoded.ids)))
         for done, indices in enumerate(torch.split(_flip_first(chosen, slot), step)):
             changed = _flipped(model, chosen, slot, indices)
-            found[indices.numpy()] = _outcomes(model, changed).numpy()
+            outcomes[indices.numpy()] = _outcomes(model, changed).numpy()
             progress(done * step + len(indices))
-        return found
+        return outcomes
 
     return Facts(explanation, outcome, tuple(map(flips, slots)))
 

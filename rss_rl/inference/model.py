@@ -101,8 +101,8 @@ def keep_words(chosen: Chosen, keep: Sequence[Array]) -> Chosen:
     """
     changed = []
     for selection, bits in zip(chosen.selections, keep, strict=True):
-        own = selection.any(1, keepdim=True)  # [B, 1, N]
-        changed.append((selection | ~own) & torch.from_numpy(bits)[:, None])
+        selected = selection.any(1, keepdim=True)  # [B, 1, N]
+        changed.append((selection | ~selected) & torch.from_numpy(bits)[:, None])
     return replace(chosen, selections=changed)
 
 
@@ -198,7 +198,7 @@ class Model:
         self, examples: Sequence[Example], *, share: float | None = None
     ) -> list[tuple[MarkedSentence, ...]]:
         """The sentences of each example with their selected words; see `predict`."""
-        return [found.sentences for found in self.predict(examples, share=share)]
+        return [explanation.sentences for explanation in self.predict(examples, share=share)]
 
     def explain(self, example: Example) -> Explanation:
         """Prediction for one example and the words it is based on; see `predict`."""
@@ -250,8 +250,8 @@ class Model:
                 faults.append(None)
             except DataError as error:
                 faults.append(error.what)
-        found = iter(self.read_all(encoded, share))
-        rows = [{} if fault else next(found).cells() for fault in faults]
+        explanations = iter(self.read_all(encoded, share))
+        rows = [{} if fault else next(explanations).cells() for fault in faults]
         return pandas.DataFrame(rows).assign(error=faults)
 
     def _encoded(self, where: str, example: Example) -> Encoded:
@@ -300,8 +300,8 @@ class Model:
     def _ids(self, keys: Sequence[str]) -> Array:
         """int64 [N]; words unseen in training get new ids if something reads parts of words."""
         ids = self.inputs.vocabulary.ids(keys)
-        whole = not self._readers and self._subwords is None
-        if whole or not (ids == UNKNOWN).any():
+        by_word = not self._readers and self._subwords is None
+        if by_word or not (ids == UNKNOWN).any():
             return ids
         unseen = {keys[index] for index in np.flatnonzero(ids == UNKNOWN).tolist()}
         new = sorted(word for word in unseen if word not in self._new_words)
@@ -333,8 +333,8 @@ class Model:
         """`read` of any number of examples, in batches of like lengths; in the given order."""
         order = sorted(range(len(examples)), key=lambda place: len(examples[place]))
         read = (self.read(cut, share) for cut in _cuts([examples[place] for place in order]))
-        found = dict(zip(order, chain.from_iterable(read), strict=True))
-        return [found[place] for place in range(len(examples))]
+        explanations = dict(zip(order, chain.from_iterable(read), strict=True))
+        return [explanations[place] for place in range(len(examples))]
 
     def choose(self, examples: Sequence[Encoded]) -> Chosen:
         """The selections of a batch."""
@@ -342,9 +342,9 @@ class Model:
             scanned = Scanned.of(self.models, batch_of(examples), self.device)
             if not self.selects:
                 return Chosen(scanned, [bits.cpu() for bits in scanned.everything], None)
-            found = scanned.distributions
-            chances = [each.probs.float().cpu() for each in found]
-            return Chosen(scanned, [each.mode.cpu() for each in found], chances)
+            distributions = scanned.distributions
+            chances = [each.probs.float().cpu() for each in distributions]
+            return Chosen(scanned, [each.mode.cpu() for each in distributions], chances)
 
     def logits(self, chosen: Chosen) -> Tensor:
         """Logits, [B, C].
@@ -390,19 +390,19 @@ class Model:
         known = len(self.inputs.vocabulary) + (len(self._new_words) if self._readers else 0)
         sentences = list(zip(*_sentences(examples, chosen, known), strict=True))
         if not self.config.predicts:
-            return [Explanation(own, None, None) for own in sentences]
+            return [Explanation(marked, None, None) for marked in sentences]
         logits = self.logits(chosen)
         predicted = self.models.classifier.predict(logits).tolist()
         if self.labels.kind == "score":
             return [
-                Explanation(own, float(score), None)
-                for own, score in zip(sentences, predicted, strict=True)
+                Explanation(marked, float(score), None)
+                for marked, score in zip(sentences, predicted, strict=True)
             ]
         names = self.labels.names
         shares = self.probabilities(logits).tolist()
         return [
-            Explanation(own, names[number], dict(zip(names, its, strict=True)))
-            for own, number, its in zip(sentences, predicted, shares, strict=True)
+            Explanation(marked, names[number], dict(zip(names, its, strict=True)))
+            for marked, number, its in zip(sentences, predicted, shares, strict=True)
         ]
 
 
@@ -414,7 +414,7 @@ def load_model(
 ) -> Model:
     """See `rss_rl.load`."""
     check_defaults()
-    found = find_device(device, "device")
+    computes_on = find_device(device, "device")
     with memory_errors("for the model", "Use a machine with more, or end other programs"):
         config, models, inputs, scores = open_result(path, which, trust)
         if inputs.labels.chooses:
@@ -424,7 +424,7 @@ def load_model(
                 where=str(path),
                 remedy="Read its own data with it: rss-rl evaluate and rss-rl report",
             )
-        return Model(config, models, inputs, found, scores)
+        return Model(config, models, inputs, computes_on, scores)
 
 
 def _numbered(examples: Sequence[Example]) -> Iterator[tuple[str, Example]]:
@@ -437,9 +437,9 @@ def _numbered(examples: Sequence[Example]) -> Iterator[tuple[str, Example]]:
         examples = list(examples.iloc[:, 0])  # a pandas table of texts alone
     if isinstance(examples, str | Mapping) or hasattr(examples, "columns"):
         # Iterating over a table or a mapping gives its names, which would be predicted.
-        given = "one text" if isinstance(examples, str) else f"a {type(examples).__name__}"
+        kind = "one text" if isinstance(examples, str) else f"a {type(examples).__name__}"
         raise DataError(
-            f"got {given}, expected a list of examples",
+            f"got {kind}, expected a list of examples",
             remedy='Give a list of texts, ["A text."], or a column: list(table["text"])',
         )
     for number, example in enumerate(examples, start=1):
@@ -466,7 +466,7 @@ def batch_of(examples: Sequence[Encoded]) -> Batch:
     return Batch(
         rows,
         tuple(map(_padded, slots)),
-        tuple(np.arange(own.max()) < own for own in lengths),
+        tuple(np.arange(column.max()) < column for column in lengths),
         labels=np.zeros_like(rows),
     )
 

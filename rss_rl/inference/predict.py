@@ -95,9 +95,9 @@ class Job:
 
     def footer(self, sha256: str) -> str:
         """What the footer of an output says: what it was made from. sha256: of the input."""
-        made = {"model": self.model, "input": sha256, "columns": self.columns}
+        inputs = {"model": self.model, "input": sha256, "columns": self.columns}
         options = "skip_bad_rows", "share", "abstain_below"
-        return json.dumps(made | {name: getattr(self, name) for name in options})
+        return json.dumps(inputs | {name: getattr(self, name) for name in options})
 
     def is_complete(self, name: str) -> bool:
         """Whether the output of an input is there, made from the same as this job would.
@@ -110,15 +110,15 @@ class Job:
             return False
         try:
             with self.target.open(output) as file:
-                found = (pq.read_schema(file).metadata or {}).get(_FOOTER, b"").decode()
+                footer = (pq.read_schema(file).metadata or {}).get(_FOOTER, b"").decode()
         except pa.ArrowException:  # a cut file is none of ours: outputs appear when complete
-            found = ""
+            footer = ""
         with self.source.open(name) as file:
-            if found == self.footer(hashlib.file_digest(file, "sha256").hexdigest()):
+            if footer == self.footer(hashlib.file_digest(file, "sha256").hexdigest()):
                 return True
         what = "is no complete Parquet file that `predict` wrote"
         raise DataError(
-            f"exists, and {'is of another model, input or options' if found else what}",
+            f"exists, and {'is of another model, input or options' if footer else what}",
             where=_place(self.target, output),
             remedy="Give another --output, or replace it with --overwrite",
         )
@@ -184,8 +184,8 @@ def _inputs(location: str) -> tuple[Storage, list[str], bool]:
     if local is None:
         names = list(storage.files())
     else:  # without what links to folders lead to
-        found = (path for path in local.rglob("*") if path.is_file())
-        names = [path.relative_to(local).as_posix() for path in found]
+        paths = (path for path in local.rglob("*") if path.is_file())
+        names = [path.relative_to(local).as_posix() for path in paths]
     names = sorted(
         name for name in names if name.lower().endswith(".parquet") and not _hidden(name)
     )
@@ -304,13 +304,13 @@ def score_file(
         DataError: a bad row, named; an unreadable file or column; the input changed meanwhile.
         StorageError: the target cannot be written; it is left untouched.
     """
-    own = own_columns(model.labels, model.inputs.sentences, errors=skip_bad_rows)
-    given, before = column_types(source), file_sha256(source)
+    added = own_columns(model.labels, model.inputs.sentences, errors=skip_bad_rows)
+    columns_in, before = column_types(source), file_sha256(source)
     texts = _text_columns(source, columns, model, shown)
     score = partial(_score, model, texts, shown or str(source), share, skip_bad_rows, abstain_below)
     rows = read_records(source)
-    beside = columns_beside(own, given)
-    types = own | {beside[name]: kind for name, kind in given.items()}
+    beside = columns_beside(added, columns_in)
+    types = added | {beside[name]: kind for name, kind in columns_in.items()}
     schema = pa.schema(list(types.items()), {_FOOTER: footer(before).encode()})
     counts = Counts(0, 0)
     with disk_errors(target, "cannot be written", "Give another --output", StorageError):
@@ -352,10 +352,10 @@ def _score(
             if not skip_bad_rows:
                 raise
             faults[record.row] = error.what
-    found = iter(model.read_all(encoded, share))
+    explanations = iter(model.read_all(encoded, share))
     for record in block:
         bad = record.row in faults
-        cells = {"error": faults[record.row]} if bad else _cells(next(found), abstain_below)
+        cells = {"error": faults[record.row]} if bad else _cells(next(explanations), abstain_below)
         values = record.values if isinstance(record, Record) else {}
         yield cells | {beside[name]: value for name, value in values.items()}
 
@@ -424,17 +424,17 @@ def own_columns(labels: LabelSpec, texts: int, *, errors: bool) -> dict[str, pa.
     return columns | dict.fromkeys(("words_kept", "words_kept_b")[:texts], pa.string())
 
 
-def columns_beside(own: Iterable[str], given: Iterable[str]) -> dict[str, str]:
-    """Output names of the input's columns, renamed if they clash with the `own` names.
+def columns_beside(added: Iterable[str], present: Iterable[str]) -> dict[str, str]:
+    """Output names of the input's columns, renamed if they clash with the `added` names.
 
     >>> columns_beside(["kept", "error"], ["text", "kept", "input_kept"])
     {'text': 'text', 'kept': 'input_input_kept', 'input_kept': 'input_kept'}
     """
-    own, given = set(own), list(given)
+    added, present = set(added), list(present)
     shown = {}
-    for name in given:
+    for name in present:
         shown[name] = name
-        while shown[name] in own or (shown[name] != name and shown[name] in given):
+        while shown[name] in added or (shown[name] != name and shown[name] in present):
             shown[name] = f"input_{shown[name]}"
     return shown
 

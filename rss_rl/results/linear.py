@@ -30,8 +30,6 @@ _COSTS = (0.5, 2.0, 8.0, 32.0)
 """Values of C, the inverse of the regularisation."""
 _MOST_ROWS = 100_000
 """Rows that are learnt from, drawn at random; more would take minutes and change little."""
-_BLOCK = 1000
-"""Rows whose labels are read at once."""
 _NEIGHBOURS = (0.25, 0.5, 1.0, 0.5, 0.25)
 
 Text = tuple[tuple[str, ...], ...]
@@ -109,7 +107,7 @@ def learn_linear(prepared: Prepared) -> Linear | None:
     if not learnt:
         return None
     dev = prepared.split("dev")
-    read, wanted = learnt[0].features.transform(texts_of(dev)), labels_of(dev)
+    read, wanted = learnt[0].features.transform(texts_of(dev)), dev.numbers("label")
     return max(learnt, key=lambda linear: linear.model.score(read, wanted))
 
 
@@ -131,7 +129,7 @@ def score_linear(
     if linear is None:
         return {}
     splits = {name: prepared.split(name) for name in shares}
-    labels = {name: labels_of(split) for name, split in splits.items()}
+    labels = {name: split.numbers("label") for name, split in splits.items()}
     scored = {
         name: {"linear": {"accuracy": linear.accuracy(texts_of(split), labels[name]), "kept": 1.0}}
         for name, split in splits.items()
@@ -192,14 +190,7 @@ def _training(prepared: Prepared) -> tuple[Iterator[Text], Array]:
     """Texts and labels of the rows that are learnt from."""
     train = prepared.split("train")
     rows = np.sort(generator(0, "linear").permutation(len(train))[:_MOST_ROWS])
-    return texts_of(train, rows), labels_of(train, rows)
-
-
-def labels_of(split: Split, rows: Array | None = None) -> Array:
-    """Labels of rows; None: of all."""
-    rows = np.arange(len(split)) if rows is None else rows
-    blocks = np.split(rows, range(_BLOCK, len(rows), _BLOCK))
-    return np.concatenate([split.batch(block).labels for block in blocks])
+    return texts_of(train, rows), train.numbers("label")[rows]
 
 
 def texts_of(split: Split, rows: Array | None = None) -> Iterator[Text]:

@@ -24,7 +24,7 @@ import numpy as np
 
 from rss_rl.components import Trust
 from rss_rl.data.store import Prepared, open_prepared
-from rss_rl.results.linear import Linear, Text, kept_words, labels_of, texts_of
+from rss_rl.results.linear import Linear, Text, kept_words, texts_of
 from rss_rl.results.scores import Reading, coverage, read_split
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.seeding import generator
@@ -126,7 +126,7 @@ def find_trojan(run: Path, prepared: Prepared, split: str, reading: Reading) -> 
     texts = [*texts_of(examples, predictions.index.to_numpy())]
     trojan = look_for_code(
         [*texts_of(train, learnt)],
-        labels_of(train, learnt),
+        train.numbers("label")[learnt],
         KeptRows(texts, reading.kept, labels, predicted),
         prepared.labels.names,
     )

@@ -29,14 +29,14 @@ from rss_rl.errors import ConfigError
 from rss_rl.inference.model import Model
 from rss_rl.pages.assets import asset, filled
 from rss_rl.serving.payloads import (
-    Asked,
+    Example,
     Limits,
     Pending,
     Problem,
     answer_examples,
     data_examples,
     model_shown,
-    parse_ask,
+    parse_body,
 )
 from rss_rl.version import VERSION
 
@@ -110,7 +110,7 @@ class _Turns:
         self._model, self._limits, self._lock = model, limits, anyio.Lock()
         self._waiting: list[Pending] = []
 
-    async def answer(self, asked: Asked, field: str) -> dict[str, Any]:
+    async def answer(self, example: Example, field: str) -> dict[str, Any]:
         """The answer to one example; field: its path in the request.
 
         Raises:
@@ -119,7 +119,7 @@ class _Turns:
         busy = Problem(503, "busy with other requests; try again in a few seconds")
         if self._lock.statistics().tasks_waiting >= self._limits.waiting:
             raise busy
-        self._waiting.append(pending := Pending(asked, field))
+        self._waiting.append(pending := Pending(example, field))
         try:
             with anyio.move_on_after(self._limits.wait_s) as patience:
                 await self._lock.acquire()
@@ -143,22 +143,22 @@ async def _predict(limits: Limits, turns: _Turns, request: Request) -> Response:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":  # other types skip the CORS preflight, so any site could send
         raise Problem(415, "the body must be JSON: Content-Type: application/json")
-    ask = parse_ask(await _body(request, limits), limits)
+    body = parse_body(await _body(request, limits), limits)
     # One after another, so that other requests have their turns.
-    answers = [await turns.answer(x, f"examples.{n}") for n, x in enumerate(ask.examples)]
+    answers = [await turns.answer(x, f"examples.{n}") for n, x in enumerate(body.examples)]
     return JSONResponse({"examples": answers})
 
 
 async def _body(request: Request, limits: Limits) -> bytes:
-    found = bytearray()
+    body = bytearray()
     with anyio.move_on_after(limits.wait_s) as patience:
         async for part in request.stream():
-            found += part
-            if len(found) > limits.body_bytes:
+            body += part
+            if len(body) > limits.body_bytes:
                 raise Problem(413, f"the body has more than {limits.body_bytes:,} bytes")
     if patience.cancelled_caught:
         raise Problem(408, "the body did not arrive in time")
-    return bytes(found)
+    return bytes(body)
 
 
 def _always(
@@ -185,9 +185,9 @@ async def _problem_response(_: Request, problem: Problem) -> Response:
 
 async def _http_error_response(_: Request, error: HTTPException) -> Response:
     """Unknown path or method."""
-    found = _refusal(error.status_code, error.detail)
-    found.headers.update(error.headers or {})
-    return found
+    refusal = _refusal(error.status_code, error.detail)
+    refusal.headers.update(error.headers or {})
+    return refusal
 
 
 async def _disconnect_response(_: Request, __: ClientDisconnect) -> Response:
@@ -205,17 +205,17 @@ class _Hosts:
         self._app, self._allowed = app, allowed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        found: list[ASGIApp] = [_refusal(400, "the Host header names another machine")]
+        answers: list[ASGIApp] = [_refusal(400, "the Host header names another machine")]
 
         async def passed(*_: Any) -> None:
-            found.append(self._app)
+            answers.append(self._app)
 
         async def unsent(_: Message) -> None:
             """In place of the middleware's own refusal, which is no JSON."""
 
         check = TrustedHostMiddleware(passed, self._allowed, www_redirect=False)
         await check(scope, receive, unsent)
-        await found[-1](scope, receive, send)
+        await answers[-1](scope, receive, send)
 
 
 class _Guard:
@@ -227,8 +227,8 @@ class _Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in _OPEN:
             scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
-            given = f"{scheme.lower()} {token.strip()}".encode()
-            if not secrets.compare_digest(given, self._wanted):
+            sent = f"{scheme.lower()} {token.strip()}".encode()
+            if not secrets.compare_digest(sent, self._wanted):
                 refusal = _refusal(401, "a token is needed: Authorization: Bearer TOKEN")
                 refusal.headers["WWW-Authenticate"] = "Bearer"
                 await refusal(scope, receive, send)

@@ -63,7 +63,7 @@ class Problem(Exception):
         self.status, self.message, self.field = status, message, field
 
 
-class Asked(BaseModel):
+class Example(BaseModel):
     """One example and the words to keep: by default, those that the policy selects."""
 
     model_config = _STRICT
@@ -81,31 +81,31 @@ class Asked(BaseModel):
         return self
 
 
-class Ask(BaseModel):
+class Body(BaseModel):
     """Body of `POST /predict`."""
 
     model_config = _STRICT
-    examples: list[Asked] = Field(min_length=1)
+    examples: list[Example] = Field(min_length=1)
 
 
-def parse_ask(body: bytes, limits: Limits) -> Ask:
+def parse_body(body: bytes, limits: Limits) -> Body:
     """Parse the body of a request.
 
     Raises:
         Problem: 422, with the field; 413, too many examples.
     """
     try:
-        ask = Ask.model_validate_json(body)
+        parsed = Body.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(str(part)[:_SHOWN] for part in first["loc"])
         message = first["msg"].removeprefix("Value error, ")
         raise Problem(422, f"{field or 'the body'}: {message}", field) from None
-    if len(ask.examples) > limits.examples:
+    if len(parsed.examples) > limits.examples:
         raise Problem(
-            413, f"{len(ask.examples)} examples, at most {limits.examples} at a time", "examples"
+            413, f"{len(parsed.examples)} examples, at most {limits.examples} at a time", "examples"
         )
-    return ask
+    return parsed
 
 
 def model_shown(model: Model, name: str, examples: Sequence[Sequence[str]]) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class Pending:
     outcome  its selection and prediction, as `rss-rl select --json` prints them; or an error
     """
 
-    asked: Asked
+    example: Example
     field: str
     taken: bool = False
     outcome: dict[str, Any] | Exception | None = None
@@ -167,41 +167,41 @@ def answer_examples(model: Model, pending: Sequence[Pending], limits: Limits) ->
     plain: dict[Pending, Encoded] = {}
     for one in pending:
         try:
-            encoded, keep = _encode(model, one.asked, one.field, limits)
-            if one.asked.share is None and keep is None:
+            encoded, keep = _encode(model, one.example, one.field, limits)
+            if one.example.share is None and keep is None:
                 plain[one] = encoded
             else:
-                one.outcome = _read(model, encoded, one.asked.share, keep, one.field)
+                one.outcome = _read(model, encoded, one.example.share, keep, one.field)
         except Exception as error:
             one.outcome = error
     try:
-        for one, found in zip(plain, model.read_all([*plain.values()]), strict=True):
-            one.outcome = found.to_dict()
+        for one, explanation in zip(plain, model.read_all([*plain.values()]), strict=True):
+            one.outcome = explanation.to_dict()
     except Exception as error:
         for one in plain:
             one.outcome = error
 
 
 def _encode(
-    model: Model, asked: Asked, field: str, limits: Limits
+    model: Model, example: Example, field: str, limits: Limits
 ) -> tuple[Encoded, list[Array] | None]:
     """An example as model input, and which words to keep.
 
     Raises:
         Problem: 422 or 413, with the field.
     """
-    for number, text in enumerate(asked.texts):  # before tokenisation, which can take seconds
+    for number, text in enumerate(example.texts):  # before tokenisation, which can take seconds
         _check_length(len(text), limits.characters, "characters", f"{field}.texts.{number}")
     try:
-        encoded = model.encode(asked.texts, f"{field}.texts")
+        encoded = model.encode(example.texts, f"{field}.texts")
     except DataError as error:
         raise Problem(422, str(error), f"{field}.texts") from error
     for number, ids in enumerate(encoded.ids):
         _check_length(len(ids), limits.words, "words", f"{field}.texts.{number}")
-    if asked.keep is None:
+    if example.keep is None:
         return encoded, None
-    _check_keep(asked.keep, encoded, f"{field}.keep")
-    return encoded, [np.array([bits], bool) for bits in asked.keep]
+    _check_keep(example.keep, encoded, f"{field}.keep")
+    return encoded, [np.array([bits], bool) for bits in example.keep]
 
 
 def _read(

@@ -352,10 +352,7 @@ def example_weights(
     Raises:
         ConfigError: classes are to be balanced, and the labels are none.
     """
-    column = examples.numbers("weight")
-    if column is None and class_weight is None:
-        return None
-    weights = np.ones(len(examples)) if column is None else column.astype(np.float64)
+    weights = examples.numbers("weight").astype(np.float64)
     if class_weight is not None:
         if examples.labels.kind != "classes":
             raise ConfigError(
@@ -364,10 +361,9 @@ def example_weights(
                 remedy="Leave it out, or name a column of weights when preparing the data",
             )
         labels = examples.numbers("label")
-        assert labels is not None
         weights /= np.bincount(labels, weights)[labels]
     weights /= weights.mean()
-    return weights.astype(np.float32)
+    return None if np.ptp(weights) == 0 else weights.astype(np.float32)
 
 
 def _rollout_scalars(
