@@ -152,8 +152,7 @@ def decided_warning(modes: Mapping[str, Scores]) -> str | None:
         return None
     return (
         f"the policy is undecided: with the words that it draws in training ({drawn['kept']:.1%})"
-        f" the accuracy is {other:.1%}, with those in use ({chosen['kept']:.1%}) {one:.1%}. Train"
-        " longer: more steps in the phases with policy: true"
+        f" the accuracy is {other:.1%}, with those in use ({chosen['kept']:.1%}) {one:.1%}"
     )
 
 
