@@ -71,8 +71,8 @@ def __getattr__(name: str) -> Any:
 
     from rss_rl.api.signatures import readable
 
-    found = getattr(importlib.import_module(f"rss_rl.api.{name.lower()}"), name)
-    globals()[name] = found if isinstance(found, type) else readable(found)
+    member = getattr(importlib.import_module(f"rss_rl.api.{name.lower()}"), name)
+    globals()[name] = member if isinstance(member, type) else readable(member)
     return globals()[name]
 
 
