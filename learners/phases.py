@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rss_rl.config import PhaseConfig
+
+Ending = Literal["steps", "plateau", "time"]
+"""Why a phase is over: it made its updates, dev no longer gets better, or its time is up."""
 
 
 class Turn(NamedTuple):
@@ -89,12 +92,19 @@ class PhaseSchedule:
         return False
 
     @property
+    def ending(self) -> Ending | None:
+        """Why the current phase is over; None: it goes on."""
+        phase = self.phase
+        if phase.steps is not None and self.steps >= phase.steps:
+            return "steps"
+        if phase.patience is not None and self._stale >= phase.patience:
+            return "plateau"
+        return "time" if self._cut else None
+
+    @property
     def phase_over(self) -> bool:
         """Whether the current phase has reached its steps or a plateau, or was cut."""
-        phase = self.phase
-        out_of_steps = phase.steps is not None and self.steps >= phase.steps
-        stale = phase.patience is not None and self._stale >= phase.patience
-        return out_of_steps or stale or self._cut
+        return self.ending is not None
 
     def cut(self) -> None:
         """End the current phase, whose time is up. Not part of the state: a run resumed from before

@@ -18,7 +18,7 @@ from invoking import invoke
 from tiny_runs import tiny_source, tiny_tree
 
 import rss_rl
-from rss_rl.api.planning import _trust_in
+from rss_rl.api.planning import trust_in
 from rss_rl.api.submit import entrypoint
 from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import load_config, parse_config, plugins_named
@@ -153,11 +153,11 @@ def test_a_file_in_a_run_an_export_or_a_job_is_anybodys(
 ) -> None:
     own = place / "own.yaml"
     own.write_text("seed: 1\n")
-    assert _trust_in(own) == EVERYTHING
-    assert _trust_in(place / "run" / "config.yaml") == NOTHING
-    assert _trust_in(place / "export" / "config.yaml") == NOTHING
+    assert trust_in(own) == EVERYTHING
+    assert trust_in(place / "run" / "config.yaml") == NOTHING
+    assert trust_in(place / "export" / "config.yaml") == NOTHING
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
-    assert _trust_in(own) == NOTHING
+    assert trust_in(own) == NOTHING
 
 
 def test_a_job_is_told_to_trust_what_its_user_named(place: Path) -> None:

@@ -6,6 +6,7 @@ word's state in this transformer; the classifier begins with it, and reads the k
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import time
@@ -20,7 +21,7 @@ from rss_rl.api.export import export
 from rss_rl.api.run import Run
 from rss_rl.api.terminal import say
 from rss_rl.api.train import train
-from rss_rl.config import RunConfig, settings
+from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.pretrained.folder import open_pretrained
 from rss_rl.pretrained.reader import WordReader
@@ -96,16 +97,14 @@ def _all_words(rows: int) -> int:
     return int(np.clip(round(_EPOCHS * rows / _BATCH), _FEWEST, _MOST))
 
 
-def fine_tune(
-    data: Path, pretrained: str, config: RunConfig, limit: float | None, console: Console
-) -> Run:
+def fine_tune(data: Path, pretrained: str, config: RunConfig, end: float, console: Console) -> Run:
     """Fine-tune a transformer on all words of prepared data, or continue to, or find it done.
 
     One that a limit of time cut short is fine-tuned anew as soon as there is time for all of it.
 
     Args:
         config: of the run that uses it; gives the seed, the device and the threads.
-        limit: seconds for everything, of which this takes a part, or None.
+        end: of the time for everything, by `time.monotonic`; this takes a part of what is left.
 
     Returns:
         The run, next to the data; not finished if it was stopped.
@@ -115,7 +114,7 @@ def fine_tune(
     """
     digest = open_pretrained(pretrained).digest
     path = data.with_name(f"{data.name}-encoder-{digest[:8]}-seed{config.seed}")
-    seconds = None if limit is None else max(1.0, _PART * limit)
+    seconds = None if end == math.inf else max(1.0, _PART * (end - time.monotonic()))
     if (path / REPORT_FILE).is_file():
         done = Run(path)
         part = max(1, done.report["steps"]) / (done.config.updates or 1)
@@ -147,7 +146,7 @@ def fine_tune(
         "phases.0.steps": steps,
         "evaluation.every": max(1, steps // 2),
     }
-    return train("transformer/all_words", settings(chosen), out=path, time=seconds, console=console)
+    return train("transformer/all_words", chosen, out=path, time=seconds, console=console)
 
 
 def tuned_encoder(run: Run) -> str:

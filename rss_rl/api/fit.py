@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -30,8 +32,9 @@ if TYPE_CHECKING:
     from rss_rl.api.run import Run
     from rss_rl.training.run import RunEvent
 
-_AFTERWARDS = 0.15
-"""Of a limit of time, what scores, the linear classifier and the report take."""
+
+_LINEAR = 0.6
+"""Of what a limit of time leaves for the time after a training: that of the linear classifier."""
 
 
 def fit(
@@ -47,6 +50,8 @@ def fit(
     class_weight: Literal["balanced"] | None = None,
     time: Duration = None,
     seeds: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
+    folds: Annotated[int | None, Parameter(validator=Number(gte=2))] = None,
+    learning_curve: bool = False,
     out: Directory = None,
     overwrite: bool = False,
     callbacks: PythonOnly[Sequence[Callable[[RunEvent], None]]] = (),
@@ -82,6 +87,10 @@ def fit(
             same.
         seeds: Train so many runs that differ in the seed, and report mean and spread. Those after
             the first are in DIR-seed1, DIR-seed2, ...
+        folds: Train so many runs, each of which is tested on another part of the table, and report
+            mean and spread: for a few hundred rows. Those after the first are in DIR-fold2, ...
+        learning_curve: Train on a quarter and on half of the rows first, in DIR-quarter and
+            DIR-half, and show whether more rows would help.
         out: Directory of the run. Default: runs/NAME for NAME.csv.
         overwrite: Replace an existing run in the directory.
         callbacks: called with each event of the training, see `rss_rl.train`.
@@ -101,60 +110,80 @@ def fit(
 
         `rss-rl fit reviews.csv --text review --label stars --time 5m learner.policy.l2=1e-4`
     """
-    from rss_rl.api.adapting import Wish, adapt, run_name
+    from rss_rl.api.adapting import TRAINING, adapt, run_name
     from rss_rl.api.finetuning import compare
-    from rss_rl.api.planning import is_of
-    from rss_rl.api.terminal import SafeConsole, busy, say
-    from rss_rl.api.train import train
-    from rss_rl.config import load_config, settings
+    from rss_rl.api.planning import Plan, check_lasting
+    from rss_rl.api.resampling import deal_rows, fit_folds, fit_parts
+    from rss_rl.api.terminal import SafeConsole, busy, counted, say
+    from rss_rl.api.train import carry_out
+    from rss_rl.config import absolute_paths, settings
     from rss_rl.data.store import open_prepared
     from rss_rl.models.build import check_defaults
-    from rss_rl.packaged import find_config
     from rss_rl.results.linear import add_linear
     from rss_rl.results.sentences import linear_warning, trojan_warning
     from rss_rl.results.trojan import add_trojan
-    from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE
-    from rss_rl.training.stopping import seconds
+    from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, RunDirectory
+    from rss_rl.training.stopping import TimeBudget, seconds
 
     check_defaults()
     # A wrong time is refused before the data are prepared.
     began = monotonic()
-    end = None if time is None else began + seconds(time)
+    end = math.inf if time is None else began + seconds(time)
     if phrases and config is not None:
         raise ConfigError("--phrases and --config both name a configuration: give one of them")
-    wish = Wish(keep, "own_phrases" if phrases else config, pretrained)
-    wish.check()
     if class_weight is not None:
         overrides = [f"learner.class_weight={class_weight}", *settings(overrides)]
     shown = console or SafeConsole(highlight=False)
     path = Path(out) if out is not None else Path("runs") / run_name(data)
+    if folds is not None or learning_curve:
+        if seeds > 1 or (folds is not None and learning_curve):
+            raise ConfigError("--seeds, --folds and --learning-curve: give one of them")
+        if folds is not None and table.get("test") is not None:
+            raise ConfigError("--folds tests on the table itself: leave --test out")
+
+        def again(rows: Rows, chosen: list[str], *, part: float, out: Path, **splits: Any) -> Run:
+            return fit(
+                rows, chosen, text=text, label=label, keep=keep, config=config,
+                pretrained=pretrained, phrases=phrases,
+                time=None if time is None else max(1.0, part * (end - monotonic())), out=out,
+                overwrite=overwrite, callbacks=callbacks, console=shown, **{**table, **splits},
+            )  # fmt: skip
+
+        deal = partial(deal_rows, data, str(text), str(label), table)
+        if folds is None:
+            return fit_parts(again, deal, settings(overrides), table, path)
+        return fit_folds(again, deal, settings(overrides), folds, path)
     paths = [path, *(path.with_name(f"{path.name}-seed{seed}") for seed in range(1, seeds))]
-    begun = [] if overwrite else [own for own in paths if os.path.isfile(own / CONFIG_FILE)]
-    if begun and all(os.path.isfile(own / REPORT_FILE) for own in paths):
-        raise _taken(paths[0])
-    left = None if end is None else end - monotonic()
-    found = adapt(data, text, label, overrides, wish, table, path.parent, shown, left)
-    if found.words is not None and not found.words.finished:
+    begun = [] if overwrite else [each for each in paths if os.path.isfile(each / CONFIG_FILE)]
+    if begun and all(os.path.isfile(each / REPORT_FILE) for each in paths):
+        raise _taken(path)
+    adapted = adapt(
+        data, text, label, overrides, table, path.parent, shown,
+        keep=keep, config="own_phrases" if phrases else config, pretrained=pretrained, end=end,
+        runs=seeds, begun=RunDirectory.open(begun[0]).config if begun else None,
+    )  # fmt: skip
+    if adapted.all_words is not None and not adapted.all_words.finished:
         say(shown, "The same command continues, too, and then trains on the kept words.")
-        return found.words
-    if end is not None and end <= monotonic():
+        return adapted.all_words
+    if end <= monotonic():
         raise ConfigError(
             "preparing the data took all of the time; they are kept for the next call",
             where=f"time (--time) {time}",
             remedy="Repeat the command, or give it more time",
         )
-    seed = load_config(find_config(found.config), found.settings).seed
-    asked = [[*found.settings, f"seed={seed + number}"] for number in range(seeds)]
-    for own, chosen in zip(paths, asked, strict=True):
-        if own in begun and not is_of(own, found.config, chosen):
-            raise _taken(own)
-    for number, (own, chosen) in enumerate(zip(paths, asked, strict=True)):
-        run = train(
-            found.config,
-            chosen,
-            out=own,
-            time=None if end is None else _training_time(end - monotonic(), seeds - number),
-            resume=own in begun,
+    resolved = absolute_paths(adapted.config)
+    configs = [resolved.model_copy(update={"seed": resolved.seed + n}) for n in range(seeds)]
+    for each, run_config in zip(paths, configs, strict=True):
+        if each in begun and RunDirectory.open(each).config != run_config.model_dump(mode="json"):
+            raise _taken(each)
+    for number, (each, run_config) in enumerate(zip(paths, configs, strict=True)):
+        plan = Plan(run_config, each)
+        check_lasting(each, None)
+        seconds_left = (end - monotonic()) / (seeds - number)
+        run = carry_out(
+            plan,
+            TimeBudget(run_config, max(1.0, TRAINING * seconds_left), adapted.costs),
+            resume=each in begun,
             overwrite=overwrite,
             callbacks=callbacks,
             console=shown,
@@ -163,10 +192,12 @@ def fit(
         if not run.finished:
             say(shown, "The same command continues, too, with all that is left.")
             return run
-        if found.words is not None:
-            compare(run, found.words)
-        with busy(shown, "a linear classifier, and whether the kept words decide"):
-            add_linear(run.path, open_prepared(run.config.data))
+        if adapted.all_words is not None:
+            compare(run, adapted.all_words)
+        with counted(shown, "a linear classifier") as progress:
+            over = monotonic() + _LINEAR * (1 - TRAINING) * seconds_left
+            add_linear(run.path, open_prepared(run.config.data), progress, over)
+        with busy(shown, "whether the kept words decide"):
             add_trojan(run.path, "test", run.trust)
         report = run.report
         linear = linear_warning(report["splits"]["test"], "test")
@@ -188,8 +219,3 @@ def _taken(path: Path) -> ConfigError:
         where=str(path),
         remedy=f"{doing}, give another directory (--out), or overwrite=True (--overwrite)",
     )
-
-
-def _training_time(left: float, runs: int) -> float:
-    """Seconds for the training of one of the runs that share what is left."""
-    return max(1.0, (1 - _AFTERWARDS) * left / runs)

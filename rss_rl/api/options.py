@@ -46,8 +46,8 @@ Duration = Annotated[
     Typed(str | None),
     Parameter(
         metavar="DURATION",
-        help="Longest time for everything, such as 90s, 5m or 2h: divided among the phases in"
-        " proportion to their steps, and the comparison with all words.",
+        help="Longest time for everything, such as 90s, 5m or 2h: divided among the phases, and"
+        " the comparison with all words, by what their updates were measured to cost.",
     ),
 ]
 ModelFolder = Annotated[str | Path, Typed(Path), Parameter(name="RUN|EXPORT")]
@@ -98,7 +98,8 @@ class TableOptions(TypedDict, total=False):
         weight: Column with how often a training row counts, a number above 0. Default: once.
         dev: Development split. Default: split off from the training rows.
         test: Test split. Default: split off from the training rows.
-        split: Shares of train, dev and test in a random split. Default: 0.8/0.1/0.1.
+        split: Shares of train, dev and test in a random split. Default: 0.8/0.1/0.1; `fit` gives
+            dev and test of a large table 10,000 rows each.
         split_seed: Seed of the random split. Default: 0.
         vectors: GloVe text or word2vec binary (plain or .gz), or
             static:FOLDER_OR_PACKAGE for subword vectors such as those of model2vec and wordllama,

@@ -38,6 +38,11 @@ class Plan(NamedTuple):
     config: RunConfig
     path: Path
 
+    @property
+    def trust(self) -> Trust:
+        """In what the configuration names, which the user chose."""
+        return Trust.of(self.config.model_dump(mode="json"))
+
 
 def check_lasting(path: Path, storage: str | None) -> None:
     """Refuse, in a cluster job, a run directory that is deleted with the job.
@@ -82,28 +87,18 @@ def plan_training(
     try:
         file = find_config(start)
     except ConfigError:
-        found = None if storage is None else stored_config(open_storage(storage))
-        if found is None or overrides or run_dir:
+        settled = None if storage is None else stored_config(open_storage(storage))
+        if settled is None or overrides or run_dir:
             raise
         # A run that this machine does not have yet.
-        stored = parse_config(found, where=f"{storage}/{CONFIG_FILE}", trust=trusted)
+        stored = parse_config(settled, where=f"{storage}/{CONFIG_FILE}", trust=trusted)
         if is_uri(stored.data) and not trusted.admits(stored.data):
             raise untrusted_data(stored.data, "Trust it with --trust-plugins") from None
         return Plan(stored, Path(start))
-    config = load_config(file, overrides, trusted | _trust_in(file))
+    config = load_config(file, overrides, trusted | trust_in(file))
     _check_demo(file.stem, config.data)
     name = Path(start).with_suffix("").as_posix().removeprefix("configs/").replace("/", "-")
     return _absolute(config, file.stem if Path(start).is_file() else name, run_dir)
-
-
-def is_of(path: Path, start: str | Path, overrides: list[str]) -> bool:
-    """Whether the run in a directory is one of a configuration with these settings.
-
-    Raises:
-        RssError: no such configuration, settings that cannot be, or a damaged run.
-    """
-    planned = plan_training(start, overrides, path, None, False, NOTHING).config
-    return RunDirectory.open(path).config == planned.model_dump(mode="json")
 
 
 def _check_demo(name: str, data: str) -> None:
@@ -126,13 +121,13 @@ def _absolute(config: RunConfig, name: str, run_dir: Path | None) -> Plan:
     return Plan(absolute_paths(config), run_dir or Path("runs") / f"{name}-seed{config.seed}")
 
 
-def _trust_in(file: Path) -> Trust:
+def trust_in(file: Path) -> Trust:
     """Trust a configuration named by the user, but not one found in a run, an export or a job's
     files, which may be anybody's."""
     from rss_rl.cluster import inside_job
 
-    found = any((file.parent / name).is_file() for name in (CONFIG_FILE, "export.json"))
-    return NOTHING if found or inside_job() else EVERYTHING
+    stranger = any((file.parent / name).is_file() for name in (CONFIG_FILE, "export.json"))
+    return NOTHING if stranger or inside_job() else EVERYTHING
 
 
 def _plan_of_run(
@@ -167,8 +162,7 @@ def is_finished(plan: Plan) -> bool:
     """Whether the run has nothing left to do."""
     if not (plan.path / REPORT_FILE).is_file():
         return False
-    named = Trust.of(plan.config.model_dump(mode="json"))
-    return RunDirectory.open(plan.path).parsed_config(named) == plan.config
+    return RunDirectory.open(plan.path).parsed_config(plan.trust) == plan.config
 
 
 @contextmanager

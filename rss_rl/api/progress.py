@@ -26,6 +26,10 @@ _TRAINING = {
     "reward/lambda": "lambda",
     "selection/kept": "kept",
 }
+_ENDS = {
+    "plateau": "as dev has not got better for as many evaluations as its patience",
+    "time": "as its part of the time is over",
+}
 _RATE = "throughput/examples_per_second"
 
 
@@ -65,6 +69,8 @@ class _Progress:
             dev = describe_scores(brief_measures(metrics)) + "  (best)" * event.best
             training = f"  | training: {numbers}" if (numbers := self._numbers()) else ""
             say(out, f"{event.phase} {event.update}  dev: {dev}{training}")
+            if event.ending in _ENDS:
+                say(out, f"{event.phase}: ends here, {_ENDS[event.ending]}")
         out.file.flush()
 
     def _numbers(self) -> str:

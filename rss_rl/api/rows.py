@@ -58,7 +58,7 @@ def make_source(
         _label_spec(table.get("task") or "classes", table.get("low"), table.get("high")),
         dev=_only(files.get("dev")),
         test=_only(files.get("test")),
-        shares=_shares(table.get("split", "0.8/0.1/0.1")),
+        shares=split_shares(table),
         seed=table.get("split_seed", 0),
     )
 
@@ -149,7 +149,13 @@ def _label_spec(task: str, low: float | None, high: float | None) -> LabelSpec |
     return LabelSpec("score", low=low, high=high)
 
 
-def _shares(split: str | Sequence[float]) -> list[float]:
+def split_shares(table: TableOptions) -> list[float]:
+    """Shares of train, dev and test in a random split.
+
+    Raises:
+        DataError: they are no numbers.
+    """
+    split = table.get("split", "0.8/0.1/0.1")
     try:
         parts = split.split("/") if isinstance(split, str) else split
         return [float(share) for share in parts]

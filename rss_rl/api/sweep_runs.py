@@ -11,16 +11,14 @@ from typing import Any, cast
 
 from rich.console import Console
 
-from rss_rl.api.adapting import Wish, adapt
+from rss_rl.api.adapting import adapt
 from rss_rl.api.interruption import Interruption
 from rss_rl.api.options import TableOptions
 from rss_rl.api.prepare import prepare
 from rss_rl.api.terminal import say
-from rss_rl.config import parse_value
 from rss_rl.data.manifest import MANIFEST_FILE
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import CheckpointError, ConfigError, DataError, RssError
-from rss_rl.packaged import find_config
 from rss_rl.results.sweeps.plan import (
     DATA_FOLDER,
     Base,
@@ -33,6 +31,8 @@ from rss_rl.results.sweeps.plan import (
 from rss_rl.results.sweeps.spec import Spec
 from rss_rl.results.sweeps.trial import train_run
 
+_OF_FIT = ("keep", "config", "pretrained")
+"""Options of `fit` that a base may have, besides those of a table."""
 _STOPPING = "stopping: each run saves a checkpoint first; Ctrl-C again quits at once"
 
 
@@ -64,27 +64,26 @@ def _base(spec: Spec, folder: Path, out: Console) -> Base:
     if isinstance(spec.base, str):
         return find_base(spec.base)
     needed = ("data", "text", "label")
-    known = (*Wish._fields, *TableOptions.__annotations__)
-    options = dict(spec.base)
-    wrong = [name for name in options if name not in known and name not in needed]
-    wrong += [name for name in needed if name not in options]
+    known = (*_OF_FIT, *TableOptions.__annotations__)
+    how = dict(spec.base)
+    wrong = [name for name in how if name not in known and name not in needed]
+    wrong += [name for name in needed if name not in how]
     if wrong:
         remedy = f"A table has {', '.join(needed)}, and may have {', '.join(known)}"
         raise ConfigError(f"'{wrong[0]}' is unknown or missing", where="base", remedy=remedy)
-    data, text, label = (options.pop(name) for name in needed)
-    wish = Wish(**{name: options.pop(name) for name in Wish._fields if name in options})
-    table = cast(TableOptions, options)
+    data, text, label = (how.pop(name) for name in needed)
+    options = {name: how.pop(name) for name in _OF_FIT if name in how}
+    table = cast(TableOptions, how)
     # With the settings of all runs, so that what is printed as chosen is what they train with.
-    adapted = adapt(data, text, label, spec.settings, wish, table, folder / DATA_FOLDER, out)
-    if adapted.words is not None and not adapted.words.finished:
+    place = folder / DATA_FOLDER
+    adapted = adapt(data, text, label, spec.settings, table, place, out, **options)
+    if adapted.all_words is not None and not adapted.all_words.finished:
         raise ConfigError(
             "the fine-tuning on all words was stopped",
-            where=str(adapted.words.path),
+            where=str(adapted.all_words.path),
             remedy="Repeat the command to continue",
         )
-    pairs = (setting.partition("=") for setting in adapted.settings)
-    settings = {key: parse_value(value, where=key) for key, _, value in pairs}
-    return Base(find_config(adapted.config).stem, find_config(adapted.config), settings)
+    return Base(adapted.file.stem, adapted.file, adapted.settings)
 
 
 class Sweep:

@@ -22,7 +22,7 @@ from rich.markup import escape
 from rich.segment import Segment
 from rich.table import Table
 
-_SILENT_S = 30.0
+_SILENT_S = 5.0
 """Longest time without a line where there is no terminal."""
 _CONTROLS = re.compile(
     "["
@@ -123,7 +123,7 @@ def say(out: Console, text: str, style: str | None = None) -> None:
 
 @contextmanager
 def busy(out: Console, what: str) -> Iterator[Callable[[str], None]]:
-    """Say what takes a while: beside a spinner on a terminal, elsewhere as a line every 30 s.
+    """Say what takes a while: beside a spinner on a terminal, elsewhere as a line every 5 s.
 
     Yields:
         What changes the text.

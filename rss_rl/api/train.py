@@ -23,9 +23,11 @@ from rss_rl.api.terminal import SafeConsole, say
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from rss_rl.api.planning import Plan
     from rss_rl.api.run import Run
     from rss_rl.config import RunConfig
     from rss_rl.training.run import RunEvent
+    from rss_rl.training.stopping import TimeBudget
 
 _STOPPING = "stopping after this update; Ctrl-C again quits at once"
 
@@ -78,44 +80,76 @@ def train(
         `rss-rl train sick --out runs/a --storage s3://bucket/a --resume` copies the run to the
         storage while it trains. On a new machine it resumes from there.
     """
+    from rss_rl.api import planning
+    from rss_rl.api.run import Run
+    from rss_rl.components import EVERYTHING, NOTHING
+    from rss_rl.config import settings
+    from rss_rl.errors import ConfigError
+    from rss_rl.models.build import check_defaults
+    from rss_rl.reading.models import open_data
+    from rss_rl.training.costs import measure_costs
+    from rss_rl.training.stopping import TimeBudget, seconds
+
+    check_defaults()
+    if resume and overwrite:
+        raise ConfigError("--resume continues a run, --overwrite replaces it: give one of them")
+    total = None if time is None else seconds(time)
+    trusted = EVERYTHING if trust_plugins else NOTHING
+    kept = storage if resume else None
+    plan = planning.plan_training(config, settings(overrides), out, kept, resume, trusted)
+    planning.check_lasting(plan.path, storage)
+    shown = console or SafeConsole(highlight=False)
+    # With a storage, a finished run is opened again: its last upload may have failed.
+    if resume and storage is None and planning.is_finished(plan):
+        shown.print("The run is finished; its report:")
+        return Run(plan.path, trust_plugins=plan.trust)
+    budget = None
+    if total is not None:
+        measured = measure_costs(plan.config, open_data(plan.config))
+        budget = TimeBudget(plan.config, total, None if measured is None else measured[0])
+    return carry_out(
+        plan,
+        budget,
+        resume=resume,
+        overwrite=overwrite,
+        storage=storage,
+        take_over=take_over,
+        address=address,
+        callbacks=callbacks,
+        console=shown,
+    )
+
+
+def carry_out(
+    plan: Plan,
+    budget: TimeBudget | None,
+    *,
+    console: Console,
+    resume: bool,
+    overwrite: bool,
+    storage: str | None = None,
+    take_over: bool = False,
+    address: str | None = None,
+    callbacks: Sequence[Callable[[RunEvent], None]] = (),
+) -> Run:
+    """Train what was planned within a budget of time; the rest as of `train`."""
     import torch
 
     from rss_rl.api import planning
     from rss_rl.api.interruption import Interruption
     from rss_rl.api.progress import shown_progress
     from rss_rl.api.run import Run
-    from rss_rl.components import EVERYTHING, NOTHING, Trust
-    from rss_rl.config import settings
-    from rss_rl.errors import ConfigError
-    from rss_rl.models.build import check_defaults
     from rss_rl.results.sentences import run_warnings
     from rss_rl.training.run import train as train_events
     from rss_rl.training.status_writer import Course
-    from rss_rl.training.stopping import TimeBudget, seconds
     from rss_rl.training.trainer import Stopped
 
-    check_defaults()
-    if resume and overwrite:
-        raise ConfigError("--resume continues a run, --overwrite replaces it: give one of them")
-    trusted = EVERYTHING if trust_plugins else NOTHING
-    kept = storage if resume else None
-    plan = planning.plan_training(config, settings(overrides), out, kept, resume, trusted)
-    planning.check_lasting(plan.path, storage)
-    named = Trust.of(plan.config.model_dump(mode="json"))
-    shown = console or SafeConsole(highlight=False)
-    # With a storage, a finished run is opened again: its last upload may have failed.
-    if resume and storage is None and planning.is_finished(plan):
-        shown.print("The run is finished; its report:")
-        return Run(plan.path, trust_plugins=named)
-    say(shown, f"Run: {plan.path}")
-    budget = None
-    if time is not None:
-        budget = TimeBudget(plan.config.phases, seconds(time), compares=plan.config.compares)
+    say(console, f"Run: {plan.path}")
     with (
-        shown_progress(shown, Course(plan.config, budget)) as show,
+        shown_progress(console, Course(plan.config, budget)) as show,
         # Learners in other processes finish their update and are then stopped.
         Interruption(_STOPPING, watches=not plan.config.learner.actors) as interruption,
-        planning.workers(plan.config, address, shown) as roles,
+        planning.workers(plan.config, address, console) as roles,
         torch.inference_mode(False),
         torch.enable_grad(),
     ):
@@ -139,11 +173,11 @@ def train(
             except Exception as error:
                 events.throw(error)  # the run ends by it, and notes why
             stopped = event if isinstance(event, Stopped) else None
-    run = Run(plan.path, trust_plugins=named)
+    run = Run(plan.path, trust_plugins=plan.trust)
     if stopped is not None:
         run.stopped_by = interruption.signal
-        planning.say_stopped(shown, plan.path, stopped, storage)
+        planning.say_stopped(console, plan.path, stopped, storage)
     elif run.finished:
         for warning in run_warnings(run.report, plan.config.reward.target_share):
-            say(shown, f"Warning: {warning}", "yellow")
+            say(console, f"Warning: {warning}", "yellow")
     return run

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rss_rl.api.terminal import SafeConsole, busy, plain_table, say, shell
-from rss_rl.errors import RssError
+from rss_rl.errors import DataError, RssError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -131,9 +132,11 @@ def evaluated(call: Callable[..., dict[str, dict[str, Any]]], *, json_: Json = F
 
 def print_report(out: Console, run: Path, report: Mapping[str, Any]) -> None:
     """Print the final report of a run, and commands to continue with."""
+    from rss_rl.data.manifest import Manifest
     from rss_rl.metrics.measures import score_sentences
-    from rss_rl.results.sentences import marks_sentence
+    from rss_rl.results.sentences import interval_sentence, marks_sentence, rows_sentence
     from rss_rl.results.tables import mode_cells, modes_frame, modes_note
+    from rss_rl.runs.run_directory import RunDirectory
 
     for split, modes in report["splits"].items():
         out.print(plain_table(*mode_cells(modes_frame(modes), split), left=1), "")
@@ -145,7 +148,13 @@ def print_report(out: Console, run: Path, report: Mapping[str, Any]) -> None:
         f"{report['examples_per_second']:,.0f} examples/s; seed {report['seed']}\n",
     )
     split, modes = list(report["splits"].items())[-1]
-    for line in filter(None, (*score_sentences(modes, "accuracy", split), marks_sentence(modes))):
+    said: list[str | None] = [*score_sentences(modes, "accuracy", split)]
+    with suppress(DataError):  # the scores are enough
+        info = Manifest.load(RunDirectory.open(run).inputs).splits[split]
+        said.append(interval_sentence(modes, info, split))
+    if "learning_curve" in report and "accuracy" in modes.get("thresholded", {}):
+        said.append(rows_sentence(report["learning_curve"], "accuracy"))
+    for line in filter(None, (*said, marks_sentence(modes))):
         say(out, line)
     if split in report.get("trojan", {}):
         _print_trojan(out, report["trojan"][split], split)

@@ -71,15 +71,27 @@ def _absolute_folder(name: str) -> str:
     return str(path.resolve()) if path.is_dir() else name
 
 
-def with_overrides(tree: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """A tree with `key.subkey=value` settings applied in order.
+def with_overrides(
+    tree: Mapping[str, Any], overrides: Sequence[str] | Mapping[str, Any]
+) -> dict[str, Any]:
+    """A tree with `key.subkey=value` settings applied in order, or with values by dotted key.
 
     Raises:
         ConfigError: see `load_config`.
     """
     changed = copy.deepcopy(dict(tree))
+    if isinstance(overrides, Mapping):
+        for key, value in overrides.items():
+            _apply(changed, key, value, key)
+        return changed
     for override in overrides:
-        _apply(changed, override)
+        key, separator, text = override.partition("=")
+        if not separator or not key:
+            raise ConfigError(
+                f"cannot read the override '{override}'",
+                remedy="Write key=value, as in learner.policy.l2=0.0",
+            )
+        _apply(changed, key, _value(key, text), override)
     return changed
 
 
@@ -101,18 +113,12 @@ def _value(key: str, text: str) -> Any:
     return parse_value(text, where=f"{key}={text}")
 
 
-def _apply(tree: dict[str, Any], override: str) -> None:
-    """Set one `key.subkey=value` in the tree; a list item is given by its index or name.
+def _apply(tree: dict[str, Any], key: str, value: Any, override: str) -> None:
+    """Set `key.subkey` in the tree; a list item is named by its index or name.
 
-    A new name in a slot keeps those options that the new component has, too.
+    A new name in a slot keeps those options that the new component has, too. Errors name the
+    `override`.
     """
-    key, separator, text = override.partition("=")
-    if not separator or not key:
-        raise ConfigError(
-            f"cannot read the override '{override}'",
-            remedy="Write key=value, as in learner.policy.l2=0.0",
-        )
-    value = _value(key, text)
     *parents, last = key.split(".")
     slot = tuple(parents) if last == "name" else (*parents, last)
     names = slot in _SLOTS and isinstance(value, str)

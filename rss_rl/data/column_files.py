@@ -49,7 +49,7 @@ class Columns:
         return (*self.texts, self.label, *others, *self.rationale)
 
 
-def _records(paths: Iterable[Path], columns: Sequence[str]) -> Iterator[Record | BadRow]:
+def read_rows(paths: Iterable[Path], columns: Sequence[str]) -> Iterator[Record | BadRow]:
     """The rows of several files. columns: that matter."""
     for path in paths:
         yield from read_records(path, columns=columns)
@@ -64,12 +64,12 @@ def _read(
         cut: splits that are cut from the training files. drawn: the places there of their rows.
     """
     wanted = drawn() == cut.index(split) if split in cut else repeat(True)
-    for here, record in zip(wanted, _records(paths, columns.all()), strict=False):
+    for here, record in zip(wanted, read_rows(paths, columns.all()), strict=False):
         if here:
             yield record if isinstance(record, BadRow) else _example(record, columns)
 
 
-def _drawn(
+def draw_splits(
     paths: Sequence[Path], columns: Columns, shares: Mapping[str, float], seed: int, classes: bool
 ) -> Array:
     """The split of each row of the training files, see `cut_texts`.
@@ -78,7 +78,7 @@ def _drawn(
         shares: of the rows, for each split. classes: whether labels are classes.
     """
     keys, numbers, known = array("Q"), array("i"), dict[str, int]()
-    for record in _records(paths, columns.all()):
+    for record in read_rows(paths, columns.all()):
         example = record if isinstance(record, BadRow) else _example(record, columns)
         if isinstance(example, BadRow) or not _usable(example):
             keys.append(0)
@@ -139,7 +139,7 @@ def _example(record: Record, columns: Columns) -> Row:
 def _score_range(files: Sequence[Path], column: str) -> tuple[float, float]:
     """The least and the largest score of a column, without those that are no numbers."""
     low, high = math.inf, -math.inf
-    for record in _records(files, [column]):
+    for record in read_rows(files, [column]):
         with suppress(TypeError, ValueError, OverflowError):
             score = as_number(record.values[column]) if isinstance(record, Record) else math.nan
             if abs(score) <= LARGEST_SCORE:
@@ -211,7 +211,7 @@ def column_files(
     if cut and spec is not None and spec.kind == "score" and math.isinf(spec.high):
         low, high = _score_range(train, columns.label)
         spec = LabelSpec("score", low=low, high=high) if low < high else spec
-    drawn = cache(partial(_drawn, train, columns, cut, seed, classes))
+    drawn = cache(partial(draw_splits, train, columns, cut, seed, classes))
     reader = partial(_read, columns=columns, cut=tuple(cut), drawn=drawn)
     name, named = as_text(train[0].stem), (*columns.texts, columns.label)
     return Source(name, len(columns.texts), spec, files, reader, named)

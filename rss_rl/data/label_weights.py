@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,8 +59,8 @@ class LabelWeights(NamedTuple):
     def spread_to(self, deviation: float) -> LabelWeights:
         """All times a factor by which those of the words that have any get a standard deviation."""
         there = self.words.any(axis=1)
-        own = self.words[there].std(dtype=np.float64) if there.any() else 0.0
-        factor = np.float32(deviation / own if own > 0 else 1.0)
+        spread = self.words[there].std(dtype=np.float64) if there.any() else 0.0
+        factor = np.float32(deviation / spread if spread > 0 else 1.0)
         return LabelWeights(*(weights * factor for weights in self))
 
 
@@ -94,6 +95,7 @@ def learn_weights(
     """
     import scipy.sparse as sp  # takes a second, as does scikit-learn
 
+    progress("learning label weights", 0, None)
     texts, labels = zip(*rows, strict=True)
     ids, lengths = np.concatenate(texts), [len(text) for text in texts]
     ends, words = np.cumsum([0, *lengths]), len(vocabulary)
@@ -102,21 +104,22 @@ def learn_weights(
     pieces = _subword_counts(("",) * len(SPECIAL_WORDS) + vocabulary.words[len(SPECIAL_WORDS) :])
     classes = sorted(set(labels)) if isinstance(labels[0], str) else []
 
+    models = count()
+
+    def model(features: Any, of: Array) -> Array:
+        progress("learning label weights", next(models), 2 * (FOLDS + 1))
+        return _linear_weights(features, np.array(labels)[of], classes)
+
     def learnt(of: Array) -> tuple[Array, Array]:
         """Weights of words and of subwords, from some rows."""
-        targets = np.array(labels)[of]
-        subwords = _linear_weights(counts[of] @ pieces, targets, classes)
-        own = _linear_weights(counts[of], targets, classes)
-        return np.concatenate([own, pieces @ subwords], axis=1), subwords
+        subwords = model(counts[of] @ pieces, of)
+        return np.concatenate([model(counts[of], of), pieces @ subwords], axis=1), subwords
 
-    folds, others = fold_of(ids, np.array(lengths)), []
-    own, subwords = learnt(folds > 0)
-    for fold in range(1, FOLDS + 1):
-        progress("learning label weights", fold, FOLDS + 1)
-        others.append(learnt(folds != fold)[0])
-    progress("learning label weights", FOLDS + 1, FOLDS + 1)
+    folds = fold_of(ids, np.array(lengths))
+    everything, subwords = learnt(folds > 0)
+    others = [learnt(folds != fold)[0] for fold in range(1, FOLDS + 1)]
     met = slice(vocabulary.trainable)
-    return LabelWeights(own, subwords, np.stack(others)[:, met] - own[met])
+    return LabelWeights(everything, subwords, np.stack(others)[:, met] - everything[met])
 
 
 def sum_subwords(words: Sequence[str], subwords: Array) -> Array:
@@ -191,12 +194,12 @@ def _linear_weights(counts: Any, labels: Array, classes: Sequence[str]) -> Array
     model = LogisticRegression(C=_COST, solver="saga", max_iter=epochs, tol=0, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the last digits do not matter
-        found = np.atleast_2d((model if classes else Ridge()).fit(features, labels).coef_)
+        slopes = np.atleast_2d((model if classes else Ridge()).fit(features, labels).coef_)
     if columns == 1:
-        weights[often] = (found * tfidf.idf_).T
+        weights[often] = (slopes * tfidf.idf_).T
         return weights
-    if len(found) == 1:  # two of several classes: half a weight for the one, half against the other
-        found = np.concatenate([-found, found]) / 2
+    if len(slopes) == 1:  # two of several: half a weight for the one, half against the other
+        slopes = np.concatenate([-slopes, slopes]) / 2
     there = np.isin(classes, model.classes_)
-    weights[np.ix_(often, there)] = (found * tfidf.idf_).T
+    weights[np.ix_(often, there)] = (slopes * tfidf.idf_).T
     return weights

@@ -47,8 +47,9 @@ from rss_rl.errors import DataError, StorageError
 from rss_rl.seeding import generator
 from rss_rl.types import Array, LabelSpec
 
-_WEIGHED_ROWS, _WEIGHED_WORDS = 50_000, 4_000_000
-"""Rows, drawn at random, and their words that label weights are learnt from: more take minutes."""
+_WEIGHED_ROWS, _WEIGHED_WORDS, _WEIGHED_LABELS = 50_000, 4_000_000, 2_000_000
+"""Rows, drawn at random, their words, and their labels in one-hot form, that label weights are
+learnt from: more take minutes."""
 _MOST_DIM = 1 << 16
 
 
@@ -108,7 +109,7 @@ def prepare(
             progress,
             dim=dim,
             seed=seed,
-            weights=_label_weights(staged["train"], vocabulary, progress)
+            weights=_label_weights(staged["train"], labels.spec, vocabulary, progress)
             if label_weights
             else None,
         )
@@ -189,7 +190,9 @@ def _vocabulary(staged: dict[str, StagedSplit]) -> tuple[Vocabulary, Counter[str
     return Vocabulary.count(train, others), train + others
 
 
-def _label_weights(train: StagedSplit, vocabulary: Vocabulary, progress: Progress) -> LabelWeights:
+def _label_weights(
+    train: StagedSplit, labels: LabelSpec, vocabulary: Vocabulary, progress: Progress
+) -> LabelWeights:
     """See `learn_weights`; the texts of a pair count as one."""
 
     def rows() -> Iterator[tuple[Array, Any]]:
@@ -199,7 +202,8 @@ def _label_weights(train: StagedSplit, vocabulary: Vocabulary, progress: Progres
             for texts, label in zip(zip(*slots, strict=True), labels, strict=True):
                 yield vocabulary.ids(chain(*texts)), label
 
-    share = min(_WEIGHED_ROWS / max(1, train.rows), _WEIGHED_WORDS / max(1, sum(train.tokens)))
+    rows_most = min(_WEIGHED_ROWS, _WEIGHED_LABELS / max(1, len(labels.names)))
+    share = min(rows_most / max(1, train.rows), _WEIGHED_WORDS / max(1, sum(train.tokens)))
     if share >= 1:
         return learn_weights(rows(), vocabulary, progress)
     # Drawn, as rows may come in turns of their labels.

@@ -200,6 +200,22 @@ def coverage_chart(curve: pd.DataFrame) -> Markup:
     return _svg(axes, "; ".join(f"{right:.0%} right of {share:.0%}" for share, right in said))
 
 
+def rows_chart(curve: Sequence[Mapping[str, Any]], metric: str) -> Markup:
+    """Scores by the number of rows learnt from, see `rss_rl.results.sentences.rows_sentence`."""
+    measure, rows = find_measure(metric), [part["rows"] for part in curve]
+    axes = _chart("More rows", "rows of training", measure.label)
+    kinds = {"thresholded": "kept words", "linear": "linear classifier of all words"}
+    for (mode, name), colour in zip(kinds.items(), _SERIES, strict=False):
+        scores = [part["modes"].get(mode, {}).get(metric) for part in curve]
+        if None not in scores:
+            axes.plot(rows, scores, color=colour, marker=".", label=name)
+    axes.set_xlim(left=0)
+    if measure.percent:
+        _in_percent(axes.yaxis)
+    _legend(axes)
+    return _svg(axes, f"from {rows[0]:,} to {rows[-1]:,} rows")
+
+
 @contextmanager
 def _style() -> Iterator[None]:
     """The style of the page, whose own fonts show letters that matplotlib's does not have."""

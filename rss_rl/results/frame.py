@@ -72,6 +72,8 @@ def _lines(path: Path, trust: Trust) -> Iterator[dict[str, Any]]:
             yield {**about, **settings}
         return
     report = directory.read_report()
+    # Folds of a table count as the same data.
+    about["data_sha256"] = report.get("folds_of", about["data_sha256"])
     try:
         costs = {name: float(report[name]) for name in _COSTS}
         for split, modes in report["splits"].items():

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
 from rss_rl.components import NOTHING, Trust
 from rss_rl.data.manifest import Manifest, SplitInfo
@@ -31,7 +32,13 @@ from rss_rl.metrics.measures import (
     task_measures,
 )
 from rss_rl.pages.assets import filled
-from rss_rl.results.charts import COLOURS, calibration_chart, coverage_chart, curve_charts
+from rss_rl.results.charts import (
+    COLOURS,
+    calibration_chart,
+    coverage_chart,
+    curve_charts,
+    rows_chart,
+)
 from rss_rl.results.frame import grouped, runs_frame, score_names, with_groups
 from rss_rl.results.scores import (
     Reading,
@@ -44,6 +51,7 @@ from rss_rl.results.scores import (
 )
 from rss_rl.results.sentences import (
     interval_sentence,
+    rows_sentence,
     run_warnings,
     still_training,
     trojan_sentences,
@@ -186,6 +194,7 @@ def _shown(part: Part) -> dict[str, Any]:
         "roles": "heads_kept" in names,
         "curves": curve_charts(frame, metric),
         "phases": first.filter(regex=r"^phases\.\d+\.name$").dropna().tolist(),
+        "rows": _of_rows(Path(first["run"]), metric, split),
         "reading": reading,
         "selects": "thresholded" in {*frame["mode"]},
         "decide": trojan_sentences(part.trojan, split),
@@ -199,6 +208,14 @@ def _shown(part: Part) -> dict[str, Any]:
         "settings": setting_texts(frame),
         "differing": differing_settings(frame),
     }
+
+
+def _of_rows(run: Path, metric: str | None, split: str) -> tuple[Markup, str] | None:
+    """Scores by the number of rows as a chart and a sentence, of a run that measured them."""
+    curve = RunDirectory.open(run).read_report().get("learning_curve")
+    if curve is None or metric is None or split != "test":
+        return None
+    return rows_chart(curve, metric), rows_sentence(curve, metric)
 
 
 def _measure(frame: pd.DataFrame, split: str) -> str | None:
@@ -238,7 +255,7 @@ def _summary(means: pd.DataFrame, metric: str | None, split: str, info: SplitInf
     lines = score_sentences(by_mode, metric, split)
     lines.extend(filter(None, [interval_sentence(by_mode, info, split)]))
     count = lines_of_split["runs"].max()
-    return [f"Means over {count} seeds.", *lines] if count > 1 else lines
+    return [f"Means over {count} runs.", *lines] if count > 1 else lines
 
 
 def _asked(frame: pd.DataFrame, manifest: Manifest) -> Iterator[tuple[str, str]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
 from scipy.stats import binomtest
 
 from rss_rl.data.manifest import SplitInfo
+from rss_rl.metrics.measures import find_measure, format_measure
 from rss_rl.results.trojan import COMMON, MARGIN, Trojan
 
 Scores = Mapping[str, float | None]
@@ -53,6 +55,21 @@ def interval_sentence(modes: Mapping[str, Scores], info: SplitInfo, split: str) 
     return (
         f"{split.capitalize()} has {info.rows:,} rows{texts}: 95% intervals are {', '.join(said)}."
     )
+
+
+def rows_sentence(curve: Sequence[Mapping[str, Any]], metric: str) -> str:
+    """Whether more rows would help.
+
+    Args:
+        curve: `rows` and scores by `modes` of runs on ever more rows, see report.json.
+    """
+    form, said = partial(format_measure, metric), []
+    for mode, what in (("thresholded", "kept words"), ("linear", "a linear classifier")):
+        scores = [part["modes"].get(mode, {}).get(metric) for part in curve]
+        if None not in scores:
+            said.append(f"{what} {', '.join(map(form, scores))}")
+    rows = ", ".join(f"{part['rows']:,}" for part in curve)
+    return f"{find_measure(metric).label} from {rows} rows: {'; '.join(said)}."
 
 
 def accuracy_interval(accuracy: float, rows: int) -> tuple[float, float]:

@@ -328,7 +328,7 @@ def _train_all_tokens(
         if best and shared:
             keep_tensors(main.path, FORK, WEIGHTS)
         budget = context.budget
-        left = None if budget is None else TimeBudget(whole.phases, budget.left_s)
+        left = None if budget is None else TimeBudget(whole, budget.left_s)
         alone = replace(context, budget=left)
         other = yield from train_phases(_settled(whole, main), run.path, alone)
         if other is None:

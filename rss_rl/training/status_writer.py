@@ -33,17 +33,19 @@ class Course:
     """How far a run has come, the comparison with all words included; `record` says it.
 
     Args:
-        budget: longest time for the run, or None.
+        budget: what its updates cost, and the longest time for it; None: neither is known.
     """
 
     def __init__(self, config: RunConfig, budget: TimeBudget | None = None) -> None:
-        own, total, first = config.updates, config.updates, config.phases[0]
-        if own is not None and config.compares:  # which continues from a warm-up
-            total = 2 * own - (first.steps or 0) * (first.selection == "all")
+        total, first = config.updates, config.phases[0]
+        if total is not None and config.compares:  # which continues from a warm-up
+            total = 2 * total - (first.steps or 0) * (first.selection == "all")
         self.record = StatusRecord(phases=len(config.phases) + config.compares, updates=total)
-        self._budget = budget
+        self._budget = budget or TimeBudget(config)
         self._update_s: float | None = None
-        self._last_update: float | None = None
+        # Seconds that an update took, as a multiple of its measured cost.
+        self._pace = 1.0 if self._budget.measured else None
+        self._index, self._last_update = 0, math.nan
 
     def take(self, event: object) -> None:
         """Record an event of the run; others than those of training change nothing."""
@@ -58,7 +60,8 @@ class Course:
             elif left is not None:
                 left = max(0, left - record.update)
             record.updates_left = left
-            self._last_update = None  # the time between two phases is not that of an update
+            self._index = len(self._budget.costs) - 1 if compares else event.index
+            self._last_update = math.nan  # the time between two phases is not that of an update
         elif isinstance(event, Updated):
             self._update(event)
         elif isinstance(event, Evaluated):
@@ -68,22 +71,28 @@ class Course:
                 record.best = record.dev
         if self._update_s:
             record.updates_per_s = 1 / self._update_s
-        if self._update_s and record.updates_left is not None:
-            limit = math.inf if self._budget is None else self._budget.left_s
-            record.eta_s = min(record.updates_left * self._update_s, limit)
+        if self._pace is not None and record.updates_left is not None and record.phase_steps:
+            in_phase = record.phase_steps - record.phase_done
+            needed = self._pace * self._budget.cost(self._index, in_phase)
+            record.eta_s = min(needed, self._budget.left_s)
 
     def _update(self, event: Updated) -> None:
         now, record = time.monotonic(), self.record
-        if self._last_update is not None:
-            taken = now - self._last_update
-            before = taken if self._update_s is None else self._update_s
-            self._update_s = _SMOOTHING * before + (1 - _SMOOTHING) * taken
+        taken = now - self._last_update
+        if math.isfinite(taken):
+            pace = taken / self._budget.costs[self._index]
+            self._update_s = _smooth(self._update_s, taken)
+            self._pace = _smooth(self._pace, pace)
         self._last_update = now
         record.phase_done += 1
         record.update, record.update_time = event.update, datetime.now(UTC)
         record.scalars |= _finite(event.scalars)
         if record.updates_left is not None:
             record.updates_left = max(0, record.updates_left - 1)
+
+
+def _smooth(mean: float | None, value: float) -> float:
+    return value if mean is None else _SMOOTHING * mean + (1 - _SMOOTHING) * value
 
 
 class StatusWriter:

@@ -14,7 +14,7 @@ from rss_rl.config import RunConfig
 from rss_rl.data.batch_order import BatchOrder
 from rss_rl.data.store import Prepared
 from rss_rl.errors import NonFiniteError
-from rss_rl.learners.phases import PhaseSchedule, Turn
+from rss_rl.learners.phases import Ending, PhaseSchedule, Turn
 from rss_rl.learners.share_control import ShareController, merit
 from rss_rl.learners.updates import Needs
 from rss_rl.metrics.measures import Measure
@@ -86,6 +86,7 @@ class Evaluated:
     best      whether this is the best checkpoint of the phase
     scalars   the same and the time it took, by tag
     showcase  sentences of dev with the selected words, Markdown; empty where all are read
+    ending    why the phase ends here; None: it goes on
     """
 
     phase: str
@@ -94,6 +95,7 @@ class Evaluated:
     best: bool
     scalars: Mapping[str, float] = field(default_factory=dict)
     showcase: str = ""
+    ending: Ending | None = None
 
 
 @dataclass(frozen=True)
@@ -311,7 +313,9 @@ class Trainer:
             schedule.observe(metrics[mode]["loss"])
         self._evaluation_due = False
         self._is_best_here = best = self._is_best(metrics[mode])
-        return Evaluated(schedule.phase.name, self.updates, metrics, best, scalars, showcase)
+        return Evaluated(
+            schedule.phase.name, self.updates, metrics, best, scalars, showcase, schedule.ending
+        )
 
     def _is_best(self, metrics: dict[str, float]) -> bool:
         value = metrics.get(self._best_metric.name, math.nan)

@@ -18,11 +18,11 @@ import pytest
 import torch
 
 import rss_rl
-from rss_rl.config import PhaseConfig
+from rss_rl.config import EvaluationConfig, PhaseConfig, RunConfig
 from rss_rl.errors import ConfigError, DataError, RssError
 from rss_rl.inference.explanation import Explanation, MarkedSentence
 from rss_rl.logs.metrics import read_metrics
-from rss_rl.training.stopping import TimeBudget, seconds
+from rss_rl.training.stopping import Costs, TimeBudget, seconds
 from rss_rl.training.trainer import Evaluated, Updated
 
 pytestmark = pytest.mark.usefixtures("no_charts")
@@ -272,20 +272,28 @@ def test_a_duration_is_read_and_shared_out(monkeypatch: pytest.MonkeyPatch) -> N
             seconds(wrong)
     clock = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    first = PhaseConfig(name="a", supervised=True, selection="all", steps=10)
-    phases = (first, PhaseConfig(name="b", policy=True, steps=30))
+    first = PhaseConfig(name="a", supervised=True, selection="all", steps=30)
+    phases = (first, PhaseConfig(name="b", supervised=True, policy=True, steps=10))
+    config = RunConfig(data="some", phases=phases)
+    alone = config.model_copy(update={"evaluation": EvaluationConfig(all_tokens=False)})
+    costs = Costs([1.0, 9.0])  # of an update: a quarter of the time for the first phase
 
     def check(budget: TimeBudget, *wanted: tuple[float, int, bool]) -> None:
         for clock[0], phase, over in wanted:
             assert budget.over(phase) is over, (clock[0], phase)
 
-    check(TimeBudget(phases, 40), (0.0, 0, False), (10.0, 0, True))
+    check(TimeBudget(alone, 40, costs), (0.0, 0, False), (10.0, 0, True))
     clock[0] = 0.0
-    check(TimeBudget(phases, 40), (4.0, 1, False), (39.9, 1, False), (40.0, 1, True))
-    clock[0] = 0.0
-    budget = TimeBudget(phases, 40, compares=True)
-    check(budget, (0.0, 0, False), (7.0, 0, True), (27.9, 1, False), (28.1, 1, True))
-    check(TimeBudget(phases[:1], budget.left_s), (39.9, 0, False), (40.0, 0, True))
+    check(TimeBudget(alone, 40, costs), (4.0, 1, False), (39.9, 1, False), (40.0, 1, True))
+    clock[0] = 0.0  # the comparison makes as many updates of all words as the second phase
+    budget = TimeBudget(config, 65, costs)
+    check(budget, (0.0, 0, False), (15.1, 0, True), (15.0, 1, False), (59.9, 1, False))
+    check(budget, (60.1, 1, True))
+    check(TimeBudget(alone, budget.left_s), (60.1, 1, False), (64.9, 1, False), (65.1, 1, True))
+    clock[0] = 0.0  # evaluations take what they take: two of each phase, and six at the end
+    budget = TimeBudget(alone, 100, Costs([1.0, 9.0], evaluation=6.0))
+    assert budget.cost(0, 30) == 30 + 90 + 9 * 6
+    check(budget, (6.0, 0, False), (15.9, 0, False), (16.1, 0, True))  # a quarter of 94 - 9 x 6
 
 
 def test_what_is_offered_is_listed() -> None:

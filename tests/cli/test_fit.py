@@ -17,13 +17,14 @@ import tiny_transformers
 from invoking import invoke
 
 import rss_rl
-from rss_rl.api.adapting import _share, choose_encoder, guess_task, schedule
+from rss_rl.api.adapting import Default, _share, choose_encoder, guess_task, schedule, within
 from rss_rl.api.finetuning import Expected, expect
 from rss_rl.config.loading import load_config
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import Split, open_prepared
 from rss_rl.packaged import find_config
 from rss_rl.runs.run_directory import RunDirectory
+from rss_rl.training.stopping import Costs
 
 pytestmark = pytest.mark.usefixtures("no_charts")
 SMALL = [
@@ -87,6 +88,37 @@ def test_several_seeds_with_their_spread(table: Path, tmp_path: Path) -> None:
     page = tmp_path / "run" / "report.html"
     assert str(page) in said.replace("\n", "")
     assert "run-seed1" in page.read_text(encoding="utf-8")
+
+
+def test_each_fold_is_tested_once_in_one_report(table: Path, tmp_path: Path) -> None:
+    said = fitted(table, tmp_path / "run", "--folds", "3")
+    assert "1      3 of 3" in said
+    assert re.search(r"accuracy +\d+\.\d% \(\d", said)
+    runs = [tmp_path / name for name in ("run", "run-fold2", "run-fold3")]
+    seen: list[tuple[str, ...]] = []
+    for number, run in enumerate(runs):
+        config = json.loads((run / "config.json").read_text())["config"]
+        test = open_prepared(config["data"]).split("test")
+        assert config["seed"] == number
+        seen += [test.words(row)[0] for row in range(len(test))]
+    rows = [row["review"].split() for row in csv.DictReader(table.open())]
+    assert sorted(seen) == sorted(map(tuple, rows))
+    assert "Means over 3 runs." in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+
+
+def test_whether_more_rows_would_help(table: Path, tmp_path: Path) -> None:
+    said = " ".join(fitted(table, tmp_path / "run", "--learning-curve").split())
+    assert re.search(r"Test has 1\d rows.*95% intervals", said)
+    assert "accuracy from 24, 48, 96 rows: kept words" in said
+    assert "; a linear classifier" in said
+    datas = [prepared_for(tmp_path / name) for name in ("run-quarter", "run-half", "run")]
+    assert [data.splits["train"].rows for data in datas] == [24, 48, 96]
+    assert len({data.splits["test"].shards for data in datas}) == 1
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "Would more rows help?" in page
+    assert "from 24 to 96 rows" in page
+    how = ["--text", "review", "--label", "stars", "--learning-curve", "--folds", "3"]
+    assert "give one of them" in invoke(["fit", str(table), *how]).stderr
 
 
 def test_preparing_that_takes_all_the_time_is_said(table: Path, tmp_path: Path) -> None:
@@ -229,7 +261,7 @@ def test_schedules_follow_from_rows_and_length() -> None:
     def steps(rows: int, words: int, texts: int = 1) -> tuple[int, list[int]]:
         data = manifest(rows, words, texts)
         base = choose_encoder(data, None, None)[0].value
-        found = {choice.key: choice.value for choice in schedule(data, base)}
+        found = {default.key: default.value for default in schedule(data, base)}
         counts = [value for key, value in found.items() if key.endswith(".steps")]
         shipped = load_config(find_config(base), [])
         assert len(counts) == len(shipped.phases)
@@ -240,9 +272,35 @@ def test_schedules_follow_from_rows_and_length() -> None:
     assert steps(1_600, 20, texts=2) == (32, [250, 450])
     assert steps(1_600, 800, texts=2) == steps(1_600, 800)
     assert sum(steps(200, 20)[1]) == 500  # many epochs of little
-    batch, few = steps(1_000_000, 20)
-    assert (batch, sum(few)) == (64, 6000)
-    assert few[3] == 2 * few[1]
+    assert steps(30_000, 20)[0] == 64
+    for rows in (100_000, 640_000):  # each phase reads every row
+        batch, few = steps(rows, 20)
+        assert sum(few) <= 6000
+        assert rows <= batch * min(few) < 2 * rows
+        assert few[3] == 2 * few[1]
+
+
+def test_there_are_as_many_updates_as_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a large table they read fewer rows first; what the user set stays."""
+    monkeypatch.setattr(
+        "rss_rl.api.adapting.measure_costs",
+        lambda _, __, sizes: [Costs([size * cost for cost in (1, 1, 2, 4)]) for size in sizes],
+    )
+    own = load_config(find_config("own"), [f"phases.{n}.steps=100" for n in range(4)])
+    timed = [Default(f"phases.{n}.steps", 100, "") for n in range(3)]
+    total = 32 * 100 * (1 + 1 + 2 + 4 + 3)  # the comparison goes on from the first phase
+    config, costs = within(own, None, timed, 2.0 * total)  # type: ignore[arg-type]
+    assert config == own
+    assert costs == Costs([32, 32, 64, 128])
+    config, _ = within(own, None, timed, total / 2)  # type: ignore[arg-type]
+    assert [phase.steps for phase in config.phases] == [50, 50, 50, 100]
+    large = own.model_copy(update={"batch_size": 256})
+    batch = Default("batch_size", 256, "")
+    config, costs = within(large, None, [batch, *timed], total * 3.0)  # type: ignore[arg-type]
+    assert config.batch_size == 64
+    assert [phase.steps for phase in config.phases] == [100] * 4
+    config, _ = within(large, None, [batch, *timed], total / 2)  # type: ignore[arg-type]
+    assert (config.batch_size, config.phases[0].steps) == (32, 50)
 
 
 def test_hardware_and_time_decide_what_a_transformer_is_for() -> None:
@@ -250,7 +308,7 @@ def test_hardware_and_time_decide_what_a_transformer_is_for() -> None:
 
     def chosen(words: int, *how: Any) -> dict[str, Any]:
         base, more = choose_encoder(manifest(1000, words), *how)
-        return {choice.key: choice.value for choice in (base, *more)}
+        return {default.key: default.value for default in (base, *more)}
 
     classifier = "transformer/sentences_in_context"
     assert choose_encoder(manifest(1000, 20, texts=2), None, None)[0].value == "own_pairs"

@@ -78,12 +78,12 @@ def test_what_is_reported(run: Path) -> None:
     assert (record.update, record.checkpoint_step) == (14, 12)
     assert (record.updates_left, record.updates) == (56, 70)  # the comparison makes 30
     assert record.updates_per_s == pytest.approx(2)
-    assert record.eta_s == pytest.approx(28)
+    assert record.eta_s == pytest.approx(26 / 2 + 30 / 4)  # the policy learns in the first
     assert record.scalars["policy/loss"] is None
     for part in (
         "running, by process",
         "frozen, 2 of 3, 4 of 30 updates",
-        "update 14, 20% done, 28 s left, 2.00 updates/s, the last ",
+        "update 14, 20% done, 20 s left, 2.00 updates/s, the last ",
         "thresholded: accuracy 90.0%, loss 0.200, kept 25.0% (update 10, frozen)",
         "30.0%",
         "2 alive, restarts 2, lag 1.0, at most 3",

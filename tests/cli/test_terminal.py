@@ -118,14 +118,14 @@ def test_a_terminal_without_utf_8_is_shown_escapes(encoding: str) -> None:
     assert "naïve" in said or encoding == "ascii"
 
 
-def test_what_takes_a_while_is_said_every_half_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_takes_a_while_is_said_every_five_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, out = [0.0], StringIO()
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     with counted(SafeConsole(file=out), "preparing") as progress:
-        for second in range(0, 65, 5):
+        for second in range(13):
             clock[0] = second
-            progress("counting", second, None if second < 40 else 100)
-    assert out.getvalue() == "counting: 30\ncounting: 60 of 100\n"
+            progress("counting", second, None if second < 8 else 100)
+    assert out.getvalue() == "counting: 5\ncounting: 10 of 100\n"
     with counted(SafeConsole(file=out, force_terminal=True, width=40), "[b] file") as progress:
         progress("[b]\x1b[2J" + "a" * 50, 1, None)
     assert "[b]\\u001b[2Jaaa" in out.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,30 @@ def test_it_reads_words_and_pairs_of_words(tmp_path: Path) -> None:
         assert found[split]["linear"] == {"accuracy": 1.0, "kept": 1.0}
         assert found[split]["weights"]["accuracy"] < 0.8  # one word of five
         assert found[split]["weights"]["kept"] == 0.2
+
+
+@pytest.mark.parametrize("limit", [math.inf, -math.inf])
+def test_of_a_large_table_it_learns_by_stochastic_gradients(
+    limit: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As right as by second-order steps; with progress, and after the first epoch within its time:
+    then not from cut texts."""
+    monkeypatch.setattr("rss_rl.results.linear._EXACT", 0)
+    seen: list[str] = []
+    found = score_linear(
+        prepared_rows(tmp_path / "rows", ["good", "bad"] * 100),
+        SHARES,
+        lambda what, done, end: seen.append(f"{what} {done} {end}"),
+        limit,
+    )
+    assert found["test"]["linear"]["accuracy"] == 1.0
+    assert seen.count("a linear classifier: reading 0 160") == 1 + (limit > 0)
+    epochs = [what for what in seen if "epoch" in what]
+    if limit < 0:
+        assert epochs == ["a linear classifier: epoch with C=0.5 1 8"]
+        assert len(seen) == 6
+    else:
+        assert len(epochs) == (4 + 1) * 8
 
 
 def test_the_largest_weights_are_words_that_tell_classes_apart(tmp_path: Path) -> None:

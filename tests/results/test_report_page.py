@@ -84,7 +84,7 @@ def test_runs_that_differ_are_groups(text: str, runs: list[Path]) -> None:
         assert ("± " in shown) is several
         assert ("fill-opacity: 0.18" in shown) is several
         assert ("One seed, so no bands" in shown) is not several
-        assert ("Means over 2 seeds." in shown) is several
+        assert ("Means over 2 runs." in shown) is several
 
 
 def test_a_run_that_trains_is_marked(runs: list[Path], tmp_path: Path) -> None:
