@@ -193,6 +193,8 @@ def adapt(
         where=f"{file} or a KEY=VALUE setting",
         trust=trust_in(file) | trust_in_overrides(overrides),
     )
+    if not tunes:
+        _encode(path, resolved, console)
     costs = None
     if base.value in _EPOCHS:
         # A phase may also be named in a setting of the user's.
@@ -220,8 +222,7 @@ def adapt(
             tuned = tuned_encoder(all_words)
             resolved = with_folders(resolved, lambda name: tuned if name == pretrained else name)
             chosen |= {"policy.pretrained": tuned, "model.encoder.options.pretrained": tuned}
-    if all_words is None or all_words.finished:
-        _encode(path, resolved, console)
+            _encode(path, resolved, console)
     return Adapted(resolved, file, chosen, costs, all_words)
 
 
