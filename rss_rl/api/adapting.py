@@ -518,8 +518,8 @@ def guess_task(files: Sequence[Path], label: str) -> Literal["classes", "score"]
         return "classes"
     each = len(seen) / max(1, len(numbers))
     most = _MOST_CLASSES * (5 if each >= _MOST_CLASSES else 1)
-    whole = all(number.is_integer() for number in numbers)
-    return "classes" if whole and len(numbers) <= most else "score"
+    integers = all(number.is_integer() for number in numbers)
+    return "classes" if integers and len(numbers) <= most else "score"
 
 
 def _count_rows(files: Sequence[Path]) -> float:

@@ -58,10 +58,10 @@ def demo(
     from rss_rl.runs.run_directory import CONFIG_FILE, RunDirectory
 
     source, config, dim = ("planted", "demo", 64)
-    own = ["sampler.backend=ray"]
+    backend = ["sampler.backend=ray"]
     if real:
         source, config, dim = ("product-reviews", "demo_real", 50)
-        own = []
+        backend = []
     path = Path(out or Path("runs") / config.replace("_", "-"))
     data = path.with_name(f"{path.name}-data").resolve()
     if (path / CONFIG_FILE).is_file() and (RunDirectory.open(path).config.get("data") != str(data)):
@@ -75,5 +75,5 @@ def demo(
         ).manifest.splits
     rows = ", ".join(f"{info.rows:,} {name}" for name, info in splits.items())
     say(shown, f"Sentences: {rows}, in {data}")
-    chosen = [*settings({"data": str(data), "seed": seed}), *own, *settings(overrides)]
+    chosen = [*settings({"data": str(data), "seed": seed}), *backend, *settings(overrides)]
     return train(config, chosen, out=path, overwrite=True, console=shown)

@@ -87,9 +87,9 @@ def expect(data: Path, pretrained: str, share: float) -> Expected:
 
     seconds, threads = min((fastest(count), count) for count in {1, len(os.sched_getaffinity(0))})
     each = seconds / len(rows)
-    whole = _all_words(len(train)) * _BATCH + len(train) * _FORWARD
+    all_words = _all_words(len(train)) * _BATCH + len(train) * _FORWARD
     kept = UPDATES[1] * _BATCH * share * (1 + _SELECTIONS * _FORWARD)
-    return Expected(each * (whole + kept), threads)
+    return Expected(each * (all_words + kept), threads)
 
 
 def _all_words(rows: int) -> int:
@@ -118,8 +118,8 @@ def fine_tune(data: Path, pretrained: str, config: RunConfig, end: float, consol
     if (path / REPORT_FILE).is_file():
         done = Run(path)
         part = max(1, done.report["steps"]) / (done.config.updates or 1)
-        whole = done.report["wall_seconds"] / part
-        if part >= 1 or (seconds is not None and seconds < whole):
+        needed = done.report["wall_seconds"] / part
+        if part >= 1 or (seconds is not None and seconds < needed):
             short = "" if part >= 1 else f", in the {part:.0%} of its updates that --time left it"
             say(
                 console,

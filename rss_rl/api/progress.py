@@ -15,7 +15,7 @@ from rss_rl.metrics.measures import brief_measures, describe_scores
 from rss_rl.training.attempts import LearnersLost
 from rss_rl.training.run import RunEvent
 from rss_rl.training.status import span
-from rss_rl.training.status_writer import Course
+from rss_rl.training.status_writer import RunProgress
 from rss_rl.training.trainer import Evaluated, PhaseBegan, Updated
 
 _SMOOTHING = 0.9
@@ -34,22 +34,24 @@ _RATE = "throughput/examples_per_second"
 
 
 @contextmanager
-def shown_progress(console: Console, course: Course) -> Iterator[Callable[[RunEvent], None]]:
-    """A function that shows each event of a run whose course is about to begin."""
+def shown_progress(console: Console, progress: RunProgress) -> Iterator[Callable[[RunEvent], None]]:
+    """A function that shows each event of a run that is about to begin."""
     with busy(console, "getting ready") as tell:
-        yield _Progress(console, course, tell).show
+        yield _Progress(console, progress, tell).show
 
 
 class _Progress:
     """Moving averages of the training metrics since the phase began, and where they are shown."""
 
-    def __init__(self, console: Console, course: Course, tell: Callable[[str], None]) -> None:
-        self._console, self._course, self._tell = console, course, tell
+    def __init__(
+        self, console: Console, progress: RunProgress, tell: Callable[[str], None]
+    ) -> None:
+        self._console, self._progress, self._tell = console, progress, tell
         self._smooth: dict[str, float] = {}
 
     def show(self, event: RunEvent) -> None:
-        self._course.take(event)
-        record, out = self._course.record, self._console
+        self._progress.take(event)
+        record, out = self._progress.record, self._console
         place = f"phase {record.phase_number} of {record.phases}"
         if record.eta_s is not None:
             place += f", about {span(record.eta_s)} left"

@@ -141,12 +141,12 @@ def carry_out(
     from rss_rl.api.run import Run
     from rss_rl.results.sentences import run_warnings
     from rss_rl.training.run import train as train_events
-    from rss_rl.training.status_writer import Course
+    from rss_rl.training.status_writer import RunProgress
     from rss_rl.training.trainer import Stopped
 
     say(console, f"Run: {plan.path}")
     with (
-        shown_progress(console, Course(plan.config, budget)) as show,
+        shown_progress(console, RunProgress(plan.config, budget)) as show,
         # Learners in other processes finish their update and are then stopped.
         Interruption(_STOPPING, watches=not plan.config.learner.actors) as interruption,
         planning.workers(plan.config, address, console) as roles,

@@ -47,9 +47,9 @@ def find_task(
     """
     beside = others if task is None or run is None else {"run": run} | others
     if beside and (task is not None or run is not None):
-        name, whole = next(iter(beside)), "run" if task is None else "task"
+        name, owner = next(iter(beside)), "run" if task is None else "task"
         raise ConfigError(
-            f"'{name}' is not taken beside {whole}, which has all of it"
+            f"'{name}' is not taken beside {owner}, which has all of it"
             f"{nearest(name, ['split', 'which', 'trust', 'render_mode'])}",
             where=TASK,
             remedy="Leave it out, or give examples and a reward model in place of a run",
@@ -67,9 +67,9 @@ def find_task(
         prepared = data_of(config, inputs, trust)
         share = ShareController(config.reward)
         share.load_state_dict(load_checkpoint(Path(run), which).state["share"])
-    found = run_task(config, models, prepared.split(split), prepared.vocabulary.words)
+    built = run_task(config, models, prepared.split(split), prepared.vocabulary.words)
     return replace(
-        found,
+        built,
         price=share.costs,
         max_len=longest_sentence(prepared),
         vocabulary_size=len(prepared.vocabulary),
@@ -92,5 +92,5 @@ def make_vector_env(
     **settings: Any,
 ) -> TokenSelectionVectorEnv:
     """`TokenSelectionVectorEnv` of a task; for the settings see `find_task`."""
-    found = find_task(task, **settings)
-    return TokenSelectionVectorEnv(num_envs, found, render_mode, autoreset_mode)
+    shared = find_task(task, **settings)
+    return TokenSelectionVectorEnv(num_envs, shared, render_mode, autoreset_mode)

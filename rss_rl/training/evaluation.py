@@ -74,17 +74,17 @@ class _Evaluator:
 
     def score(self, examples: ExampleSource, mode: Mode) -> dict[str, float]:
         passes = self.config.evaluation.selections if mode == "sampled" else 1
-        found: list[dict[str, list[Array]]] = [defaultdict(list) for _ in range(passes)]
+        drawn: list[dict[str, list[Array]]] = [defaultdict(list) for _ in range(passes)]
         for scanned in scan(self.models, examples, self.config, self.device):
             choices = self._choices(scanned, mode, passes)
-            for selections, columns in zip(choices, found, strict=True):
+            for selections, columns in zip(choices, drawn, strict=True):
                 for name, values in self._columns(scanned, selections, mode, examples.labels):
                     columns[name].append(values)
         each = []
-        for columns in found:
+        for columns in drawn:
             joined = {name: np.concatenate(parts) for name, parts in columns.items()}
-            own = {name: float(joined[name].mean()) for name in _OWN if name in joined}
-            each.append(own | measured(examples.labels, joined))
+            means = {name: float(joined[name].mean()) for name in _OWN if name in joined}
+            each.append(means | measured(examples.labels, joined))
         shared = set.intersection(*(set(metrics) for metrics in each))
         return {name: float(np.mean([m[name] for m in each])) for name in sorted(shared)}
 
@@ -118,10 +118,10 @@ class _Evaluator:
         batch = scanned.batch
         if mode == "sampled":
             drawn = []
-            for slot, found in enumerate(scanned.distributions):
+            for slot, distribution in enumerate(scanned.distributions):
                 shape = passes, ROLES, batch.valid[slot].shape[1]
                 uniforms = torch.from_numpy(self._uniforms("sampled", batch.rows, slot, shape))
-                drawn.append(found.sample(uniforms.to(self.device)).selection.cpu().numpy())
+                drawn.append(distribution.sample(uniforms.to(self.device)).selection.cpu().numpy())
             return [list(selections) for selections in zip(*drawn, strict=True)]
         kept = scanned.everything if mode == "all" else scanned.thresholded
         selections = [bits.cpu().numpy() for bits in kept]

@@ -26,14 +26,14 @@ _AVERAGED = "learning/average/written"
 def with_policy(tensors: Mapping[str, Any], policy: Mapping[str, Array]) -> dict[str, Array]:
     """A new learner's tensors, with those of `read_initial_policy` in place of its own."""
     # Copies: averages may share memory with the word vectors, which are set first.
-    found = {
+    tensors = {
         name: np.array(value.numpy(force=True) if isinstance(value, torch.Tensor) else value)
         for name, value in tensors.items()
     }
     vectors = policy.get(f"classifier/{_VECTORS}")
     if vectors is not None:
-        found |= {n: vectors for n in found if n.endswith(f"/{_VECTORS}") or n == _AVERAGED}
-    return found | dict(policy)
+        tensors |= {n: vectors for n in tensors if n.endswith(f"/{_VECTORS}") or n == _AVERAGED}
+    return tensors | dict(policy)
 
 
 def read_initial_policy(config: RunConfig, prepared: Prepared) -> dict[str, Array] | None:

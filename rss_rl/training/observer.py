@@ -11,7 +11,7 @@ from rss_rl.logs.events import EventLog
 from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.mirror.mirror import Mirror, NullMirror
 from rss_rl.runs.checkpoint import Checkpoint, checkpoint_steps
-from rss_rl.training.status_writer import Course, EndState, StatusWriter
+from rss_rl.training.status_writer import EndState, RunProgress, StatusWriter
 from rss_rl.training.trainer import Evaluated, Event, PhaseBegan, Saved, Stopped, Updated
 
 
@@ -20,7 +20,7 @@ class Observer:
 
     Args:
         run_dir: the run directory, locked by this process.
-        course: of the run, at its begin.
+        progress: of the run, which has not begun.
         mirror: of the run, claimed; started on entry and closed on exit.
         storage: the storage path of the mirror.
 
@@ -30,13 +30,13 @@ class Observer:
     def __init__(
         self,
         run_dir: Path,
-        course: Course,
+        progress: RunProgress,
         mirror: Mirror | NullMirror,
         storage: str | None = None,
     ) -> None:
         self.run_dir, self._mirror, self._storage = run_dir, mirror, storage
         self.log = EventLog(run_dir)
-        self._status = StatusWriter(run_dir, course, storage)
+        self._status = StatusWriter(run_dir, progress, storage)
         self._ended = False
 
     def __enter__(self) -> Self:

@@ -110,7 +110,7 @@ class RolloutPipeline:
             "policy/lag_min": min(lags),
             "policy/lag": sum(lags) / len(lags),
             "policy/lag_max": max(lags),
-            "pipeline/in_flight": sum(given.count(None) for given in self._arrived.values()),
+            "pipeline/in_flight": sum(shards.count(None) for shards in self._arrived.values()),
             "sampler/busy_s": busy_s,
             "sampler/alive": stats.samplers,
             "sampler/restarts": stats.restarts,

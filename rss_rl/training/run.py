@@ -58,7 +58,7 @@ from rss_rl.training.initial_policy import read_initial_policy
 from rss_rl.training.learner import POLICY_UPDATE
 from rss_rl.training.observer import Observer
 from rss_rl.training.recorder import FORK
-from rss_rl.training.status_writer import Course
+from rss_rl.training.status_writer import RunProgress
 from rss_rl.training.stopping import TimeBudget
 from rss_rl.training.trainer import Event, find_best_metric, fork_state
 from rss_rl.types import Array
@@ -122,7 +122,7 @@ def train(
         closing(mirror),
         nullcontext(_initial_policy(config, path, prepared, resume)) as initial,
         _directory(config, path, resume, overwrite) as run,
-        Observer(run.path, Course(config, budget), mirror, storage) as observer,
+        Observer(run.path, RunProgress(config, budget), mirror, storage) as observer,
     ):
         _copy_inputs(run, prepared)
         run.note_provenance(provenance(prepared) | _products(config))
@@ -138,10 +138,10 @@ def train(
             return
         scores = trained.scores
         if config.compares:
-            whole = yield from _train_all_tokens(config, run, trained, context)
-            if whole is None:
+            compared = yield from _train_all_tokens(config, run, trained, context)
+            if compared is None:
                 return
-            scores = {split: {**whole[split], **modes} for split, modes in scores.items()}
+            scores = {split: {**compared[split], **modes} for split, modes in scores.items()}
         run.write_report(_report(config, run.path, prepared, trained, scores))
         yield _finished(config, run, observer)
 
@@ -214,10 +214,10 @@ def _commit() -> str | None:
     how = "--always", "--dirty", "--abbrev=40", "--exclude=*"
     command = ["git", "-C", str(_SOURCE), "describe", *how]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS)
+        described = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return found.stdout.strip() or None
+    return described.stdout.strip() or None
 
 
 def _check_reward(config: RunConfig, prepared: Prepared) -> None:
@@ -256,7 +256,7 @@ def _choices(config: RunConfig) -> dict[str, str]:
 
 
 def _settled(config: RunConfig, run: RunDirectory) -> RunConfig:
-    """The configuration with the choices of a run's begin, as all its processes are given it."""
+    """The configuration with the choices of a run's start, as all its processes are given it."""
     if config.model.attention != "auto":
         return config
     tree = config.model_dump(mode="json")
@@ -303,7 +303,7 @@ def _train_all_tokens(
     phase = PhaseConfig(
         name=ALL_TOKENS, supervised=True, selection="all", steps=trained.updates - done
     )
-    whole = config.model_copy(
+    reads_all = config.model_copy(
         update={
             "phases": (first, phase) if shared else (phase,),
             "batch_lengths": config.settled_lengths,
@@ -317,7 +317,7 @@ def _train_all_tokens(
             ),
         }
     )
-    with _directory(whole, main.path / ALL_TOKENS, True, False, main.settled) as run:
+    with _directory(reads_all, main.path / ALL_TOKENS, True, False, main.settled) as run:
         best = config.checkpoint.keep == "best"
         # Before the fork, so that there are never more than three sets of optimisers.
         apart = not shared or read_pointer(main.path, BEST) != read_pointer(main.path, FORK)
@@ -328,12 +328,12 @@ def _train_all_tokens(
         if best and shared:
             keep_tensors(main.path, FORK, WEIGHTS)
         budget = context.budget
-        left = None if budget is None else TimeBudget(whole, budget.left_s)
+        left = None if budget is None else TimeBudget(reads_all, budget.left_s)
         alone = replace(context, budget=left)
-        other = yield from train_phases(_settled(whole, main), run.path, alone)
+        other = yield from train_phases(_settled(reads_all, main), run.path, alone)
         if other is None:
             return None
-        run.write_report(_report(whole, run.path, context.prepared, other, other.scores))
+        run.write_report(_report(reads_all, run.path, context.prepared, other, other.scores))
         return other.scores
 
 

@@ -51,9 +51,9 @@ def check_learns(models: Models, config: RunConfig, batch: TensorBatch) -> None:
         return
     where = f"policy '{config.policy.name}'"
     with models.evaluating(), torch.no_grad():
-        found = models.distributions(batch)[0]
-    check_distribution(found, config.policy.capabilities, where)
-    if isinstance(found, Certain) or not list(models.policy.parameters()):
+        distribution = models.distributions(batch)[0]
+    check_distribution(distribution, config.policy.capabilities, where)
+    if isinstance(distribution, Certain) or not list(models.policy.parameters()):
         raise ConfigError(
             f"{where} has nothing to learn: it has no parameters, or only returns the tokens it"
             " keeps",
@@ -61,21 +61,21 @@ def check_learns(models: Models, config: RunConfig, batch: TensorBatch) -> None:
             remedy="Set policy: false in all phases, or return another distribution",
         )
     if config.reward.target_share is not None:  # fail now, not after an hour of warm-up
-        _steerable_chances(found)
+        _steerable_chances(distribution)
 
 
-def _steerable_chances(found: SelectionDistribution) -> Array:
+def _steerable_chances(distribution: SelectionDistribution) -> Array:
     """Probabilities [B, 2, N] of a policy that keeps tokens with probability over one half.
 
     Raises:
         ConfigError: it keeps tokens by another rule. The margins of a target share assume one half,
             so the share would miss its target.
     """
-    chances: Array = found.steered.detach().float().cpu().numpy()
-    if type(found).mode is SelectionDistribution.mode:  # by this rule
+    chances: Array = distribution.steered.detach().float().cpu().numpy()
+    if type(distribution).mode is SelectionDistribution.mode:  # by this rule
         return chances
     clear = np.abs(chances - 0.5) > _NEAR_HALF
-    wrong = int(((found.mode.cpu().numpy() != (chances > 0.5)) & clear).sum())
+    wrong = int(((distribution.mode.cpu().numpy() != (chances > 0.5)) & clear).sum())
     if wrong:
         raise ConfigError(
             "a target share needs a policy that keeps tokens with probability over one half, and"
@@ -93,8 +93,7 @@ def thresholded_selections(
     """What the policy selects at test time, S x bool [B, 2, N_s]."""
     precise = autocast(batch.labels.device, config.learner.precision)
     with models.evaluating(), torch.no_grad(), precise:
-        found = models.distributions(batch)
-        return [each.mode for each in found]
+        return [distribution.mode for distribution in models.distributions(batch)]
 
 
 def reached_share(
@@ -138,8 +137,8 @@ def random_selections(
         share: of the examples that use a random selection.
         sampled: S x [B, 2, N_s], bool or float gates; None = all examples use random selections.
     """
-    chosen = keyed_uniforms(stream_key(seed, "random example", update), batch.rows, 1, 1, 1)
-    replaced = torch.from_numpy(chosen[0] < share).to(device)  # [B, 1, 1]
+    uniforms = keyed_uniforms(stream_key(seed, "random example", update), batch.rows, 1, 1, 1)
+    replaced = torch.from_numpy(uniforms[0] < share).to(device)  # [B, 1, 1]
     selections = []
     for slot, valid in enumerate(batch.valid):
         key = stream_key(seed, "random selection", update, slot)

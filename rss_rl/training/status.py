@@ -48,7 +48,7 @@ class StatusRecord(_Part):
     state                     as recorded by the training process
     phase                     its name; number (from 1), number of phases, the comparison with all
                               tokens included, updates done and at most
-    update                    number of the last; of the comparison, counted from its begin
+    update                    number of the last; of the comparison, counted from its start
     updates, updates_left     of the run and its comparison
     update_time               when the last update ended; time: when the file was written
     scalars                   newest value of each metric of training, by tag
@@ -96,8 +96,8 @@ class RunStatus:
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON data."""
-        own = {"place": self.place, "state": self.state, "holder": self.holder}
-        return self.record.model_dump(mode="json") | own | {"problems": self.problems}
+        where = {"place": self.place, "state": self.state, "holder": self.holder}
+        return self.record.model_dump(mode="json") | where | {"problems": self.problems}
 
 
 def read_status(place: str) -> RunStatus:

@@ -29,7 +29,7 @@ _EVERY_S = 1.0
 EndState = Literal["finished", "stopped", "failed"]
 
 
-class Course:
+class RunProgress:
     """How far a run has come, the comparison with all words included; `record` says it.
 
     Args:
@@ -102,18 +102,18 @@ class StatusWriter:
         storage: the storage path of the run's copy.
     """
 
-    def __init__(self, run_dir: Path, course: Course, storage: str | None = None) -> None:
-        self._path, self._course, self._written = run_dir / STATUS_FILE, course, -math.inf
-        self._record = course.record
+    def __init__(self, run_dir: Path, progress: RunProgress, storage: str | None = None) -> None:
+        self._path, self._progress, self._written = run_dir / STATUS_FILE, progress, -math.inf
+        self._record = progress.record
         self._record.storage = storage
 
     def take(self, event: Event, copying: Mapping[str, float]) -> None:
-        """Record an event; the begin of a phase is written at once.
+        """Record an event; the start of a phase is written at once.
 
         Args:
             copying: metrics of the storage path.
         """
-        self._course.take(event)
+        self._progress.take(event)
         if isinstance(event, Saved):
             self._record.checkpoint_step = event.update
             self._record.checkpoint_time = datetime.now(UTC)

@@ -91,8 +91,8 @@ class TimeBudget:
         return sum(self._weights)
 
     def fixed_s(self, index: int = 0) -> float:
-        """What evaluations cost, in seconds, however many updates there are, from the begin of a
-        phase on: those at its begin and end, and the scores of the report."""
+        """What evaluations cost, in seconds, however many updates there are, from the start of a
+        phase on: those at its start and end, and the scores of the report."""
         return self._evaluation * (2 * (len(self.costs) - index) + self._scorings)
 
     def over(self, index: int) -> bool:

@@ -16,7 +16,7 @@ from rss_rl.learners.phases import Ending
 from rss_rl.runs.run_directory import ALL_TOKENS
 from rss_rl.training.attempts import LearnersLost
 from rss_rl.training.run import Finished, RunEvent
-from rss_rl.training.status_writer import Course
+from rss_rl.training.status_writer import RunProgress
 from rss_rl.training.stopping import Costs, TimeBudget
 from rss_rl.training.trainer import Evaluated, PhaseBegan, Updated
 
@@ -58,7 +58,7 @@ EVENTS: list[RunEvent] = [
 def test_a_line_for_each_phase_and_evaluation(terminal: bool) -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=150, color_system=None)
-    with shown_progress(console, Course(CONFIG)) as show:
+    with shown_progress(console, RunProgress(CONFIG)) as show:
         for event in EVENTS:
             show(event)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|⠋[^\r\n]*|\r", "", out.getvalue())
@@ -79,7 +79,7 @@ def test_the_time_left_counts_the_comparison(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     out = io.StringIO()
     console = Console(file=out, force_terminal=False, width=200)
-    with shown_progress(console, Course(CONFIG)) as show:
+    with shown_progress(console, RunProgress(CONFIG)) as show:
         show(PhaseBegan("co-train", 100, 50, done=10, index=1))
         for number, now in ((111, 5.0), (112, 20.0), (113, 35.0)):
             clock[0] = now
@@ -92,7 +92,7 @@ def test_the_time_left_counts_the_comparison(monkeypatch: pytest.MonkeyPatch) ->
     assert silent.startswith("co-train 113  phase 2 of 3, about 16 min left  loss 1.000")
     assert last.startswith("all-tokens 101  phase 3 of 3, about 6 min left")  # 49 of 7.5 s
     budget = TimeBudget(CONFIG, 60)
-    with shown_progress(console, Course(CONFIG, budget)) as show:
+    with shown_progress(console, RunProgress(CONFIG, budget)) as show:
         show(PhaseBegan("co-train", 100, 50, done=10, index=1))
         for number in (111, 112):
             clock[0] += 20
@@ -106,12 +106,14 @@ def test_what_updates_were_measured_to_cost_is_the_time_left(
     """Before the first, of all phases; then as much longer as those of this phase take."""
     clock = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    course = Course(CONFIG, TimeBudget(CONFIG, costs=Costs([1.0, 4.0])))
-    course.take(PhaseBegan("warm-up", 0, 100))
-    assert course.record.eta_s == 100 * 1 + 50 * 4 + 50 * 1  # the comparison learns from all words
+    progress = RunProgress(CONFIG, TimeBudget(CONFIG, costs=Costs([1.0, 4.0])))
+    progress.take(PhaseBegan("warm-up", 0, 100))
+    assert (
+        progress.record.eta_s == 100 * 1 + 50 * 4 + 50 * 1
+    )  # the comparison learns from all words
     for number in range(1, 100):
         clock[0] += 2
-        course.take(Updated(number, "warm-up", 16, {}))
-    assert course.record.eta_s == pytest.approx(2 * (1 + 200 + 50), rel=0.02)
-    course.take(PhaseBegan("co-train", 100, 50, index=1))
-    assert course.record.eta_s == pytest.approx(2 * 250, rel=0.02)
+        progress.take(Updated(number, "warm-up", 16, {}))
+    assert progress.record.eta_s == pytest.approx(2 * (1 + 200 + 50), rel=0.02)
+    progress.take(PhaseBegan("co-train", 100, 50, index=1))
+    assert progress.record.eta_s == pytest.approx(2 * 250, rel=0.02)

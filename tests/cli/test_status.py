@@ -21,7 +21,7 @@ from rss_rl.logs.events import EventLog
 from rss_rl.runs.checkpoint import save_checkpoint
 from rss_rl.runs.run_directory import EVENTS_FILE, STATUS_FILE, RunDirectory
 from rss_rl.training.status import read_status
-from rss_rl.training.status_writer import Course, StatusWriter
+from rss_rl.training.status_writer import RunProgress, StatusWriter
 from rss_rl.training.trainer import Evaluated, PhaseBegan, Saved, Updated
 
 CONFIG = RunConfig(
@@ -42,7 +42,7 @@ def show(*arguments: object) -> str:
 def written(run: Path) -> StatusWriter:
     """A run on its 14th update, half a second each."""
     copying = {"storage/lag_checkpoints": 2.0}
-    made = StatusWriter(run, Course(CONFIG), "s3://bucket/run")
+    made = StatusWriter(run, RunProgress(CONFIG), "s3://bucket/run")
     with mock.patch("time.monotonic") as clock:
         clock.return_value = 0.0
         made.take(PhaseBegan("frozen", 10, 30, 0, 1), copying)
@@ -163,7 +163,7 @@ def test_a_storage_path_tells_the_same(run: Path) -> None:
 
 
 def test_a_full_disk_does_not_reach_the_training(tmp_path: Path) -> None:
-    made = StatusWriter(tmp_path / "none", Course(CONFIG))
+    made = StatusWriter(tmp_path / "none", RunProgress(CONFIG))
     made.take(PhaseBegan("warm-up", 0, 10), {})
     made.end("stopped")
     assert not (tmp_path / "none").exists()
@@ -174,7 +174,7 @@ def test_it_is_written_once_a_second_at_most(
 ) -> None:
     now, writes = [0.0], set()
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    made = StatusWriter(tmp_path, Course(CONFIG))
+    made = StatusWriter(tmp_path, RunProgress(CONFIG))
     for update in range(1, 101):
         now[0] += 0.05
         made.take(Updated(update, "warm-up", 8, {}), {})
