@@ -155,7 +155,8 @@ def adapt(
         data, text, label, overrides, table, keep, config, pretrained: see `fit`.
         folder: where the prepared data are put. console: for what was chosen, and why.
         end: of the time for everything, by `time.monotonic`. runs: that share it.
-        begun: settings of a run that is continued, with as many updates as it began with.
+        begun: settings of a run that is continued, with as many updates as it began with; empty:
+            with all, and nothing is measured.
 
     Raises:
         RssError: any expected failure, in terms of the user's options.

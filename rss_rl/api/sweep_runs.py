@@ -75,6 +75,7 @@ def _base(spec: Spec, folder: Path, out: Console) -> Base:
     options = {name: how.pop(name) for name in _OF_FIT if name in how}
     table = cast(TableOptions, how)
     # With the settings of all runs, so that what is printed as chosen is what they train with.
+    options["begun"] = {}  # without a limit of time, nothing is measured
     place = folder / DATA_FOLDER
     adapted = adapt(data, text, label, spec.settings, table, place, out, **options)
     if adapted.all_words is not None and not adapted.all_words.finished:
