@@ -526,13 +526,14 @@ def guess_task(files: Sequence[Path], label: str) -> Literal["classes", "score"]
 def _count_rows(files: Sequence[Path]) -> float:
     """Rows of files, estimated from the size of the first ones where that is not known."""
     rows = 0.0
-    for path in files:
-        if file_kind(path) == "parquet":
-            rows += pq.ParquetFile(path).metadata.num_rows
-            continue
-        with path.open("rb") as file:
-            lines = sum(1 for _ in islice(file, _LOOKED_AT))
-            rows += lines * path.stat().st_size / max(1, file.tell())
+    with suppress(OSError, pa.ArrowException):  # said when it is read
+        for path in files:
+            if file_kind(path) == "parquet":
+                rows += pq.ParquetFile(path).metadata.num_rows
+                continue
+            with path.open("rb") as file:
+                lines = [*map(len, islice(file, _LOOKED_AT))]
+            rows += len(lines) * path.stat().st_size / max(1, sum(lines))
     return rows
 
 

@@ -280,6 +280,16 @@ def test_schedules_follow_from_rows_and_length() -> None:
         assert few[3] == 2 * few[1]
 
 
+def test_dev_and_test_of_a_large_table_are_no_larger(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read again and again."""
+    monkeypatch.setattr("rss_rl.api.adapting._LARGE", 60)
+    fitted(table, tmp_path / "run")
+    rows = {name: info.rows for name, info in prepared_for(tmp_path / "run").splits.items()}
+    assert max(rows["dev"], rows["test"]) < 10
+
+
 def test_there_are_as_many_updates_as_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a large table they read fewer rows first; what the user set stays."""
     monkeypatch.setattr(

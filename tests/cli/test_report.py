@@ -10,7 +10,7 @@ from invoking import invoke
 
 from rss_rl.config import parse_config
 from rss_rl.runs.run_directory import RunDirectory
-from rss_rl.training.status_writer import Course, StatusWriter
+from rss_rl.training.status_writer import RunProgress, StatusWriter
 from rss_rl.training.trainer import Evaluated
 
 PHASES = [{"name": "co-train", "supervised": True, "policy": True, "steps": 4}]
@@ -76,7 +76,9 @@ def test_other_data_are_set_apart(place: Path) -> None:
 
 
 def test_a_run_that_trains_is_marked(place: Path) -> None:
-    status = StatusWriter(place / "b-1", Course(RunDirectory.open(place / "b-1").parsed_config()))
+    status = StatusWriter(
+        place / "b-1", RunProgress(RunDirectory.open(place / "b-1").parsed_config())
+    )
     scores = {"thresholded": {"accuracy": 0.375, "kept": 0.5, "loss": 0.5}}
     status.take(Evaluated("co-train", 2, scores, True), {})
     rows = [line.split() for line in printed("a-0", "b-1").splitlines()]
