@@ -194,7 +194,7 @@ def _shown(part: Part) -> dict[str, Any]:
         "roles": "heads_kept" in names,
         "curves": curve_charts(frame, metric),
         "phases": first.filter(regex=r"^phases\.\d+\.name$").dropna().tolist(),
-        "rows": _of_rows(Path(first["run"]), metric, split),
+        "rows": _of_rows(Path(first["run"]), metric, split) if first["finished"] else None,
         "reading": reading,
         "selects": "thresholded" in {*frame["mode"]},
         "decide": trojan_sentences(part.trojan, split),
