@@ -75,7 +75,7 @@ docs: $(STAMP) ## build the documentation site in site/, strictly and without a 
 dist: $(STAMP) ## wheel and sdist in dist/, and the demo from the wheel in an empty environment
 	BIN=$(abspath $(BIN)) PIP_FLAGS="$(PIP_FLAGS)" .ci/dist
 
-bench: $(STAMP) ## a training step beside plain torch, written to bench/ (8 minutes on 2 cores)
+bench: $(STAMP) ## a model in use beside pipelines, a training step beside plain torch, in bench/ (10 minutes)
 	$(BIN)/python tests/benchmarks/bench.py $(BENCH_ARGS)
 
 clean: ## remove .venv, build products and caches

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rss_rl.types import ROLES
 
-_HALVINGS, _LEAST_SLOPE = 30, 1e-4
+_ROUNDS, _PARTS, _LEAST_SLOPE = 4, 16, 1e-4
 _NEVER = -1e4
 """A logit at which p, the entropy, the log-prob of a bit that is not set and their gradients are
 exactly 0."""
@@ -75,8 +75,8 @@ def both_roles(log_prob: Tensor) -> Tensor:
 def even_logits(scores: Tensor, valid: Tensor, share: Tensor) -> Tensor:
     """Scores less a level of each sentence and role, at which their mean probability is `share`.
 
-    The level is found by bisection. A Newton step, of about 0, gives it the gradient of the
-    implicit function.
+    The level is found by cutting its interval into 16 parts, four times. A Newton step, of about 0,
+    gives it the gradient of the implicit function.
 
     Args:
         scores: [B, R, N]. valid: bool [B, N]. share: [R] in (0, 1).
@@ -89,13 +89,17 @@ def even_logits(scores: Tensor, valid: Tensor, share: Tensor) -> Tensor:
     real = valid[:, None].to(scores.dtype)
     wanted = share[:, None] * real.sum(-1, keepdim=True)  # [B, R, 1]
     with torch.no_grad():
+        kept = scores.masked_fill(~valid[:, None], -torch.inf)  # padding has probability 0
         offset = torch.logit(share)[:, None]
-        level = low = scores.masked_fill(~valid[:, None], torch.inf).amin(-1, keepdim=True) - offset
-        high = scores.masked_fill(~valid[:, None], -torch.inf).amax(-1, keepdim=True) - offset
-        for _ in range(_HALVINGS):
-            level = (low + high) / 2
-            more = (torch.sigmoid(scores - level) * real).sum(-1, keepdim=True) > wanted
-            low, high = torch.where(more, level, low), torch.where(more, high, level)
+        low = scores.masked_fill(~valid[:, None], torch.inf).amin(-1, keepdim=True) - offset
+        width = kept.amax(-1, keepdim=True) - offset - low
+        steps = torch.arange(1, _PARTS, dtype=scores.dtype, device=scores.device)
+        for _ in range(_ROUNDS):
+            width = width / _PARTS
+            levels = low + width * steps  # [B, R, 15]
+            sums = torch.sigmoid(kept[:, :, None] - levels[..., None]).sum(-1)
+            low = low + width * (sums > wanted).sum(-1, keepdim=True)
+        level = low + width / 2
         level = level.nan_to_num()  # of a sentence without tokens
         chance = torch.sigmoid(scores - level)
         slope = (chance * (1 - chance) * real).sum(-1, keepdim=True).clamp_min(_LEAST_SLOPE)

@@ -1,4 +1,4 @@
-"""A training step beside plain eager torch and the machine's bound, as ratios; eight minutes.
+"""A trained model beside pipelines, and a training step beside plain eager torch; ten minutes.
 
     make bench                                    # or: python tests/benchmarks/bench.py
     python tests/benchmarks/bench.py --compare old/bench.json --threads 1 --clock cpu
@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import argparse
 import os
+from itertools import chain
 from pathlib import Path
 
+from reading import reading
 from suite.machine import describe_machine
 from suite.records import Record, read_records, write_records
 from suite.report import comparison, table
@@ -29,17 +31,18 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=Settings.repeats)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--clock", choices=list(CLOCKS), default=Settings.clock)
-    given = parser.parse_args()
-    machine = describe_machine() | {"threads": given.threads}
+    options = parser.parse_args()
+    machine = describe_machine() | {"threads": options.threads}
     records: list[Record] = []
-    for record in training_step(Settings(given.repeats, given.threads, given.clock)):
+    settings = Settings(options.repeats, options.threads, options.clock)
+    for record in chain(reading(settings), training_step(settings)):
         records.append(record)
         print(f"{record.name:<60} {record.ratio:6.2f} x", flush=True)
-        write_records(given.out / "bench.json", records)
-    (given.out / "bench.md").write_text(table(records, machine))
+        write_records(options.out / "bench.json", records)
+    (options.out / "bench.md").write_text(table(records, machine))
     print(table(records, machine))
-    if given.compare:
-        print(comparison(records, read_records(given.compare)))
+    if options.compare:
+        print(comparison(records, read_records(options.compare)))
 
 
 if __name__ == "__main__":
