@@ -61,6 +61,6 @@ def test_predictions_and_selections_take_a_share() -> None:
 
 def test_tables_and_mappings_are_not_lists_of_texts() -> None:
     model = reader("classes", seed=3)
-    for table in (pd.DataFrame({"text": ["a"]}), {"text": ["a"]}, "a"):
+    for table in (pd.DataFrame({"text": ["a"], "stars": [1]}), {"text": ["a"]}, "a"):
         with pytest.raises(DataError, match="expected a list of examples"):
             model.predict(table)  # type: ignore[arg-type]

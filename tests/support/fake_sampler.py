@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import ray
 
 from rss_rl.cluster.actors import ActorProcess, this_process
@@ -43,6 +41,9 @@ class FakeSampler:
         return rollout.to_bytes(), time.perf_counter() - started
 
     def _rollout(self, job: Job, version: int) -> Rollout:
-        widths = [selection.shape[-1] for selection in self._pattern.selections]
-        part = self._pattern.of(np.arange(len(job.rows)), widths)
-        return replace(part, version=version, rows=job.rows)
+        count, first = len(job.rows), ("rows", "thresholded/")
+        arrays = {
+            name: values[:count] if name in first else values[:, :count]
+            for name, values in self._pattern.arrays().items()
+        }
+        return Rollout.from_arrays(arrays | {"rows": job.rows}, version)
