@@ -12,7 +12,8 @@ from rss_rl.api.options import Rows, TableOptions
 from rss_rl.api.rows import named_columns, split_files, split_shares
 from rss_rl.api.run import Run
 from rss_rl.config import RunConfig, settings
-from rss_rl.data.column_files import draw_splits, read_rows
+from rss_rl.data.column_files import draw_splits, read_rows, usable_row
+from rss_rl.data.sources import BadRow, RawExample
 from rss_rl.data.store import open_prepared
 from rss_rl.data.tables import Record
 from rss_rl.runs.run_directory import RunDirectory
@@ -85,10 +86,11 @@ def deal_rows(
         dealt: dict[str, list[Any]] = {name: [] for name in shares}
         names = [*shares]
         for place, record in zip(places, read_rows(files, columns.all()), strict=True):
-            if isinstance(record, Record):
+            row = usable_row(record, columns)
+            if isinstance(record, Record) and isinstance(row, RawExample):
                 dealt[names[place]].append(record.values)
-            elif not table.get("skip_bad_rows"):
-                raise record.error()
+            elif isinstance(row, BadRow) and not table.get("skip_bad_rows"):
+                raise row.error()  # which names the file; the run would name a copy of its rows
     return dealt
 
 

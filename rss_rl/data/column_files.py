@@ -22,7 +22,7 @@ import numpy as np
 from rss_rl.data.checks import LARGEST_SCORE, as_number, is_missing, text_key
 from rss_rl.data.corpora.cuts import cut_texts
 from rss_rl.data.shard import LEAST_WEIGHT
-from rss_rl.data.sources import BadRow, RawExample, Row, Source, Text
+from rss_rl.data.sources import BadRow, Row, Source, Text
 from rss_rl.data.tables import Record, column_names, read_records, require_columns
 from rss_rl.durable import as_text
 from rss_rl.errors import DataError
@@ -79,8 +79,8 @@ def draw_splits(
     """
     keys, numbers, known = array("Q"), array("i"), dict[str, int]()
     for record in read_rows(paths, columns.all()):
-        example = record if isinstance(record, BadRow) else _example(record, columns)
-        if isinstance(example, BadRow) or not _usable(example):
+        example = usable_row(record, columns)
+        if isinstance(example, BadRow):
             keys.append(0)
             numbers.append(-1)
         else:
@@ -90,11 +90,17 @@ def draw_splits(
     return cut_texts(np.asarray(keys), np.asarray(numbers), shares, seed)
 
 
-def _usable(example: RawExample) -> bool:
-    """Whether a row will be an example, as far as its columns tell."""
-    return not is_missing(example.label) and all(
-        text.strip() if isinstance(text, str) else text for text in example.texts
-    )
+def usable_row(record: Record | BadRow, columns: Columns) -> Row:
+    """The example of a row; a bad row if it can be none, as far as its columns tell."""
+    example = record if isinstance(record, BadRow) else _example(record, columns)
+    if isinstance(record, BadRow) or isinstance(example, BadRow):
+        return example
+    if is_missing(example.label):
+        return record.bad("the label is missing", "Write one, or take the row out")
+    for name, text in zip(columns.texts, example.texts, strict=True):
+        if not (text.strip() if isinstance(text, str) else text):
+            return record.bad(f"column '{name}' is empty", "Write the text, or take the row out")
+    return example
 
 
 def _example(record: Record, columns: Columns) -> Row:

@@ -121,6 +121,13 @@ def test_whether_more_rows_would_help(table: Path, tmp_path: Path) -> None:
     assert "give one of them" in invoke(["fit", str(table), *how]).stderr
 
 
+def test_a_bad_row_is_that_of_the_table_not_of_a_part(tmp_path: Path) -> None:
+    table = tmp_path / "reviews.csv"
+    table.write_text("review,stars\n" + "fine,up\ndull,down\n" * 9 + '"  ",up\n')
+    result = invoke(["fit", str(table), "--text", "review", "--label", "stars", "--folds", "3"])
+    assert "reviews.csv, row 20: column 'review' is empty" in " ".join(result.stderr.split())
+
+
 def test_preparing_that_takes_all_the_time_is_said(table: Path, tmp_path: Path) -> None:
     how = ["fit", str(table), "--text", "review", "--label", "stars", "--time", "0.001s"]
     result = invoke([*how, "--out", str(tmp_path / "run")])
