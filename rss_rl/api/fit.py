@@ -114,14 +114,10 @@ def fit(
     from rss_rl.api.finetuning import compare
     from rss_rl.api.planning import Plan, check_lasting
     from rss_rl.api.resampling import deal_rows, fit_folds, fit_parts
-    from rss_rl.api.terminal import SafeConsole, busy, counted, say
+    from rss_rl.api.terminal import SafeConsole, say
     from rss_rl.api.train import carry_out
     from rss_rl.config import absolute_paths, settings
-    from rss_rl.data.store import open_prepared
     from rss_rl.models.build import check_defaults
-    from rss_rl.results.linear import add_linear
-    from rss_rl.results.sentences import linear_warning, trojan_warning
-    from rss_rl.results.trojan import add_trojan
     from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, RunDirectory
     from rss_rl.training.stopping import TimeBudget, seconds
 
@@ -194,17 +190,31 @@ def fit(
             return run
         if adapted.all_words is not None:
             compare(run, adapted.all_words)
-        with counted(shown, "a linear classifier") as progress:
-            over = monotonic() + _LINEAR * (1 - TRAINING) * seconds_left
-            add_linear(run.path, open_prepared(run.config.data), progress, over)
-        with busy(shown, "whether the kept words decide"):
-            add_trojan(run.path, "test", run.trust)
-        report = run.report
-        linear = linear_warning(report["splits"]["test"], "test")
-        for warning in filter(None, (linear, trojan_warning(report["trojan"]["test"]))):
-            say(shown, f"Warning: {warning}", "yellow")
+        _judge(run, monotonic() + _LINEAR * (1 - TRAINING) * seconds_left, shown)
     say(shown, f"All of it took {(monotonic() - began) / 60:.1f} minutes")
     return run
+
+
+def _judge(run: Run, end: float, console: Console) -> None:
+    """Add to a run's report what a linear classifier reaches and whether the kept words decide.
+
+    Args:
+        end: of the time for the linear classifier, by `time.monotonic`.
+    """
+    from rss_rl.api.terminal import busy, counted, say
+    from rss_rl.data.store import open_prepared
+    from rss_rl.results.linear import add_linear
+    from rss_rl.results.sentences import linear_warning, trojan_warning
+    from rss_rl.results.trojan import add_trojan
+
+    with counted(console, "a linear classifier") as progress:
+        add_linear(run.path, open_prepared(run.config.data), progress, end)
+    with busy(console, "whether the kept words decide"):
+        add_trojan(run.path, "test", run.trust)
+    report = run.report
+    linear = linear_warning(report["splits"]["test"], "test")
+    for warning in filter(None, (linear, trojan_warning(report["trojan"]["test"]))):
+        say(console, f"Warning: {warning}", "yellow")
 
 
 def _taken(path: Path) -> ConfigError:
